@@ -1,0 +1,191 @@
+//! The settings of a node. One struct; every field says how it relates to the others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::name::{GroupName, NodeName};
+use crate::record::{Policy, ShardSet};
+use crate::store::Facts;
+
+/// The settings of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The node's stable name. Two live processes must not share one: the second is refused.
+    pub node: NodeName,
+    /// How much of the work it takes, relative to the other nodes.
+    pub weight: u32,
+    /// The most shards that it holds in all groups together.
+    pub capacity: Option<u32>,
+    /// Where it stands, for zone rules.
+    pub zone: Option<String>,
+    /// Where callers reach it, for `locate`.
+    pub address: Option<String>,
+    /// Free for the user.
+    pub labels: BTreeMap<String, String>,
+    /// The groups that it serves.
+    pub groups: Vec<GroupConfig>,
+
+    /// How long the session lives after a renewal was sent. Failover after a crash takes this and a little more.
+    pub ttl: Duration,
+    /// The longest ttl of any node of the namespace; a new incarnation waits for it. At least `ttl`.
+    pub ttl_max: Duration,
+    /// How much the rates of two machines' clocks may differ, in thousandths.
+    pub drift_permille: u32,
+    /// How often the session is renewed.
+    pub renew_every: Duration,
+    /// How long one try of a renewal, or another store call, may take before it is tried anew.
+    pub try_timeout: Duration,
+    /// How long before the session ends all work is told to stop. Covers telling, stopping and killing.
+    pub margin: Duration,
+    /// How long before the session ends work that still runs is killed. Less than `margin`.
+    pub kill_budget: Duration,
+    /// How often everything is listed again, whatever the watch says. At most `ttl`.
+    pub list_every: Duration,
+    /// How long a change of the roster must rest before shards are planned anew.
+    pub debounce: Duration,
+    /// How long the k-th node in rank waits per rank before it takes a shard that stays unowned.
+    pub takeover_delay: Duration,
+    /// How long a new session must be healthy after a detachment before it takes shards.
+    pub recover_window: Duration,
+    /// How long to pause after the store failed, before acquiring goes on. At most a second.
+    pub retry: Backoff,
+    /// How often a shard that should come here is looked at, in case the watch is silent. Zero switches it off.
+    pub acquire_retry_interval: Duration,
+    /// For how long after a change of plan it is looked at. Zero switches it off.
+    pub acquire_retry_window: Duration,
+    /// How long to pause before work that ended is started again.
+    pub restart: Backoff,
+    /// After how many failures in a row a shard is quarantined.
+    pub quarantine_after: u32,
+    /// How long work must run for its earlier failures to be forgotten.
+    pub healthy_after: Duration,
+    /// Voluntary moves freeze for two ttls when this many thousandths of the roster (and at least two nodes) vanish
+    /// within one ttl.
+    pub vanish_freeze_permille: u32,
+    /// How many shards a draining node hands over at once.
+    pub drain_at_once: usize,
+    /// How long a named shard stays retired before its record is removed.
+    pub retired_kept: Duration,
+    /// Whether an acquire gate is asked before a shard is taken.
+    pub gate: Gate,
+    /// Whether the namespace is known to be new, so that nobody of an earlier life can still be running.
+    pub namespace: Namespace,
+}
+
+/// One group that a node serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// Its name.
+    pub group: GroupName,
+    /// Its shards, if the store does not say otherwise.
+    pub shards: ShardSet,
+    /// Its rules, if the store does not say otherwise.
+    pub policy: Policy,
+    /// The most shards of this group that this node holds.
+    pub capacity: Option<u32>,
+}
+
+/// Whether an acquire gate is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// There is none.
+    Open,
+    /// It is asked about every shard before it is taken.
+    Ask,
+}
+
+/// What is known of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// Nothing: whoever creates it waits until no earlier holder can be running.
+    Unknown,
+    /// It is new (demo, tests, benchmarks): whoever creates it need not wait.
+    New,
+}
+
+/// How pauses grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// Always the same.
+    Fixed(Duration),
+    /// Twice as long each time, up to a limit.
+    Doubling {
+        /// The first pause.
+        first: Duration,
+        /// The longest pause.
+        max: Duration,
+    },
+    /// These, then the last one for ever.
+    Steps(Vec<Duration>),
+}
+
+impl Backoff {
+    /// The pause before try `tries + 1`, without jitter.
+    pub fn pause(&self, tries: u32) -> Duration {
+        match self {
+            Backoff::Fixed(pause) => *pause,
+            Backoff::Doubling { first, max } => first.saturating_mul(1 << tries.min(30)).min(*max),
+            Backoff::Steps(steps) => {
+                steps.get(tries as usize).or(steps.last()).copied().unwrap_or(Duration::ZERO)
+            }
+        }
+    }
+}
+
+impl Config {
+    /// The defaults for a node of this name on a store with these facts.
+    pub fn new(node: NodeName, facts: &Facts) -> Self {
+        Config::with_ttl(node, facts.ttl_default)
+    }
+
+    /// The defaults for a node of this name with this ttl.
+    pub fn with_ttl(node: NodeName, ttl: Duration) -> Self {
+        let second = Duration::from_secs(1);
+        Config {
+            node,
+            weight: 100,
+            capacity: None,
+            zone: None,
+            address: None,
+            labels: BTreeMap::new(),
+            groups: Vec::new(),
+            ttl,
+            ttl_max: ttl.max(Duration::from_secs(60)),
+            drift_permille: 10,
+            renew_every: ttl / 5,
+            try_timeout: ttl / 10,
+            margin: ttl / 5,
+            kill_budget: Duration::from_millis(250).min(ttl / 20),
+            list_every: ttl * 4 / 5,
+            debounce: Duration::from_millis(200).min(ttl / 20),
+            takeover_delay: ttl / 5,
+            recover_window: ttl / 5,
+            retry: Backoff::Doubling { first: Duration::from_millis(50), max: second },
+            acquire_retry_interval: second.min(ttl / 10),
+            acquire_retry_window: ttl,
+            restart: Backoff::Doubling { first: Duration::from_millis(200), max: Duration::from_secs(30) },
+            quarantine_after: 8,
+            healthy_after: Duration::from_secs(60),
+            vanish_freeze_permille: 334,
+            drain_at_once: 64,
+            retired_kept: Duration::from_secs(3600),
+            gate: Gate::Open,
+            namespace: Namespace::Unknown,
+        }
+    }
+
+    /// How long after sending a renewal its grants are good, on our own clock: the ttl less the drift.
+    pub fn valid_for(&self) -> Duration {
+        shrink(self.ttl, self.drift_permille)
+    }
+}
+
+/// `span × (1 − drift)`, rounded down.
+pub fn shrink(span: Duration, drift_permille: u32) -> Duration {
+    span.saturating_mul(1000 - drift_permille.min(1000)) / 1000
+}
+
+/// `span × (1 + drift)`, rounded up.
+pub fn stretch(span: Duration, drift_permille: u32) -> Duration {
+    span.saturating_mul(1000 + drift_permille) / 1000 + Duration::from_nanos(1)
+}

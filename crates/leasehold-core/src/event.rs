@@ -1,0 +1,183 @@
+//! What goes into the core ([`Event`]) and what comes out of it ([`Action`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::name::{Epoch, GroupName, SessionId, ShardId, ShardName};
+use crate::notice::Notice;
+use crate::store::{Answer, Request, RequestId, WatchEvent};
+use crate::time::Moment;
+
+/// Something that happened. Events may be late, doubled or lost: the core stays safe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time passed. A tick too many does no harm.
+    Tick,
+    /// The store answered a request, or its time ran out.
+    Answered(RequestId, Answer),
+    /// The store's watch said something.
+    Watched(WatchEvent),
+    /// The work of a shard has ended: nothing of it runs any more. Also the answer to [`Action::Stop`].
+    Ended {
+        /// Which shard.
+        shard: ShardId,
+        /// Under which epoch it was started.
+        epoch: Epoch,
+        /// How.
+        how: Ended,
+    },
+    /// The acquire gate's answer to [`Action::AskGate`].
+    Gate {
+        /// Which shard.
+        shard: ShardId,
+        /// The answer.
+        verdict: Verdict,
+    },
+    /// The user wants something.
+    Wish(Wish),
+}
+
+/// How work ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It returned, or stopped as told.
+    Finished,
+    /// It failed or panicked.
+    Failed(String),
+}
+
+/// The acquire gate's word on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Take it.
+    Take,
+    /// Leave it to the next in rank; asked again later.
+    Refuse,
+}
+
+/// What a user wants of its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Another weight.
+    Weight(u32),
+    /// Another capacity in all.
+    Capacity(Option<u32>),
+    /// Whether new shards are welcome (health).
+    Accepting(bool),
+    /// Another address for callers.
+    Address(Option<String>),
+    /// Other labels.
+    Labels(BTreeMap<String, String>),
+    /// This node can run a shard of a named group.
+    Engage(ShardId),
+    /// This node no longer can.
+    Disengage(ShardId),
+    /// Begin to serve a group, also one that is served already (its static settings are replaced).
+    Serve(crate::config::GroupConfig),
+    /// Hand everything over, take nothing, stay. Undone by `Undrain`.
+    Drain,
+    /// Take shards again.
+    Undrain,
+    /// Hand everything over and leave. Work that has not stopped by then is killed.
+    Leave {
+        /// How long it may take.
+        within: Duration,
+        /// Whether this name comes back soon (restart grace).
+        returning: Returning,
+    },
+    /// Try a shard again whose work kept crashing.
+    Unquarantine(ShardId),
+}
+
+/// Whether a node that leaves comes back under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returning {
+    /// Soon: in groups with a restart grace its shards stay reserved for it.
+    Soon,
+    /// No.
+    No,
+}
+
+/// Something that the driver must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A new session begins: tell the store (so that it can prove the process's death where it has a way to) before
+    /// the next request of [`crate::store::Lane::Renewal`] is sent. All earlier sessions of this node are dead.
+    OpenSession(SessionId),
+    /// Send this to the store, and answer with [`Event::Answered`], once, by `give_up_at`.
+    Ask(Request),
+    /// The deadlines of all grants of the session are now these. They only move forward.
+    Deadlines(Deadlines),
+    /// All grants of the session are lost, for good, now. Comes before the `Stop` of each.
+    Lose,
+    /// Start the work of a shard. The driver must check [`Deadlines::stop_at`] once more before it runs user code.
+    Start {
+        /// Which shard.
+        shard: ShardId,
+        /// Its epoch: above all earlier ones of this shard.
+        epoch: Epoch,
+    },
+    /// Tell the work to stop; answer with [`Event::Ended`] when nothing of it runs any more.
+    Stop {
+        /// Which shard.
+        shard: ShardId,
+        /// The epoch that it was started under.
+        epoch: Epoch,
+        /// Why.
+        why: StopReason,
+        /// When the driver must kill it if it still runs; `None` means that it is never killed (a voluntary move).
+        kill_at: Option<Moment>,
+    },
+    /// Ask the acquire gate about a shard; answer with [`Event::Gate`].
+    AskGate(ShardId),
+    /// Tell people: log it, count it, show it.
+    Tell(Notice),
+    /// The node has left: nothing more will come.
+    Done,
+}
+
+/// Until when the session's grants are good. All three move forward together, with each confirmed renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Deadlines {
+    /// Work is told to stop from here on.
+    pub stop_at: Moment,
+    /// Work is killed from here on.
+    pub kill_at: Moment,
+    /// Somebody else may start from here on.
+    pub valid_until: Moment,
+}
+
+/// Why work is told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// It moves to another node.
+    Moving,
+    /// The node drains or leaves.
+    Draining,
+    /// The node lost its session, or may have.
+    Detached,
+    /// The store names another holder.
+    NotOurs,
+    /// The shard was disengaged, or its group became smaller.
+    Disengaged,
+    /// An operator asked for it.
+    Operator,
+}
+
+/// Which shard a key belongs to, and who has it: the answer to `locate`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The shard.
+    pub shard: ShardId,
+    /// Who holds it, as far as we see.
+    pub node: Option<crate::name::NodeName>,
+    /// Where callers reach that node.
+    pub address: Option<String>,
+    /// The epoch that it holds it under.
+    pub epoch: Epoch,
+}
+
+/// The shard that a key of a numbered group belongs to.
+pub fn shard_of(group: &GroupName, slots: u32, key: &[u8]) -> ShardId {
+    ShardId { group: group.clone(), name: ShardName::slot(crate::placement::slot_of_key(key, slots)) }
+}

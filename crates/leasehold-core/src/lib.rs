@@ -1,0 +1,26 @@
+//! The pure heart of Leasehold: who holds which shard, until when, and what to do next.
+//!
+//! There is no clock, no I/O, no async and no randomness in here. A driver tells the core what time it is and what
+//! happened ([`Event`]); the core answers with what must be done ([`Action`]). The same code runs in production, in
+//! the simulator and in tests.
+
+mod chance;
+pub mod config;
+pub mod event;
+pub mod name;
+pub mod node;
+pub mod notice;
+pub mod placement;
+pub mod record;
+pub mod rules;
+pub mod store;
+pub mod time;
+pub mod view;
+
+pub use config::{Config, GroupConfig};
+pub use event::{Action, Deadlines, Event, Wish};
+pub use name::{Epoch, GroupName, NodeName, SessionId, ShardId, ShardName};
+pub use node::Node;
+pub use notice::Notice;
+pub use time::{Moment, Now};
+pub use view::View;

@@ -1,0 +1,312 @@
+//! Names and ids. A name that was made is valid; there is no way to have an invalid one.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest name, in bytes: what the narrowest of the stores can still carry after escaping.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// Why a text is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing is there.
+    #[error("a {what} must not be empty")]
+    Empty {
+        /// Which kind of name.
+        what: &'static str,
+    },
+    /// Too long.
+    #[error("the {what} {start:?}… has {bytes} bytes; at most {NAME_BYTES_MAX} are allowed")]
+    TooLong {
+        /// Which kind of name.
+        what: &'static str,
+        /// How it begins.
+        start: String,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// It has a character that is not allowed.
+    #[error("the {what} {name:?} has the character {bad:?}; {rule}")]
+    Character {
+        /// Which kind of name.
+        what: &'static str,
+        /// The whole text.
+        name: String,
+        /// The character.
+        bad: char,
+        /// What is allowed instead.
+        rule: &'static str,
+    },
+    /// It is not `group/name`.
+    #[error("{0:?} names no shard: write it as group/name")]
+    NotAShard(String),
+}
+
+fn check(what: &'static str, text: &str, slash: Slash) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty { what });
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong { what, start: text.chars().take(24).collect(), bytes: text.len() });
+    }
+    let bad = |c: char, rule| NameError::Character { what, name: text.to_owned(), bad: c, rule };
+    for c in text.chars() {
+        if c.is_control() {
+            return Err(bad(c, "control characters are not allowed"));
+        }
+        if c == '/' && slash == Slash::Refused {
+            return Err(bad(
+                c,
+                "a slash separates group and shard, so it is only allowed in the shard's own name",
+            ));
+        }
+    }
+    for edge in [text.chars().next(), text.chars().next_back()].into_iter().flatten() {
+        if edge.is_whitespace() {
+            return Err(bad(edge, "a name must not begin or end with white space"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    Allowed,
+    Refused,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $slash:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// Checks the text and makes a name of it.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+                check($what, text.as_ref(), $slash)?;
+                Ok($type(text.as_ref().into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                $type::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                $type::new(text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The stable name of a node, for placement and for people; a life of it is a [`SessionId`].
+    NodeName, "node name", Slash::Refused
+);
+name!(
+    /// The name of a group of shards.
+    GroupName, "group name", Slash::Refused
+);
+name!(
+    /// The name of a shard inside its group; of a numbered group, the slot in decimal.
+    ShardName, "shard name", Slash::Allowed
+);
+
+impl ShardName {
+    /// The name of slot `number` of a numbered group.
+    pub fn slot(number: u32) -> Self {
+        ShardName(number.to_string().into())
+    }
+
+    /// The slot that this name stands for, if it is one written the only way a slot is written.
+    pub fn as_slot(&self) -> Option<u32> {
+        let number: u32 = self.0.parse().ok()?;
+        (number.to_string() == *self.0).then_some(number)
+    }
+}
+
+/// The unit of ownership: `group/name`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ShardId {
+    /// Its group.
+    pub group: GroupName,
+    /// Its name inside the group.
+    pub name: ShardName,
+}
+
+impl ShardId {
+    /// The shard `name` of `group`.
+    pub fn new(group: GroupName, name: ShardName) -> Self {
+        ShardId { group, name }
+    }
+
+    /// Slot `number` of the numbered group `group`.
+    pub fn slot(group: &GroupName, number: u32) -> Self {
+        ShardId { group: group.clone(), name: ShardName::slot(number) }
+    }
+}
+
+impl FromStr for ShardId {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (group, name) = text.split_once('/').ok_or_else(|| NameError::NotAShard(text.to_owned()))?;
+        Ok(ShardId { group: group.parse()?, name: name.parse()? })
+    }
+}
+
+impl TryFrom<String> for ShardId {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+impl From<ShardId> for String {
+    fn from(id: ShardId) -> String {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.name)
+    }
+}
+
+impl fmt::Debug for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(u128);
+
+        impl $type {
+            /// An id of 128 random bits, which the caller must have from the system's randomness.
+            pub const fn from_bits(bits: u128) -> Self {
+                $type(bits)
+            }
+
+            /// The 128 bits.
+            pub const fn to_bits(self) -> u128 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:08x}", (self.0 >> 96) as u32)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+                    return Err(format!("{text:?} is no id of 32 hexadecimal digits"));
+                }
+                u128::from_str_radix(text, 16).map($type).map_err(|e| e.to_string())
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                std::borrow::Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// One life of a node. Fresh for every life, never reused.
+    SessionId
+);
+id!(
+    /// Which write made a record what it is. Fresh for every write, so that a write can be told apart from its retry.
+    WriteId
+);
+id!(
+    /// One life of a namespace: another one means that the store was emptied, restored or rolled back.
+    Incarnation
+);
+
+/// The fencing token of a shard: rises at every new start, never falls, is never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch after this one and all of `floors`.
+    pub fn next_above(self, floors: impl IntoIterator<Item = Epoch>) -> Epoch {
+        let highest = floors.into_iter().fold(self, Ord::max);
+        Epoch(highest.0.checked_add(1).expect("2^64 starts of one shard cannot happen"))
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}

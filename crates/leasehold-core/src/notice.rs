@@ -1,0 +1,283 @@
+//! What the core tells people: one notice per transition, for the log, the counters and the event stream.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::event::StopReason;
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::record::MoveReason;
+use crate::store::Key;
+
+/// Where a node stands with its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It has not yet had a session: it reads the store, or waits until it may join.
+    Joining,
+    /// It has a session, and renewals succeed.
+    Attached,
+    /// Renewals fail; `stop_at` is not reached, so work goes on.
+    Degraded,
+    /// Its session is over; it holds nothing.
+    Detached,
+    /// It has a new session, and waits until that has been healthy for a while before it takes shards.
+    Recovering,
+    /// It has left for good.
+    Left,
+}
+
+impl Standing {
+    /// The word for it in logs, metrics and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Standing::Joining => "joining",
+            Standing::Attached => "attached",
+            Standing::Degraded => "degraded",
+            Standing::Detached => "detached",
+            Standing::Recovering => "recovering",
+            Standing::Left => "left",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Why a node's standing changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It opened a session.
+    Joined,
+    /// Renewals fail.
+    RenewalsFail(String),
+    /// Renewals succeed again.
+    RenewalsSucceed,
+    /// `stop_at` came without a confirmed renewal.
+    DeadlineReached,
+    /// Another node proved this session dead, or somebody wrote over its record.
+    Fenced,
+    /// The session's record is gone from the store.
+    RecordGone,
+    /// The store was emptied, restored, rolled back or replaced.
+    StoreChanged(String),
+    /// The wall clock ran on while the boot clock stood still: this machine was frozen.
+    ClockStoodStill(Duration),
+    /// The new session was healthy for long enough.
+    Recovered,
+    /// It was asked to.
+    Asked,
+}
+
+impl Cause {
+    /// A fixed word for metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Cause::Joined => "joined",
+            Cause::RenewalsFail(_) => "renewals_fail",
+            Cause::RenewalsSucceed => "renewals_succeed",
+            Cause::DeadlineReached => "deadline_reached",
+            Cause::Fenced => "fenced",
+            Cause::RecordGone => "record_gone",
+            Cause::StoreChanged(_) => "store_changed",
+            Cause::ClockStoodStill(_) => "clock_stood_still",
+            Cause::Recovered => "recovered",
+            Cause::Asked => "asked",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Joined => f.write_str("opened a session"),
+            Cause::RenewalsFail(error) => write!(f, "renewals fail ({error})"),
+            Cause::RenewalsSucceed => f.write_str("renewals succeed again"),
+            Cause::DeadlineReached => f.write_str("no renewal was confirmed in time"),
+            Cause::Fenced => f.write_str("the session was ended by another node"),
+            Cause::RecordGone => f.write_str("the session's record is gone from the store"),
+            Cause::StoreChanged(what) => write!(f, "the store is not the one it was: {what}"),
+            Cause::ClockStoodStill(by) => {
+                write!(f, "the boot clock stood still for {by:?}: the machine was frozen")
+            }
+            Cause::Recovered => f.write_str("the new session has been healthy for long enough"),
+            Cause::Asked => f.write_str("asked to"),
+        }
+    }
+}
+
+/// Something that people should know. Each is told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The node's standing changed.
+    Standing {
+        /// Before.
+        from: Standing,
+        /// Now.
+        to: Standing,
+        /// Why.
+        cause: Cause,
+        /// How long it stood as before.
+        after: Duration,
+    },
+    /// The node has to wait before it may join or claim.
+    Waiting {
+        /// Why.
+        why: String,
+        /// For how long at most.
+        for_up_to: Duration,
+    },
+    /// A new incarnation of the namespace began.
+    Incarnation {
+        /// Why.
+        why: String,
+        /// Every new epoch is above this.
+        epoch_floor: Epoch,
+    },
+    /// A renewal was confirmed.
+    Renewed {
+        /// From sending to the answer.
+        took: Duration,
+    },
+    /// A renewal failed, or its outcome is unknown.
+    RenewalFailed {
+        /// How many in a row.
+        streak: u32,
+        /// Why.
+        error: String,
+    },
+    /// Another node is there.
+    NodeJoined {
+        /// Which.
+        node: NodeName,
+        /// Its life.
+        session: SessionId,
+    },
+    /// Another node is gone.
+    NodeGone {
+        /// Which.
+        node: NodeName,
+        /// Its life.
+        session: SessionId,
+        /// Whether it left by itself.
+        how: Gone,
+    },
+    /// This node proved a session dead and fenced it.
+    Fenced {
+        /// Which.
+        node: NodeName,
+        /// Its life.
+        session: SessionId,
+        /// For how long it had been silent.
+        silent_for: Duration,
+    },
+    /// This node claimed a shard, and its work starts.
+    Started {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Why it moved here.
+        why: MoveReason,
+        /// How long it was seen without an owner before this start, where that was seen.
+        unowned_for: Option<Duration>,
+    },
+    /// The work of a shard is told to stop.
+    Stopping {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Why.
+        why: StopReason,
+    },
+    /// The work of a shard ended without being told to.
+    WorkEnded {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The error, if it failed.
+        error: Option<String>,
+        /// When it is tried again.
+        again_after: Duration,
+    },
+    /// This node gave a shard up.
+    Released {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Why.
+        why: MoveReason,
+        /// Who should take it.
+        successor: Option<NodeName>,
+    },
+    /// The work of a shard did not stop in time: it stays held.
+    Stuck {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// The work of a shard keeps crashing: it is held and not run.
+    Quarantined {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// A shard that this node should have did not become free within the retry window.
+    RetriesExhausted {
+        /// How many shards.
+        shards: usize,
+    },
+    /// Shards that nobody can take: every node is full, or refuses.
+    NoRoom {
+        /// The group.
+        group: GroupName,
+        /// How many of its shards.
+        shards: usize,
+    },
+    /// Room was found for all shards of the group again.
+    RoomAgain {
+        /// The group.
+        group: GroupName,
+    },
+    /// Voluntary moves stopped, because much of the roster vanished at once.
+    Frozen {
+        /// How many nodes vanished.
+        vanished: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// Voluntary moves are allowed again.
+    Thawed,
+    /// A draining node has nobody to hand its shards to, and goes on running them.
+    NoReceiver {
+        /// How many shards.
+        shards: usize,
+    },
+    /// A record that Leasehold did not write, or that is damaged.
+    CorruptRecord {
+        /// Where.
+        key: Key,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The store did not do something; it will be tried again.
+    StoreTrouble {
+        /// The error.
+        error: String,
+    },
+}
+
+/// How a node went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It said so.
+    Left,
+    /// It was proved dead.
+    Fenced,
+}

@@ -1,0 +1,122 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EPOCH_MAX, Extra, Record, record};
+use crate::name::{Epoch, GroupName, WriteId};
+
+/// `groups/<group>`: which shards there are, and the rules for placing and moving them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// The format of this record.
+    pub format: u32,
+    /// The write that made it so.
+    pub write: WriteId,
+    /// The group.
+    pub group: GroupName,
+    /// Which shards there are.
+    pub shards: ShardSet,
+    /// How they are placed and moved.
+    pub policy: Policy,
+    /// Every new epoch in this group is above this.
+    #[serde(default)]
+    pub epoch_floor: Epoch,
+    /// When it was written, for people.
+    #[serde(default)]
+    pub written_unix_ms: u64,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Which shards a group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardSet {
+    /// The slots `0..n`.
+    Numbered(u32),
+    /// Shards with names, which come and go by being engaged and disengaged.
+    Named,
+}
+
+/// How the shards of a group are placed and moved. Durations in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// The placement algorithm's version.
+    pub algorithm: u32,
+    /// No node gets more than this many thousandths of its fair share (1100 = 1.10 ×), rounded up.
+    pub balance_permille: u32,
+    /// How zones count.
+    pub zones: ZoneRule,
+    /// A shard that moved is not moved voluntarily again for this long.
+    pub cooldown_ms: u64,
+    /// A shard that started is not moved voluntarily for this long.
+    pub min_run_ms: u64,
+    /// The most voluntary moves that one node begins per `move_window_ms`; 0 is no limit.
+    pub moves_max: u32,
+    /// See `moves_max`.
+    pub move_window_ms: u64,
+    /// A node does not move shards of this group away voluntarily when it would keep fewer than this.
+    pub kept_min: u32,
+    /// For how long a node that leaves to restart keeps its shards reserved for itself; 0 switches it off.
+    pub restart_grace_ms: u64,
+    /// How long a voluntary stop may take before the shard counts as stuck.
+    pub stop_timeout_ms: u64,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// How zones count in placement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ZoneRule {
+    /// Not at all.
+    #[default]
+    Ignore,
+    /// Each zone gets its share by the weight of its nodes, as far as capacity allows.
+    Spread,
+    /// Nodes of this zone first; the others only take what does not fit.
+    Prefer(String),
+}
+
+/// The default of [`Policy::balance_permille`], chosen from the measured curve in `docs/balance.svg`.
+pub const BALANCE_PERMILLE: u32 = 1100;
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            algorithm: 1,
+            balance_permille: BALANCE_PERMILLE,
+            zones: ZoneRule::Ignore,
+            cooldown_ms: 5_000,
+            min_run_ms: 2_000,
+            moves_max: 0,
+            move_window_ms: 1_000,
+            kept_min: 0,
+            restart_grace_ms: 0,
+            stop_timeout_ms: 30_000,
+            extra: Extra::new(),
+        }
+    }
+}
+
+/// The most slots that a numbered group may have.
+pub const SLOTS_MAX: u32 = 10_000_000;
+
+impl Record for GroupRecord {
+    record!();
+    fn validate(&self) -> Result<(), String> {
+        if self.epoch_floor > EPOCH_MAX {
+            return Err(format!("epoch_floor {} is above {EPOCH_MAX}", self.epoch_floor));
+        }
+        if let ShardSet::Numbered(slots) = self.shards
+            && slots > SLOTS_MAX
+        {
+            return Err(format!("{slots} slots are above {SLOTS_MAX}"));
+        }
+        if self.policy.balance_permille < 1000 {
+            return Err(format!("balance_permille {} is below 1000", self.policy.balance_permille));
+        }
+        Ok(())
+    }
+}

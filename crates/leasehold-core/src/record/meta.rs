@@ -1,0 +1,53 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EPOCH_MAX, Extra, Record, record};
+use crate::name::{Epoch, Incarnation, WriteId};
+
+/// `meta`: which life of the namespace this is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The format of this record.
+    pub format: u32,
+    /// The write that made it so.
+    pub write: WriteId,
+    /// Random; another one means that the store was emptied, restored or rolled back.
+    pub incarnation: Incarnation,
+    /// Whether shards may be claimed yet.
+    pub state: MetaState,
+    /// The longest ttl that a node of this namespace may use, in milliseconds.
+    pub max_ttl_ms: u64,
+    /// Every new epoch is above this.
+    pub epoch_floor: Epoch,
+    /// The store's own mark of identity when this incarnation began; empty if it has none.
+    pub generation: String,
+    /// When it was written, for people.
+    #[serde(default)]
+    pub written_unix_ms: u64,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Whether shards may be claimed in this incarnation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetaState {
+    /// Holders of an earlier incarnation may still be running: nobody claims. Whoever has seen this same record for
+    /// `max_ttl × (1 + drift)` on its own clock opens the namespace.
+    Settling,
+    /// Shards may be claimed.
+    Open,
+}
+
+impl Record for Meta {
+    record!();
+    fn validate(&self) -> Result<(), String> {
+        if self.epoch_floor > EPOCH_MAX {
+            return Err(format!("epoch_floor {} is above {EPOCH_MAX}", self.epoch_floor));
+        }
+        if !(1..=86_400_000).contains(&self.max_ttl_ms) {
+            return Err(format!("max_ttl_ms {} is not between 1 and 86400000", self.max_ttl_ms));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! The records that Leasehold keeps in a store: versioned JSON, readable by people, with unknown fields kept.
+//!
+//! Every record carries a fresh random `write` id, so that a write can be recognised when its answer was lost, and
+//! so that two writes never have the same bytes. Times in records (`*_unix_ms`) are for people to read; no rule
+//! looks at them.
+
+mod control;
+mod group;
+mod meta;
+mod node;
+mod shard;
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
+
+pub use control::{Control, DrainWish};
+pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule};
+pub use meta::{Meta, MetaState};
+pub use node::{NodeRecord, NodeState, Served};
+pub use shard::{Holder, MoveReason, ShardRecord, ShardState};
+
+use crate::name::{Epoch, WriteId};
+
+/// The version of the record format that this code writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// The highest epoch that a record may carry: what every JSON reader can still hold exactly.
+pub const EPOCH_MAX: Epoch = Epoch(1 << 53);
+
+/// Fields that a newer version wrote and that this one keeps as they are.
+pub type Extra = BTreeMap<String, serde_json::Value>;
+
+/// Why a stored value is not the record that belongs there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Not JSON, or not of this shape.
+    #[error("not a record of Leasehold: {0}")]
+    Malformed(String),
+    /// Written by a newer version.
+    #[error("written in format {found}; this version reads up to {FORMAT}: upgrade this node")]
+    TooNew {
+        /// The format of the record.
+        found: u32,
+    },
+    /// Right shape, impossible content.
+    #[error("impossible content: {0}")]
+    Impossible(String),
+}
+
+/// What all records have in common.
+pub trait Record: Serialize + DeserializeOwned {
+    /// The format that it was written in.
+    fn format(&self) -> u32;
+    /// The write that made it so.
+    fn write(&self) -> WriteId;
+    /// Stamps it as the work of another write.
+    fn set_write(&mut self, write: WriteId);
+    /// Refuses content that no version could have written.
+    fn validate(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The record as it is stored.
+    fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("records are plain data with text keys")
+    }
+
+    /// Reads a stored value, whoever wrote it.
+    fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        #[derive(serde::Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let malformed = |e: serde_json::Error| RecordError::Malformed(e.to_string());
+        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
+        if head.format > FORMAT {
+            return Err(RecordError::TooNew { found: head.format });
+        }
+        let record: Self = serde_json::from_slice(bytes).map_err(malformed)?;
+        record.validate().map_err(RecordError::Impossible)?;
+        Ok(record)
+    }
+}
+
+macro_rules! record {
+    () => {
+        fn format(&self) -> u32 {
+            self.format
+        }
+        fn write(&self) -> crate::name::WriteId {
+            self.write
+        }
+        fn set_write(&mut self, write: crate::name::WriteId) {
+            self.write = write;
+        }
+    };
+}
+use record;

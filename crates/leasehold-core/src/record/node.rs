@@ -1,0 +1,109 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Extra, Record, record};
+use crate::name::{GroupName, NodeName, SessionId, ShardId, WriteId};
+
+/// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// The format of this record.
+    pub format: u32,
+    /// The write that made it so.
+    pub write: WriteId,
+    /// The node.
+    pub node: NodeName,
+    /// Its life.
+    pub session: SessionId,
+    /// Alive or over.
+    pub state: NodeState,
+    /// Whether it takes new shards.
+    pub accepting: bool,
+    /// How much of the work it takes, relative to the others; 0 takes nothing.
+    pub weight: u32,
+    /// The most shards that it holds in all groups together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Where callers reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Free for the user.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The groups whose shards it can run.
+    pub groups: BTreeMap<GroupName, Served>,
+    /// Shards that its acquire gate refuses or that it does not know, so that the others plan around it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declined: Vec<ShardId>,
+    /// How long the session lives after a renewal, in milliseconds.
+    pub ttl_ms: u64,
+    /// Counts the renewals of the session.
+    pub seq: u64,
+    /// Hash of the view that the node plans with: nodes with the same one agree on the plan.
+    pub view: u64,
+    /// The protocol versions that the node speaks, oldest and newest.
+    pub protocol: (u32, u32),
+    /// When it was written, for people.
+    #[serde(default)]
+    pub written_unix_ms: u64,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// How a node serves one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The most shards of this group that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// It takes no new shard of this group (its gate refused too many to list).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declined: bool,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Alive or over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Alive, and part of the plan.
+    Active,
+    /// Alive, handing its shards over.
+    Draining,
+    /// Over: it said so itself, with all its work stopped.
+    Left,
+    /// Over: another node proved it dead.
+    Fenced,
+}
+
+impl NodeState {
+    /// Whether the session may still hold shards.
+    pub fn is_alive(self) -> bool {
+        matches!(self, NodeState::Active | NodeState::Draining)
+    }
+}
+
+impl NodeRecord {
+    /// How long the session lives after a renewal.
+    pub fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+}
+
+impl Record for NodeRecord {
+    record!();
+    fn validate(&self) -> Result<(), String> {
+        if !(1..=86_400_000).contains(&self.ttl_ms) {
+            return Err(format!("ttl_ms {} is not between 1 and 86400000", self.ttl_ms));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EPOCH_MAX, Extra, Record, record};
+use crate::name::{Epoch, NodeName, SessionId, ShardId, WriteId};
+
+/// `shards/<group>/<shard>`: who holds a shard. Written only when that changes, never deleted while in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// The format of this record.
+    pub format: u32,
+    /// The write that made it so.
+    pub write: WriteId,
+    /// The shard.
+    pub shard: ShardId,
+    /// The epoch of the last start; of a vacant shard, of the start that ended.
+    pub epoch: Epoch,
+    /// Held, vacant or retired.
+    pub state: ShardState,
+    /// Why it last moved.
+    pub why: MoveReason,
+    /// When it was written, for people.
+    #[serde(default)]
+    pub written_unix_ms: u64,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Who holds a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardState {
+    /// A session holds it, as long as that session is alive.
+    Held {
+        /// Which one.
+        holder: Holder,
+        /// Its work kept crashing: it is held, and not run, until an operator says so.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        quarantined: bool,
+    },
+    /// Nobody holds it.
+    Vacant {
+        /// Who should take it next.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        successor: Option<NodeName>,
+        /// For how long only the successor may take it (restart grace), in milliseconds, counted by each observer
+        /// from when it first saw this record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserved_ms: Option<u64>,
+    },
+    /// A named shard that was disengaged, or a slot above the group's size: nobody should hold it.
+    Retired,
+}
+
+/// The session that holds a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The node's name.
+    pub node: NodeName,
+    /// Its life.
+    pub session: SessionId,
+    /// The session's ttl in milliseconds, for the case that its node record is lost.
+    pub ttl_ms: u64,
+}
+
+/// Why a shard last moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveReason {
+    /// It had no holder and the plan gave it to this node.
+    Planned,
+    /// Its holder was proved dead.
+    Failover,
+    /// The plan wants another holder.
+    Rebalance,
+    /// Its holder drains or leaves.
+    Drain,
+    /// Its holder leaves and comes back under the same name.
+    Restart,
+    /// Its holder could not prove its session in time.
+    Detached,
+    /// Nobody in the plan took it in time, so the next in rank did.
+    Takeover,
+    /// Its work ended, and it starts again under a new epoch.
+    WorkEnded,
+    /// Its work kept crashing.
+    Quarantined,
+    /// An operator asked for it.
+    Operator,
+    /// The shard is no longer engaged, or its group became smaller.
+    Disengaged,
+    /// The shard was engaged.
+    Engaged,
+    /// The record was corrupt, and nobody could be holding it any more.
+    Repaired,
+    /// Something that a newer version knows.
+    #[serde(other)]
+    Other,
+}
+
+impl MoveReason {
+    /// The word for it in records, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MoveReason::Planned => "planned",
+            MoveReason::Failover => "failover",
+            MoveReason::Rebalance => "rebalance",
+            MoveReason::Drain => "drain",
+            MoveReason::Restart => "restart",
+            MoveReason::Detached => "detached",
+            MoveReason::Takeover => "takeover",
+            MoveReason::WorkEnded => "work_ended",
+            MoveReason::Quarantined => "quarantined",
+            MoveReason::Operator => "operator",
+            MoveReason::Disengaged => "disengaged",
+            MoveReason::Engaged => "engaged",
+            MoveReason::Repaired => "repaired",
+            MoveReason::Other => "other",
+        }
+    }
+}
+
+impl std::fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ShardRecord {
+    /// The session that it names as its holder.
+    pub fn holder(&self) -> Option<&Holder> {
+        match &self.state {
+            ShardState::Held { holder, .. } => Some(holder),
+            ShardState::Vacant { .. } | ShardState::Retired => None,
+        }
+    }
+}
+
+impl Holder {
+    /// The session's ttl.
+    pub fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+}
+
+impl Record for ShardRecord {
+    record!();
+    fn validate(&self) -> Result<(), String> {
+        if self.epoch > EPOCH_MAX {
+            return Err(format!("epoch {} is above {EPOCH_MAX}", self.epoch));
+        }
+        if let Some(holder) = self.holder()
+            && !(1..=86_400_000).contains(&holder.ttl_ms)
+        {
+            return Err(format!("ttl_ms {} is not between 1 and 86400000", holder.ttl_ms));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! The safety rules that a test build can switch off, one at a time, to show that the simulator notices.
+
+/// A safety rule. With the feature `sabotage`, [`Rules`] can break any of them; without it, nothing can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Rule {
+    /// The deadline counts from before the renewal was sent, not from its answer.
+    DeadlineFromSending,
+    /// Work is told to stop a margin before the session ends.
+    Margin,
+    /// A session is fenced by a swap before its shards are taken.
+    FenceBeforeTakeover,
+    /// A record that vanished proves nothing.
+    AbsentIsNotDead,
+    /// The proof of death is read after the shard version that is to be replaced.
+    ProofAfterShard,
+    /// Silence does not count while our own reads fail.
+    SilenceNeedsReads,
+    /// A session is silent for `ttl × (1 + drift)` before it is fenced.
+    SilenceLastsTtl,
+    /// A shard is released only after its work has stopped.
+    StopBeforeRelease,
+    /// A read-back that shows no change does not mean that the write failed.
+    UnchangedIsUnknown,
+    /// A write of unknown outcome is settled, never assumed.
+    UnknownIsSettled,
+    /// A new life never adopts what a former session of the same name holds.
+    FreshSession,
+    /// A lost grant is never revived by a late confirmation.
+    LostIsForEver,
+    /// Nobody's timestamps decide anything.
+    NoForeignClocks,
+    /// A release keeps the record and its epoch.
+    RecordsStay,
+    /// Every start has a higher epoch.
+    EpochRises,
+    /// An emptied store is not claimed before all former holders must have stopped.
+    SettleBeforeClaim,
+    /// A detached session is never renewed.
+    NoRenewalWhenDetached,
+    /// A node that cannot prove its session detaches.
+    Detach,
+    /// What does not fit under a cap goes to the next in rank.
+    SpillOver,
+    /// No stabiliser delays an unowned shard.
+    UnownedAtOnce,
+    /// *Left* is never written while work is unconfirmed.
+    LeftOnlyWhenStopped,
+    /// A holder whose record does not name its session stops.
+    VerifyHeld,
+    /// A corrupt record counts as held by an unknown session.
+    CorruptIsHeld,
+    /// A change of the store's generation or of the incarnation detaches.
+    GenerationChecked,
+}
+
+/// Which rules are in force: all of them, unless the feature `sabotage` is on and a test broke one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    #[cfg(feature = "sabotage")]
+    broken: std::collections::BTreeSet<Rule>,
+}
+
+impl Rules {
+    /// All rules but this one.
+    #[cfg(feature = "sabotage")]
+    pub fn without(rule: Rule) -> Self {
+        Rules { broken: [rule].into() }
+    }
+
+    /// Whether the rule is in force.
+    #[inline]
+    pub fn hold(&self, rule: Rule) -> bool {
+        #[cfg(feature = "sabotage")]
+        return !self.broken.contains(&rule);
+        #[cfg(not(feature = "sabotage"))]
+        {
+            let _ = rule;
+            true
+        }
+    }
+}
