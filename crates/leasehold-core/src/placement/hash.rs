@@ -12,12 +12,12 @@ pub fn slot_of_key(key: &[u8], slots: u32) -> u32 {
 }
 
 /// The hash of a node: of the bytes of its name.
-pub(super) fn node_hash(node: &NodeName) -> u64 {
+pub fn node_hash(node: &NodeName) -> u64 {
     xxh3_64(node.as_str().as_bytes())
 }
 
 /// The hash of a shard: of the bytes of `group/name`.
-pub(super) fn shard_hash(shard: &ShardId) -> u64 {
+pub fn shard_hash(shard: &ShardId) -> u64 {
     let (group, name) = (shard.group.as_str().as_bytes(), shard.name.as_str().as_bytes());
     let length = group.len() + 1 + name.len();
     let mut short = [0u8; 64];
@@ -37,7 +37,7 @@ pub(super) fn shard_hash(shard: &ShardId) -> u64 {
 /// The hash of a pair of shard and node, from the hashes of both: the finaliser of MurmurHash3 over their exclusive
 /// or. Both inputs are well mixed already; the finaliser makes the pairs independent of each other.
 #[inline(always)]
-pub(super) const fn pair_hash(shard: u64, node: u64) -> u64 {
+pub const fn pair_hash(shard: u64, node: u64) -> u64 {
     let mut x = shard ^ node;
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);

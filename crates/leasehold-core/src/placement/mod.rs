@@ -5,22 +5,30 @@
 //! `spec/placement-vectors.json` holds test vectors; this module is one implementation of it.
 //!
 //! - `hash`: the bytes that are hashed, and the finaliser that joins a shard and a node into a pair.
-//! - `cost`: the integer logarithm, and the order of pairs.
-//! - `caps`: how many shards each node and each zone may have.
-//! - `planner`: what the core uses; it recomputes only what changed.
+//! - `cost`: the integer logarithm. `field`: the order of pairs, and the best node for a shard.
+//! - `choices`: the first choice of every shard, kept from question to question.
+//! - `exceptions`: pins and declines. `caps`: how many shards each node and each zone may have.
+//! - `matching`: who gets what when not everybody can have its first choice. `repair`: the last resort against holes.
+//! - `rendezvous`: all of these in a row. `planner`: what the core uses.
 
 mod caps;
+mod choices;
 mod cost;
+mod exceptions;
+mod field;
 mod hash;
+mod matching;
 mod planner;
 mod rendezvous;
+mod repair;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use hash::slot_of_key;
+pub use cost::cost;
+pub use hash::{node_hash, pair_hash, shard_hash, slot_of_key};
 pub use planner::Planner;
-pub use rendezvous::Rendezvous;
+pub use rendezvous::{Ranked, Rendezvous};
 
 use crate::name::{NodeName, ShardId};
 use crate::record::Policy;

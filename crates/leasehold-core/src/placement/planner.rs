@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::choices::Choices;
 use super::rendezvous::{self, Spill};
-use super::{Assignment, Placement, Question, Rendezvous};
+use super::{Assignment, Placement, Question, Ranked, Rendezvous};
 use crate::name::ShardId;
 use crate::rules::{Rule, Rules};
 
@@ -16,14 +17,14 @@ pub struct Planner {
 }
 
 enum Way {
-    Rendezvous,
+    Rendezvous(Box<Choices>),
     Own(Arc<dyn Placement>),
 }
 
 impl Planner {
     /// Plans with weighted rendezvous and bounded load, version 1.
     pub fn rendezvous() -> Self {
-        Planner { way: Way::Rendezvous, spill: Spill::On, last: None }
+        Planner { way: Way::Rendezvous(Box::default()), spill: Spill::On, last: None }
     }
 
     /// Plans with a rule of the user's own. What it answers is not trusted: a node that does not exist counts as
@@ -41,15 +42,20 @@ impl Planner {
     /// Names the rule and its version; see [`Placement::id`].
     pub fn id(&self) -> String {
         match &self.way {
-            Way::Rendezvous => Rendezvous.id(),
+            Way::Rendezvous(_) => Rendezvous.id(),
             Way::Own(placement) => placement.id(),
         }
     }
 
     /// Answers the question; the same question gets the same answer, whatever was asked before.
     pub fn plan(&mut self, question: Question) -> Arc<Assignment> {
-        let answer = match &self.way {
-            Way::Rendezvous => rendezvous::place(&question, self.spill),
+        if let Some((last, answer)) = &self.last
+            && same(last, &question)
+        {
+            return answer.clone();
+        }
+        let answer = match &mut self.way {
+            Way::Rendezvous(choices) => rendezvous::place(choices, &question, self.spill),
             Way::Own(placement) => {
                 let mut answer = placement.place(&question);
                 answer.to.resize(question.shards.len(), None);
@@ -67,7 +73,7 @@ impl Planner {
     /// The candidates in the order in which they should have this shard; see [`Placement::rank`].
     pub fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32> {
         match &self.way {
-            Way::Rendezvous => rendezvous::rank(question, shard),
+            Way::Rendezvous(_) => rendezvous::rank(question, shard),
             Way::Own(placement) => {
                 let mut ranked = placement.rank(question, shard);
                 ranked.retain(|&node| (node as usize) < question.nodes.len());
@@ -75,6 +81,34 @@ impl Planner {
             }
         }
     }
+
+    /// The same with scores, for explaining; a rule of the user's own has none.
+    pub fn ranked(&self, question: &Question, shard: &ShardId) -> Vec<Ranked> {
+        match &self.way {
+            Way::Rendezvous(_) => rendezvous::ranked(question, shard),
+            Way::Own(_) => {
+                self.rank(question, shard).into_iter().map(|node| Ranked { node, score: None }).collect()
+            }
+        }
+    }
+
+    /// The most shards that each node may get, as things are: by balance, and never above its capacity. A rule of the
+    /// user's own is only bound by capacity, if it cares.
+    pub fn caps(&self, question: &Question) -> Vec<Option<u32>> {
+        match &self.way {
+            Way::Rendezvous(_) => rendezvous::caps(question).into_iter().map(Some).collect(),
+            Way::Own(_) => question.nodes.iter().map(|node| node.capacity).collect(),
+        }
+    }
+}
+
+/// Whether two questions have the same answer because nothing that placement looks at differs.
+fn same(a: &Question, b: &Question) -> bool {
+    a.nodes == b.nodes
+        && a.policy == b.policy
+        && a.pins == b.pins
+        && a.declined == b.declined
+        && (Arc::ptr_eq(&a.shards, &b.shards) || a.shards == b.shards)
 }
 
 impl fmt::Debug for Planner {

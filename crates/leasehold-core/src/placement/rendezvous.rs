@@ -1,13 +1,15 @@
 //! Weighted rendezvous with bounded load: the placement that Leasehold brings along.
 
-use std::cmp::Ordering;
-
-use super::caps::{Caps, capacity};
-use super::cost::{compare_scores, cost};
-use super::hash::{node_hash, pair_hash, shard_hash};
+use super::caps::{Caps, UNLIMITED, capacity};
+use super::choices::Choices;
+use super::cost::COST_BITS;
+use super::exceptions::Exceptions;
+use super::field::{Field, NOBODY, Pair};
+use super::hash::shard_hash;
+use super::matching::{Market, Matching, Room};
+use super::repair::Repair;
 use super::{Assignment, Placement, Question};
-use crate::name::ShardId;
-use crate::record::ZoneRule;
+use crate::name::{NodeName, ShardId};
 
 /// Weighted rendezvous with bounded load, version 1, computed from scratch at every call. [`super::Planner`] gives
 /// the same answers and recomputes only what changed.
@@ -20,7 +22,7 @@ impl Placement for Rendezvous {
     }
 
     fn place(&self, question: &Question) -> Assignment {
-        place(question, Spill::On)
+        place(&mut Choices::default(), question, Spill::On)
     }
 
     fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32> {
@@ -36,125 +38,111 @@ pub(super) enum Spill {
     Off,
 }
 
-#[derive(Clone, Copy)]
-struct Pair {
-    tier: u8,
-    hash: u64,
-    cost: u64,
-    weight: u32,
-    node: u32,
-    shard: u32,
-}
-
-impl Pair {
-    fn order(&self, other: &Pair, question: &Question) -> Ordering {
-        let name = |pair: &Pair| &question.nodes[pair.node as usize].name;
-        let id = |pair: &Pair| &question.shards[pair.shard as usize];
-        self.tier
-            .cmp(&other.tier)
-            .then_with(|| compare_scores(self.cost, self.weight, other.cost, other.weight))
-            .then_with(|| other.hash.cmp(&self.hash))
-            .then_with(|| name(self).cmp(name(other)))
-            .then_with(|| id(self).cmp(id(other)))
+/// Answers a question, given what is known from the last one.
+pub(super) fn place(choices: &mut Choices, question: &Question, spill: Spill) -> Assignment {
+    let exceptions = choices.update(question);
+    let market = Market {
+        field: &choices.field,
+        ids: &question.shards,
+        hashes: &choices.hashes,
+        exceptions: &exceptions,
+        spill,
+    };
+    let mut pinned = vec![0; question.nodes.len()];
+    let mut to = choices.first.clone();
+    for (&shard, &node) in &exceptions.pins {
+        pinned[node as usize] += 1;
+        to[shard as usize] = NOBODY;
     }
+    let caps = Caps::new(&question.nodes, &question.policy, to.len() as u32, &pinned);
+    let (mut to, unplaced) = Matching::new(market, under(caps, question, &pinned), to, Vec::new()).settle();
+    if !unplaced.is_empty() && spill == Spill::On {
+        relax(market, question, &pinned, &mut to, unplaced);
+    }
+    for (&shard, &node) in &exceptions.pins {
+        to[shard as usize] = node;
+    }
+    Assignment { to: to.into_iter().map(|node| (node != NOBODY).then_some(node)).collect() }
 }
 
-fn pairs_of(question: &Question, shard: u32, id: &ShardId) -> Vec<Pair> {
-    let declined = question.declined.get(id);
-    let mut pairs = Vec::new();
-    for (node, candidate) in question.nodes.iter().enumerate() {
-        if candidate.weight == 0
-            || capacity(candidate) == 0
-            || declined.is_some_and(|d| d.contains(&candidate.name))
-        {
-            continue;
+/// What the pins leave of the caps. Pins on nodes without weight count against nobody.
+fn under(caps: Caps, question: &Question, pinned: &[u32]) -> Room {
+    let mut room = Room { nodes: caps.nodes, zone_of: caps.zone_of, zones: caps.zones };
+    for (node, &pinned) in pinned.iter().enumerate().filter(|(node, _)| question.nodes[*node].weight > 0) {
+        room.nodes[node] = room.nodes[node].saturating_sub(pinned);
+        let zone = &mut room.zones[room.zone_of[node] as usize];
+        if *zone != UNLIMITED {
+            *zone = zone.saturating_sub(pinned);
         }
-        let outside =
-            matches!(&question.policy.zones, ZoneRule::Prefer(zone) if candidate.zone.as_ref() != Some(zone));
-        let hash = pair_hash(shard_hash(id), node_hash(&candidate.name));
-        pairs.push(Pair {
-            tier: u8::from(outside),
-            hash,
-            cost: cost(hash),
-            weight: candidate.weight,
-            node: node as u32,
-            shard,
-        });
     }
-    pairs.sort_by(|a, b| a.order(b, question));
-    pairs
+    room
 }
 
+/// Balance and zones must not make holes: what is left over only has to respect capacities, and moves others aside
+/// where it must.
+fn relax(market: Market<'_>, question: &Question, pinned: &[u32], to: &mut [u32], left: Vec<u32>) {
+    let mut room: Vec<u32> =
+        question.nodes.iter().zip(pinned).map(|(node, pinned)| capacity(node) - pinned).collect();
+    take_up(&mut room, to);
+    let open = Room { nodes: room.clone(), zone_of: vec![0; room.len()], zones: vec![UNLIMITED] };
+    let (more, unplaced) = Matching::new(market, open, vec![NOBODY; to.len()], left).settle();
+    take_up(&mut room, &more);
+    for (to, more) in to.iter_mut().zip(more) {
+        if more != NOBODY {
+            *to = more;
+        }
+    }
+    Repair::run(market, to, &mut room, unplaced);
+}
+
+fn take_up(room: &mut [u32], to: &[u32]) {
+    for &node in to {
+        if let Some(room) = room.get_mut(node as usize) {
+            *room -= 1;
+        }
+    }
+}
+
+/// The nodes that may have a shard, best first; one that it is pinned to comes before all others.
 pub(super) fn rank(question: &Question, id: &ShardId) -> Vec<u32> {
-    let mut ranked: Vec<u32> = pairs_of(question, 0, id).iter().map(|pair| pair.node).collect();
-    if let Some(pinned) = pin_of(question, id) {
-        ranked.retain(|&node| node != pinned);
-        ranked.insert(0, pinned);
-    }
-    ranked
+    ranked(question, id).into_iter().map(|ranked| ranked.node).collect()
 }
 
-fn pin_of(question: &Question, id: &ShardId) -> Option<u32> {
-    let name = question.pins.get(id)?;
-    let node = question.nodes.iter().position(|candidate| candidate.name == *name)?;
-    let declined = question.declined.get(id).is_some_and(|d| d.contains(name));
-    (!declined && capacity(&question.nodes[node]) > 0).then_some(node as u32)
+/// A node in the ranking of a shard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The node, as an index into the question's nodes.
+    pub node: u32,
+    /// Cost divided by weight, for people: the node with the smallest one comes first, unless zones or a pin say
+    /// otherwise. A node without weight has none.
+    pub score: Option<f64>,
 }
 
-pub(super) fn place(question: &Question, spill: Spill) -> Assignment {
-    let mut to: Vec<Option<u32>> = vec![None; question.shards.len()];
-    let mut held = vec![0u32; question.nodes.len()];
-    let mut pins: Vec<(u64, &ShardId, usize, u32)> = Vec::new();
-    for (shard, id) in question.shards.iter().enumerate() {
-        if let Some(node) = pin_of(question, id) {
-            pins.push((
-                !pair_hash(shard_hash(id), node_hash(&question.nodes[node as usize].name)),
-                id,
-                shard,
-                node,
-            ));
-        }
+/// The same with scores.
+pub(super) fn ranked(question: &Question, id: &ShardId) -> Vec<Ranked> {
+    let field = Field::new(question);
+    let index = |name: &NodeName| field.nodes.iter().position(|node| node.name == *name).map(|at| at as u32);
+    let declined: Vec<u32> = question.declined.get(id).into_iter().flatten().filter_map(index).collect();
+    let pinned = question.pins.get(id).and_then(index);
+    let pinned =
+        pinned.filter(|&node| !declined.contains(&node) && capacity(&question.nodes[node as usize]) > 0);
+    let hash = shard_hash(id);
+    let mut pairs = field.ranked(hash, &declined);
+    if let Some(pinned) = pinned {
+        pairs.retain(|pair| pair.node != pinned);
+        pairs.insert(0, field.pair(hash, pinned));
     }
-    pins.sort();
-    for (_, _, shard, node) in pins {
-        if held[node as usize] < capacity(&question.nodes[node as usize]) {
-            held[node as usize] += 1;
-            to[shard] = Some(node);
-        }
-    }
-    let caps = Caps::new(&question.nodes, &question.policy, question.shards.len() as u32, &held);
-    let mut in_zone = vec![0u32; caps.zones.len()];
-    for (node, &count) in held.iter().enumerate() {
-        in_zone[caps.zone_of[node] as usize] += count;
-    }
-    let mut pairs: Vec<Pair> = Vec::new();
-    for (shard, id) in question.shards.iter().enumerate() {
-        if to[shard].is_none() {
-            let mut ranked = pairs_of(question, shard as u32, id);
-            if spill == Spill::Off {
-                ranked.truncate(1);
-            }
-            pairs.extend(ranked);
-        }
-    }
-    pairs.sort_by(|a, b| a.order(b, question));
-    for pair in &pairs {
-        let (shard, node) = (pair.shard as usize, pair.node as usize);
-        let zone = caps.zone_of[node] as usize;
-        if to[shard].is_none() && held[node] < caps.nodes[node] && in_zone[zone] < caps.zones[zone] {
-            to[shard] = Some(pair.node);
-            held[node] += 1;
-            in_zone[zone] += 1;
-        }
-    }
-    if spill == Spill::On {
-        for pair in &pairs {
-            let (shard, node) = (pair.shard as usize, pair.node as usize);
-            if to[shard].is_none() && held[node] < capacity(&question.nodes[node]) {
-                to[shard] = Some(pair.node);
-                held[node] += 1;
-            }
-        }
-    }
-    Assignment { to }
+    let score = |pair: &Pair| {
+        let weight = field.nodes[pair.node as usize].weight;
+        (weight > 0).then(|| pair.cost as f64 / (1u64 << COST_BITS) as f64 / f64::from(weight))
+    };
+    pairs.iter().map(|pair| Ranked { node: pair.node, score: score(pair) }).collect()
+}
+
+/// The most shards that each node may get, as things are: by balance, and never above its capacity.
+pub(super) fn caps(question: &Question) -> Vec<u32> {
+    let exceptions = Exceptions::new(question, &Field::new(question));
+    let mut pinned = vec![0; question.nodes.len()];
+    exceptions.pins.values().for_each(|&node| pinned[node as usize] += 1);
+    Caps::new(&question.nodes, &question.policy, question.shards.len() as u32, &pinned).nodes
 }
