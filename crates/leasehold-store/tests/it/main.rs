@@ -1,0 +1,4 @@
+//! All tests of this crate in one binary, since linking takes longer than running them.
+
+mod memory;
+mod support;
