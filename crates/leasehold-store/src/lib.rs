@@ -1,8 +1,10 @@
-//! What Leasehold asks of a store ([`Store`], [`Registry`]), and an in-memory store ([`memory`]).
+//! What Leasehold asks of a store ([`Store`], [`Registry`]), and what helps to write and test one: an in-memory store
+//! ([`memory`]) and stores around stores that make trouble or take notes ([`wrap`]).
 
 pub mod memory;
 mod registry;
 mod store;
+pub mod wrap;
 
 pub use leasehold_core::store::{
     Facts, Freshness, Key, Lane, Listing, Safety, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version,
