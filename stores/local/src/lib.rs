@@ -21,8 +21,11 @@
 compile_error!("leasehold-local needs Linux: inotify, CLOCK_BOOTTIME and /proc/sys/kernel/random/boot_id");
 
 mod bell;
+mod census;
+mod claim;
 mod clock;
 mod database;
+mod ears;
 mod lane;
 mod link;
 mod local;
@@ -30,6 +33,7 @@ mod options;
 mod patience;
 mod place;
 mod records;
+mod registry;
 mod trouble;
 mod watch;
 

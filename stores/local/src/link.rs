@@ -1,7 +1,6 @@
 //! One thread's connection to the file, with a look at which file it is before and after every call.
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::Moment;
@@ -39,11 +38,22 @@ pub(crate) struct Answered<T> {
     pub(crate) generation: String,
 }
 
+/// Whether a transaction has anything to commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It has.
+    Written,
+    /// It has not.
+    Nothing,
+}
+
 /// One thread's connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     database: Option<Database>,
+    /// How carefully the file is looked at when it is opened next.
+    check: Check,
 }
 
 impl Shared {
@@ -84,12 +94,12 @@ impl Link {
     /// Opens the file, as a user asked for it.
     pub(crate) fn open(shared: Arc<Shared>, check: Check) -> Result<Self, StoreError> {
         let database = Database::open(&shared.place, shared.options.create, None, check)?;
-        Ok(Link { shared, database: Some(database) })
+        Ok(Link { shared, database: Some(database), check: Check::Whole })
     }
 
     /// A connection that is opened at its first call.
     pub(crate) fn unopened(shared: Arc<Shared>) -> Self {
-        Link { shared, database: None }
+        Link { shared, database: None, check: Check::Head }
     }
 
     /// Reads one state of the database.
@@ -106,11 +116,10 @@ impl Link {
         })
     }
 
-    /// Changes the database, all or nothing. What `work` does to the head is written; if the head stays as it was,
-    /// nothing is.
+    /// Changes the database, all or nothing. What `work` does to the head is written as well, and rings the bell.
     pub(crate) fn write<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &mut Head) -> Result<T, Trouble>,
+        work: impl FnOnce(&Connection, &mut Head) -> Result<(T, Effect), Trouble>,
     ) -> Result<Answered<T>, StoreError> {
         let place = self.shared.place.clone();
         self.call(|connection, known| {
@@ -118,10 +127,14 @@ impl Link {
             let before = Head::read(&transaction)?;
             refuse_older(&before, known)?;
             let mut head = before.clone();
-            let value = work(&transaction, &mut head)?;
+            let (value, effect) = work(&transaction, &mut head)?;
             if head != before {
                 head.write(&transaction)?;
+            }
+            if effect == Effect::Written {
                 transaction.commit().map_err(Trouble::Commit)?;
+            }
+            if head != before {
                 Bell { id: head.id.clone(), revision: head.revision }.ring(&place);
             }
             Ok((value, head))
@@ -180,16 +193,9 @@ impl Link {
         if standing == Standing::Nothing && create == Create::Never {
             return Err(missing(&shared.place));
         }
-        let check = if shared.seen().is_some() { Check::Whole } else { Check::Head };
-        self.database = Some(Database::open(&shared.place, create, shared.seen(), check)?);
+        self.database = Some(Database::open(&shared.place, create, shared.seen(), self.check)?);
+        self.check = Check::Whole;
         Ok(())
-    }
-}
-
-/// The path for messages.
-impl AsRef<Path> for Shared {
-    fn as_ref(&self) -> &Path {
-        &self.place.file
     }
 }
 

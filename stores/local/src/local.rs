@@ -1,12 +1,15 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold_core::SessionId;
 use leasehold_store::{
-    Facts, Freshness, Key, Lane, Listing, Reading, Safety, Store, StoreError, Swap, SwapReply, Watch,
+    Facts, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap, SwapReply,
+    Watch,
 };
 
+use crate::claim::Claim;
 use crate::database::Check;
 use crate::lane::LaneThread;
 use crate::link::{Answered, Link, Shared};
@@ -26,6 +29,8 @@ pub struct Local {
     shared: Arc<Shared>,
     renewal: LaneThread,
     work: LaneThread,
+    /// The lock of the session that this process lives as.
+    claim: Arc<Mutex<Option<Claim>>>,
 }
 
 impl Local {
@@ -48,7 +53,7 @@ impl Local {
             };
             let work = start("lh-work", Check::Whole)?;
             let renewal = start("lh-renewal", Check::Head)?;
-            Ok(Local { shared: Arc::clone(&shared), renewal, work })
+            Ok(Local { shared: Arc::clone(&shared), renewal, work, claim: Arc::default() })
         })
     }
 
@@ -60,6 +65,14 @@ impl Local {
     /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.shared.namespace
+    }
+
+    /// Does something on the thread that is for all but renewals.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Link) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.work.call(work).await
     }
 }
 
@@ -118,6 +131,24 @@ impl Store for Local {
     async fn generation(&self) -> Result<String, StoreError> {
         let answered = self.work.call(|link| link.read(|_, _| Ok(()))).await?;
         Ok(answered.generation)
+    }
+
+    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
+        let claim = Arc::clone(&self.claim);
+        self.renewal
+            .call(move |link| {
+                let fresh = Claim::take(&link.shared.place, session)?;
+                let former = claim.lock().unwrap_or_else(PoisonError::into_inner).replace(fresh);
+                if let Some(former) = former {
+                    former.release();
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    fn registry(&self) -> Option<&dyn Registry> {
+        Some(self)
     }
 }
 

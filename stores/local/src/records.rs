@@ -6,6 +6,7 @@ use leasehold_store::{Key, Stored, Swap, Swapped, Version};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::link::Effect;
 use crate::trouble::Trouble;
 
 /// How many removals are remembered for the watches, at least.
@@ -100,7 +101,8 @@ pub(crate) fn swap(
     namespace: &str,
     swaps: &[Swap],
     head: &mut Head,
-) -> Result<Vec<Swapped>, Trouble> {
+) -> Result<(Vec<Swapped>, Effect), Trouble> {
+    let before = head.revision;
     let mut removed = false;
     let mut outcomes = Vec::with_capacity(swaps.len());
     for swap in swaps {
@@ -118,7 +120,8 @@ pub(crate) fn swap(
     if removed {
         forget_old_removals(connection, head)?;
     }
-    Ok(outcomes)
+    let effect = if head.revision > before { Effect::Written } else { Effect::Nothing };
+    Ok((outcomes, effect))
 }
 
 fn find(connection: &Connection, namespace: &str, key: &str) -> Result<Option<Stored>, Trouble> {
