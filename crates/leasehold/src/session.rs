@@ -103,7 +103,12 @@ impl Session {
 
     /// When work that still runs is cut off from inside.
     pub(crate) fn kill_at(&self) -> Moment {
-        Moment::from_nanos(self.kill_at.load(Ordering::Acquire)) - self.kill_early
+        self.die_at() - self.kill_early
+    }
+
+    /// When work must be gone, by whatever means.
+    pub(crate) fn die_at(&self) -> Moment {
+        Moment::from_nanos(self.kill_at.load(Ordering::Acquire))
     }
 
     /// Whether everybody was told that it is lost.
