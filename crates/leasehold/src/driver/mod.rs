@@ -15,6 +15,8 @@
 mod calls;
 mod publish;
 mod works;
+#[cfg(test)]
+mod works_tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
