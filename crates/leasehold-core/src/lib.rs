@@ -7,10 +7,12 @@
 mod chance;
 pub mod config;
 pub mod event;
+pub mod mirror;
 pub mod name;
 pub mod node;
 pub mod notice;
 pub mod placement;
+pub mod plan;
 pub mod record;
 pub mod rules;
 pub mod store;

@@ -128,6 +128,13 @@ pub enum Notice {
         /// For how long at most.
         for_up_to: Duration,
     },
+    /// Another live process uses this node's name.
+    NameTaken {
+        /// The name.
+        node: NodeName,
+        /// Its session.
+        session: SessionId,
+    },
     /// A new incarnation of the namespace began.
     Incarnation {
         /// Why.

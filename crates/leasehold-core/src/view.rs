@@ -1,10 +1,17 @@
 //! What a node knows and does, as plain data: the one source for the API, the program, the pages and the
 //! simulator's checks.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use crate::event::{Located, shard_of};
+use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::plan::{GroupSettings, Plan, Roster};
 use crate::record::{NodeState, Policy, ShardSet};
+use crate::store::Key;
+use crate::time::Now;
 
 /// Everything that a node, or a client that only watches, knows at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -169,4 +176,194 @@ pub struct Problem {
     pub subject: String,
     /// What is wrong, and what to do.
     pub message: String,
+}
+
+/// What the mirror and the plan show, without anything that only one node knows.
+pub fn of_mirror(
+    mirror: &Mirror,
+    roster: &Roster,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    plan: &Plan,
+    now: Now,
+) -> View {
+    let wanted = plan.wanted_counts();
+    let mut held: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    let mut unowned: BTreeMap<&GroupName, usize> = BTreeMap::new();
+    let mut problems = Vec::new();
+    let ids: std::collections::BTreeSet<&ShardId> =
+        plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
+    let mut shards = Vec::with_capacity(ids.len());
+    for id in ids {
+        let shard = shard_view(mirror, plan, id, &mut problems);
+        match (&shard.holder, shard.state) {
+            (None, ShardPhase::Unowned) => *unowned.entry(&id.group).or_default() += 1,
+            (None, _) => {}
+            (Some(_), _) => {
+                if let Some(holder) = mirror.shards.get(id).and_then(|seen| seen.good()?.holder()) {
+                    *held.entry(&holder.node).or_default() += 1;
+                }
+            }
+        }
+        shards.push(shard);
+    }
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let nodes = (mirror.nodes.iter())
+        .filter_map(|(name, node)| {
+            let record = node.seen.as_ref()?.good()?;
+            let member = roster.get(name);
+            let mut wishes = Vec::new();
+            if let Some(control) = control {
+                wishes.extend(
+                    control.drain.get(name).map(|wish| format!("drain {}", wish.note).trim().to_owned()),
+                );
+                wishes.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
+            }
+            Some(NodeView {
+                name: name.clone(),
+                session: record.session,
+                state: if mirror.dead.contains_key(&record.session) && record.state.is_alive() {
+                    NodeState::Fenced
+                } else {
+                    record.state
+                },
+                accepting: record.accepting,
+                weight: member.map_or(record.weight, |member| member.weight),
+                capacity: record.capacity,
+                zone: record.zone.clone(),
+                address: record.address.clone(),
+                ttl_ms: record.ttl_ms,
+                silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
+                shards: held.get(name).copied().unwrap_or(0),
+                wanted: wanted.get(name).copied().unwrap_or(0),
+                agrees: record.view == plan.view,
+                wishes,
+            })
+        })
+        .collect();
+    let groups = settings.iter().map(|(name, group)| GroupView {
+        group: name.clone(),
+        shards: group.set,
+        policy: group.policy.clone(),
+        source: if group.from_store { "store" } else { "static" },
+        unowned: unowned.get(name).copied().unwrap_or(0),
+    });
+    problems.extend(record_problems(mirror, plan));
+    View {
+        me: None,
+        ready: mirror.ready,
+        frozen: control.and_then(|control| control.freeze.clone()),
+        nodes,
+        groups: groups.collect(),
+        shards,
+        problems,
+    }
+}
+
+fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Problem>) -> ShardView {
+    let wanted = plan.wanted(id).cloned();
+    let seen = mirror.shards.get(id);
+    let record = seen.and_then(|seen| seen.good());
+    let holder = record.and_then(|record| record.holder()).filter(|holder| {
+        let node = mirror.nodes.get(&holder.node).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let replaced = node.is_some_and(|node| node.session != holder.session);
+        !replaced && !mirror.dead.contains_key(&holder.session)
+    });
+    let state = match (seen.map(|seen| &seen.record), record.map(|record| &record.state)) {
+        (Some(Err(_)), _) => ShardPhase::Corrupt,
+        (_, Some(crate::record::ShardState::Retired)) => ShardPhase::Retired,
+        _ if holder.is_some() && record.is_some_and(|record| record.quarantined) => ShardPhase::Quarantined,
+        _ if holder.is_some() => ShardPhase::Held,
+        _ => ShardPhase::Unowned,
+    };
+    if state == ShardPhase::Quarantined {
+        problems.push(Problem {
+            kind: "quarantined",
+            subject: id.to_string(),
+            message: "its work kept crashing: it is held and not run; mend it, then unquarantine the shard"
+                .into(),
+        });
+    }
+    ShardView {
+        id: ShardKey(id.clone()),
+        holder: holder.map(|holder| holder.node.clone()),
+        session: holder.map(|holder| holder.session),
+        epoch: record.map_or(Epoch(0), |record| record.epoch),
+        wanted,
+        state,
+    }
+}
+
+fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut corrupt = |key: Key, error: &crate::record::RecordError| {
+        problems.push(Problem {
+            kind: "corrupt_record",
+            subject: key.to_string(),
+            message: error.to_string(),
+        });
+    };
+    if let Some(Err(error)) = mirror.meta.as_ref().map(|seen| &seen.record) {
+        corrupt(Key::Meta, error);
+    }
+    if let Some(Err(error)) = mirror.control.as_ref().map(|seen| &seen.record) {
+        corrupt(Key::Control, error);
+    }
+    for (group, seen) in &mirror.groups {
+        if let Err(error) = &seen.record {
+            corrupt(Key::Group(group.clone()), error);
+        }
+    }
+    for (node, seen) in &mirror.nodes {
+        if let Some(Err(error)) = seen.seen.as_ref().map(|seen| &seen.record) {
+            corrupt(Key::Node(node.clone()), error);
+        }
+    }
+    for (shard, seen) in &mirror.shards {
+        if let Err(error) = &seen.record {
+            corrupt(Key::Shard(shard.clone()), error);
+        }
+    }
+    for (name, group) in &plan.groups {
+        let homeless = group.answer.to.iter().filter(|to| to.is_none()).count();
+        if homeless > 0 {
+            let message = if group.question.nodes.is_empty() {
+                format!("{homeless} shards have no node: none that serves the group takes shards")
+            } else {
+                format!(
+                    "{homeless} shards have no node: every node is full or declines; add nodes or raise capacity"
+                )
+            };
+            problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
+        }
+    }
+    for key in &mirror.foreign {
+        problems.push(Problem {
+            kind: "foreign_key",
+            subject: key.clone(),
+            message: "this key in our namespace was not written by Leasehold; it is ignored".into(),
+        });
+    }
+    problems
+}
+
+/// Which shard of a numbered group a key belongs to, and who has it.
+pub fn locate(
+    mirror: &Mirror,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    group: &GroupName,
+    key: &[u8],
+) -> Option<Located> {
+    let ShardSet::Numbered(slots) = settings.get(group)?.set else { return None };
+    if slots == 0 {
+        return None;
+    }
+    Some(whereabouts(mirror, &shard_of(group, slots, key)))
+}
+
+/// Who has a shard.
+pub fn whereabouts(mirror: &Mirror, shard: &ShardId) -> Located {
+    let view = shard_view(mirror, &Plan::default(), shard, &mut Vec::new());
+    let node = view.holder.as_ref().and_then(|name| mirror.nodes.get(name)?.seen.as_ref()?.good());
+    let address = node.and_then(|record| record.address.clone());
+    Located { shard: shard.clone(), node: view.holder, address, epoch: view.epoch }
 }

@@ -1,101 +1,15 @@
-//! What Leasehold asks of a store.
+//! What Leasehold asks of a store ([`Store`], [`Registry`]), and what helps to write and test one: an in-memory store
+//! ([`memory`]) and stores around stores that make trouble or take notes ([`wrap`]).
 
-use std::pin::Pin;
-use std::time::Duration;
-
-use async_trait::async_trait;
-use futures::Stream;
+pub mod memory;
+mod registry;
+mod store;
+pub mod wrap;
 
 pub use leasehold_core::store::{
     Facts, Freshness, Key, Lane, Listing, Safety, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version,
     WatchEvent,
 };
-
-/// What is under each key that was read, in the order asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// One per key.
-    pub found: Vec<Option<Stored>>,
-    /// See [`Listing::generation`].
-    pub generation: String,
-}
-
-/// What became of each swap, in the order asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwapReply {
-    /// One per swap.
-    pub outcomes: Vec<Swapped>,
-    /// See [`Listing::generation`].
-    pub generation: String,
-}
-
-/// A store's stream of changes. It never ends by itself.
-pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
-
-/// One namespace on a store: reading, listing and compare-and-swap of single records. That is all that safety needs.
-///
-/// Calls may be dropped before they finish: whatever they had sent may still happen.
-#[async_trait]
-pub trait Store: Send + Sync + 'static {
-    /// What the core must know of it.
-    fn facts(&self) -> Facts;
-
-    /// Reads these records, never stale.
-    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError>;
-
-    /// Reads everything in the namespace.
-    async fn list(&self) -> Result<Listing, StoreError>;
-
-    /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
-    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError>;
-
-    /// Tells of changes from now on, beginning with a snapshot; `None` if the store cannot.
-    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
-        Ok(None)
-    }
-
-    /// The store's own mark of identity; empty if it has none.
-    async fn generation(&self) -> Result<String, StoreError>;
-
-    /// Tells the store that this process now lives as this session, so that it can prove the process's death where
-    /// it has a way to (the local store's lock). Called before the session's first record is written.
-    async fn claim_session(&self, session: leasehold_core::SessionId) -> Result<(), StoreError> {
-        let _ = session;
-        Ok(())
-    }
-
-    /// The store's keys that live on its own lease, if it has such a thing.
-    fn registry(&self) -> Option<&dyn Registry> {
-        None
-    }
-}
-
-/// Identifies a lease of registered keys in its store.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeaseId(pub String);
-
-/// Whether a lease was still there when it was renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseState {
-    /// It lives on.
-    Alive,
-    /// It is gone, with all its keys.
-    Gone,
-}
-
-/// Keys that other programs read, kept alive with the store's own expiry. Never used for ownership.
-#[async_trait]
-pub trait Registry: Send + Sync {
-    /// Makes a lease that lives for `ttl` after each renewal.
-    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError>;
-    /// Renews a lease.
-    async fn keep_alive(&self, lease: &LeaseId) -> Result<LeaseState, StoreError>;
-    /// Writes a key under a lease, over whatever is there.
-    async fn put(&self, lease: &LeaseId, key: &str, value: &[u8]) -> Result<LeaseState, StoreError>;
-    /// Removes a key if it is under this lease.
-    async fn remove(&self, lease: &LeaseId, key: &str) -> Result<(), StoreError>;
-    /// Ends a lease and removes all its keys.
-    async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError>;
-    /// All registered keys that are alive, ordered by key.
-    async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
-}
+pub use memory::{Memory, MemoryServer};
+pub use registry::{LeaseId, LeaseState, Registry};
+pub use store::{Reading, Store, SwapReply, Watch};

@@ -1,1 +1,41 @@
-//! Leasehold on one machine.
+//! Leasehold on one machine: several processes share shards through an SQLite file, without any server.
+//!
+//! [`Local`] is a [`leasehold_store::Store`] over one file in WAL mode with `synchronous=FULL`: an answered write
+//! survives kill -9 and a power cut. Calls run on threads of their own, one for renewals and one for all other work,
+//! so that no async task ever waits for a disk. Other processes' changes arrive within a few milliseconds.
+//!
+//! What lies on the disk, for a store at `x.db`:
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `x.db`, `x.db-wal`, `x.db-shm` | SQLite's; read them with `sqlite3 x.db 'select * from live'` |
+//! | `x.db-live/bell` | rewritten after each commit, so that the kernel wakes the other processes |
+//! | `x.db-live/<session>.lock` | locked by the process of that session and by all that it started |
+//! | `x.db-live/open`, `x.db-live/file` | keep two processes from making or adopting the file at once |
+//!
+//! What this store does not do: it is not for network file systems, which are refused where they can be told. A
+//! process that is stopped (SIGSTOP) in the middle of a write holds SQLite's write lock, and all nodes detach, safely,
+//! until it goes on or is killed.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("leasehold-local needs Linux: inotify, CLOCK_BOOTTIME and /proc/sys/kernel/random/boot_id");
+
+mod bell;
+mod census;
+mod claim;
+mod clock;
+mod database;
+mod ears;
+mod lane;
+mod link;
+mod local;
+mod options;
+mod patience;
+mod place;
+mod records;
+mod registry;
+mod trouble;
+mod watch;
+
+pub use local::Local;
+pub use options::{Create, Options};

@@ -19,6 +19,9 @@ pub struct GroupRecord {
     /// Every new epoch in this group is above this.
     #[serde(default)]
     pub epoch_floor: Epoch,
+    /// Slots below this have had a record: one that is missing was lost, and may be held by somebody.
+    #[serde(default)]
+    pub filled: u32,
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,

@@ -20,6 +20,9 @@ pub struct Meta {
     pub epoch_floor: Epoch,
     /// The store's own mark of identity when this incarnation began; empty if it has none.
     pub generation: String,
+    /// The protocol versions that a node must speak to join, oldest and newest.
+    #[serde(default = "super::protocol_one")]
+    pub protocol: (u32, u32),
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,

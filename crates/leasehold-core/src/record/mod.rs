@@ -24,6 +24,13 @@ use crate::name::{Epoch, WriteId};
 /// The version of the record format that this code writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
+/// The protocol versions that this code speaks, oldest and newest.
+pub const PROTOCOL: (u32, u32) = (1, 1);
+
+fn protocol_one() -> (u32, u32) {
+    (1, 1)
+}
+
 /// The highest epoch that a record may carry: what every JSON reader can still hold exactly.
 pub const EPOCH_MAX: Epoch = Epoch(1 << 53);
 

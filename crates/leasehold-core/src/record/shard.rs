@@ -18,6 +18,9 @@ pub struct ShardRecord {
     pub epoch: Epoch,
     /// Held, vacant or retired.
     pub state: ShardState,
+    /// Its work kept crashing: it is held, and not run, until an operator says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quarantined: bool,
     /// Why it last moved.
     pub why: MoveReason,
     /// When it was written, for people.
@@ -36,9 +39,6 @@ pub enum ShardState {
     Held {
         /// Which one.
         holder: Holder,
-        /// Its work kept crashing: it is held, and not run, until an operator says so.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        quarantined: bool,
     },
     /// Nobody holds it.
     Vacant {
@@ -132,7 +132,7 @@ impl ShardRecord {
     /// The session that it names as its holder.
     pub fn holder(&self) -> Option<&Holder> {
         match &self.state {
-            ShardState::Held { holder, .. } => Some(holder),
+            ShardState::Held { holder } => Some(holder),
             ShardState::Vacant { .. } | ShardState::Retired => None,
         }
     }

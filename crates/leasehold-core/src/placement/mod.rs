@@ -1,7 +1,34 @@
 //! Which node should hold which shard: a pure function of roster and policy.
+//!
+//! Every node computes the plan for itself, so the answer must be the same on every platform and in every language:
+//! integers only, hashes over specified bytes, ties broken by names. `spec/placement.md` describes the algorithm and
+//! `spec/placement-vectors.json` holds test vectors; this module is one implementation of it.
+//!
+//! - `hash`: the bytes that are hashed, and the finaliser that joins a shard and a node into a pair.
+//! - `cost`: the integer logarithm. `field`: the order of pairs, and the best node for a shard.
+//! - `choices`: the first choice of every shard, kept from question to question.
+//! - `exceptions`: pins and declines. `caps`: how many shards each node and each zone may have.
+//! - `matching`: who gets what when not everybody can have its first choice. `repair`: the last resort against holes.
+//! - `rendezvous`: all of these in a row. `planner`: what the core uses.
+
+mod caps;
+mod choices;
+mod cost;
+mod exceptions;
+mod field;
+mod hash;
+mod matching;
+mod planner;
+mod rendezvous;
+mod repair;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub use cost::cost;
+pub use hash::{node_hash, pair_hash, shard_hash, slot_of_key};
+pub use planner::Planner;
+pub use rendezvous::{Ranked, Rendezvous};
 
 use crate::name::{NodeName, ShardId};
 use crate::record::Policy;
@@ -11,7 +38,7 @@ use crate::record::Policy;
 pub struct Candidate {
     /// Its name.
     pub name: NodeName,
-    /// Its weight; 0 gets nothing.
+    /// Its weight; 0 gets nothing but what is pinned to it.
     pub weight: u32,
     /// The most shards of this group that it may get: what is left of its capacity in all, and its capacity for
     /// this group.
@@ -48,12 +75,7 @@ pub trait Placement: Send + Sync {
     fn id(&self) -> String;
     /// Answers the question; the same question gets the same answer, everywhere.
     fn place(&self, question: &Question) -> Assignment;
-    /// The candidates in the order in which they should have this shard, best first.
+    /// The candidates in the order in which they should have this shard, best first. Those that can't have it at all
+    /// are left out.
     fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32>;
-}
-
-/// The slot of a numbered group that a key belongs to.
-pub fn slot_of_key(key: &[u8], slots: u32) -> u32 {
-    let _ = key;
-    slots
 }

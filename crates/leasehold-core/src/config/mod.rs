@@ -1,7 +1,20 @@
 //! The settings of a node. One struct; every field says how it relates to the others.
+//!
+//! [`Config::check`] holds all the relations and reports every one that is violated, with its numbers.
+//! [`Config::explain`] says what the settings amount to: outage survived, failover, stop budget, cost.
+
+mod backoff;
+mod check;
+mod explain;
+mod relations;
+mod span;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+pub use backoff::Backoff;
+pub use check::{ConfigError, ConfigErrors};
+pub use explain::{Cost, Explanation};
 
 use crate::name::{GroupName, NodeName};
 use crate::record::{Policy, ShardSet};
@@ -12,9 +25,9 @@ use crate::store::Facts;
 pub struct Config {
     /// The node's stable name. Two live processes must not share one: the second is refused.
     pub node: NodeName,
-    /// How much of the work it takes, relative to the other nodes.
+    /// How much of the work it takes, relative to the other nodes. 0 takes nothing.
     pub weight: u32,
-    /// The most shards that it holds in all groups together.
+    /// The most shards that it holds in all groups together; `None` is no limit, and 0 is refused.
     pub capacity: Option<u32>,
     /// Where it stands, for zone rules.
     pub zone: Option<String>,
@@ -22,49 +35,55 @@ pub struct Config {
     pub address: Option<String>,
     /// Free for the user.
     pub labels: BTreeMap<String, String>,
-    /// The groups that it serves.
+    /// The groups that it serves, each once.
     pub groups: Vec<GroupConfig>,
 
     /// How long the session lives after a renewal was sent. Failover after a crash takes this and a little more.
+    /// From 200 ms to 24 h, in whole milliseconds, because that is how the others read it from the store.
     pub ttl: Duration,
-    /// The longest ttl of any node of the namespace; a new incarnation waits for it. At least `ttl`.
+    /// The longest ttl of any node of the namespace; a new incarnation waits for it. At least `ttl`, at most 24 h.
     pub ttl_max: Duration,
-    /// How much the rates of two machines' clocks may differ, in thousandths.
+    /// How far the rate of any machine's clock may be off, in thousandths; below 200. The same on all nodes.
     pub drift_permille: u32,
-    /// How often the session is renewed.
+    /// How often the session is renewed, counted from one sending to the next. At least `try_timeout`, and so short
+    /// that after it three more tries of `try_timeout` end before work is told to stop.
     pub renew_every: Duration,
-    /// How long one try of a renewal, or another store call, may take before it is tried anew.
+    /// How long one try of a renewal, or another store call, may take before it is tried anew. At least 10 ms.
     pub try_timeout: Duration,
-    /// How long before the session ends all work is told to stop. Covers telling, stopping and killing.
+    /// How long before the session ends all work is told to stop. Covers telling, stopping and killing: at least
+    /// twice `kill_budget`.
     pub margin: Duration,
-    /// How long before the session ends work that still runs is killed. Less than `margin`.
+    /// How long before the session ends work that still runs is killed. At least 10 ms, at most half of `margin`.
     pub kill_budget: Duration,
-    /// How often everything is listed again, whatever the watch says. At most `ttl`.
+    /// How often everything is listed again, whatever the watch says. From `try_timeout` to `ttl`.
     pub list_every: Duration,
-    /// How long a change of the roster must rest before shards are planned anew.
+    /// How long a change of the roster must rest before shards are planned anew. Less than `takeover_delay`.
     pub debounce: Duration,
-    /// How long the k-th node in rank waits per rank before it takes a shard that stays unowned.
+    /// How long the k-th node in rank waits per rank before it takes a shard that stays unowned. At most `ttl`.
     pub takeover_delay: Duration,
-    /// How long a new session must be healthy after a detachment before it takes shards.
+    /// How long a new session must be healthy after a detachment before it takes shards. From `renew_every`, so that
+    /// at least one renewal falls into it, to ten ttls.
     pub recover_window: Duration,
-    /// How long to pause after the store failed, before acquiring goes on. At most a second.
+    /// How long to pause after the store failed, before acquiring goes on. Above zero, at most a second.
     pub retry: Backoff,
-    /// How often a shard that should come here is looked at, in case the watch is silent. Zero switches it off.
+    /// How often a shard that should come here is looked at, in case the watch is silent. Zero switches it off;
+    /// otherwise at least 10 ms and at most `acquire_retry_window`.
     pub acquire_retry_interval: Duration,
     /// For how long after a change of plan it is looked at. Zero switches it off.
     pub acquire_retry_window: Duration,
-    /// How long to pause before work that ended is started again.
+    /// How long to pause before work that ended is started again. Above zero.
     pub restart: Backoff,
-    /// After how many failures in a row a shard is quarantined.
+    /// After how many failures in a row a shard is quarantined. At least 1.
     pub quarantine_after: u32,
-    /// How long work must run for its earlier failures to be forgotten.
+    /// How long work must run for its earlier failures to be forgotten. Above zero.
     pub healthy_after: Duration,
     /// Voluntary moves freeze for two ttls when this many thousandths of the roster (and at least two nodes) vanish
-    /// within one ttl.
+    /// within one ttl. From 1 to 1000.
     pub vanish_freeze_permille: u32,
-    /// How many shards a draining node hands over at once.
+    /// How many shards a draining node hands over at once. At least 1.
     pub drain_at_once: usize,
-    /// How long a named shard stays retired before its record is removed.
+    /// How long a named shard stays retired before its record is removed. At least `ttl_max`, so that every node has
+    /// listed it as retired.
     pub retired_kept: Duration,
     /// Whether an acquire gate is asked before a shard is taken.
     pub gate: Gate,
@@ -81,7 +100,7 @@ pub struct GroupConfig {
     pub shards: ShardSet,
     /// Its rules, if the store does not say otherwise.
     pub policy: Policy,
-    /// The most shards of this group that this node holds.
+    /// The most shards of this group that this node holds; `None` is no limit, and 0 is refused.
     pub capacity: Option<u32>,
 }
 
@@ -101,35 +120,6 @@ pub enum Namespace {
     Unknown,
     /// It is new (demo, tests, benchmarks): whoever creates it need not wait.
     New,
-}
-
-/// How pauses grow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Backoff {
-    /// Always the same.
-    Fixed(Duration),
-    /// Twice as long each time, up to a limit.
-    Doubling {
-        /// The first pause.
-        first: Duration,
-        /// The longest pause.
-        max: Duration,
-    },
-    /// These, then the last one for ever.
-    Steps(Vec<Duration>),
-}
-
-impl Backoff {
-    /// The pause before try `tries + 1`, without jitter.
-    pub fn pause(&self, tries: u32) -> Duration {
-        match self {
-            Backoff::Fixed(pause) => *pause,
-            Backoff::Doubling { first, max } => first.saturating_mul(1 << tries.min(30)).min(*max),
-            Backoff::Steps(steps) => {
-                steps.get(tries as usize).or(steps.last()).copied().unwrap_or(Duration::ZERO)
-            }
-        }
-    }
 }
 
 impl Config {
@@ -168,7 +158,7 @@ impl Config {
             healthy_after: Duration::from_secs(60),
             vanish_freeze_permille: 334,
             drain_at_once: 64,
-            retired_kept: Duration::from_secs(3600),
+            retired_kept: Duration::from_secs(3600).max(ttl),
             gate: Gate::Open,
             namespace: Namespace::Unknown,
         }
@@ -177,6 +167,21 @@ impl Config {
     /// How long after sending a renewal its grants are good, on our own clock: the ttl less the drift.
     pub fn valid_for(&self) -> Duration {
         shrink(self.ttl, self.drift_permille)
+    }
+
+    /// How long after sending a renewal its work is told to stop, unless a later renewal is confirmed.
+    pub fn stop_after(&self) -> Duration {
+        self.valid_for().saturating_sub(self.margin)
+    }
+
+    /// How long after sending a renewal work that still runs is killed, unless a later renewal is confirmed.
+    pub fn kill_after(&self) -> Duration {
+        self.valid_for().saturating_sub(self.kill_budget)
+    }
+
+    /// How long others must see a session of this ttl silent, on their own clock, before they may fence it.
+    pub fn silent_for(&self) -> Duration {
+        stretch(self.ttl, self.drift_permille)
     }
 }
 

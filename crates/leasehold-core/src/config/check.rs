@@ -1,0 +1,69 @@
+//! Whether the settings fit together. All that is wrong is reported at once.
+
+use std::fmt;
+
+use super::Config;
+use super::relations;
+use crate::store::Facts;
+
+/// One thing that is wrong with the settings. Nothing was started, so no ownership is touched by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {message}; {advice}")]
+pub struct ConfigError {
+    /// A fixed word for the relation that does not hold, such as `three_tries`.
+    pub rule: &'static str,
+    /// Which setting it is about: `margin`, or `groups[orders].policy.balance_permille`.
+    pub setting: String,
+    /// The relation with its numbers, and why it must hold.
+    pub message: String,
+    /// What to change.
+    pub advice: String,
+}
+
+/// Everything that is wrong with the settings, in the order of the fields. Never empty. The node was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub(super) Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Each problem.
+    pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a ConfigErrors {
+    type Item = &'a ConfigError;
+    type IntoIter = std::slice::Iter<'a, ConfigError>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.0.len() == 1 { "problem" } else { "problems" };
+        write!(f, "the settings have {} {what}; nothing was started:", self.0.len())?;
+        for error in &self.0 {
+            write!(f, "\n  {error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Checks every relation that can be checked without knowing the store, and reports all that do not hold.
+    pub fn check(&self) -> Result<(), ConfigErrors> {
+        let mut found = Vec::new();
+        relations::check(self, &mut found);
+        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+    }
+
+    /// Checks the same, and what this store needs besides.
+    pub fn check_on(&self, facts: &Facts) -> Result<(), ConfigErrors> {
+        let mut found = self.check().err().map(|errors| errors.0).unwrap_or_default();
+        relations::check_on(self, facts, &mut found);
+        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+    }
+}

@@ -1,0 +1,216 @@
+//! What the settings amount to, for people who have to decide on them.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::span::{Span, decimal};
+use super::{Config, stretch};
+use crate::store::{Facts, Safety};
+
+/// What the settings amount to on a store. Plain data; its text is made for a terminal.
+///
+/// The times called *worst* hold on a store that works and answers every call within `try_timeout`, with a watch that
+/// never says anything. They are counted on the clock of the node that acts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What kind of store it is.
+    pub store: &'static str,
+    /// The session's ttl.
+    pub ttl: Duration,
+    /// How long after sending the last confirmed renewal work is told to stop.
+    pub stop_after: Duration,
+    /// How long after it work that still runs is killed.
+    pub kill_after: Duration,
+    /// How long after it the session is over.
+    pub valid_for: Duration,
+    /// How long others must see the session silent before they may end it.
+    pub silent_for: Duration,
+    /// How long work has between being told to stop and being killed.
+    pub stop_budget: Duration,
+    /// How long killing may take.
+    pub kill_budget: Duration,
+    /// The longest outage of a store that refuses at once which no work notices.
+    pub outage_survived: Duration,
+    /// The same of a store that swallows requests, so that a try which began in the outage must run out first.
+    pub outage_survived_hung: Duration,
+    /// How long after an outage that detached everybody all shards are owned again, at worst.
+    pub recovery_worst: Duration,
+    /// For how long nobody claims after the store was emptied, restored or rolled back.
+    pub settle_for: Duration,
+    /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store.
+    pub failover: Duration,
+    /// The same, at worst.
+    pub failover_worst: Duration,
+    /// How long a planned move leaves a shard unowned, at worst; usually two round trips to the store.
+    pub move_gap_worst: Duration,
+    /// How long a shard can stay unowned, at worst, while a node that accepts it has room.
+    pub unowned_worst: Duration,
+    /// For how long a node that restarts keeps its shards reserved, in the group where that is longest. Comes on top
+    /// of `unowned_worst`.
+    pub restart_grace: Duration,
+    /// How often each node writes.
+    pub renew_every: Duration,
+    /// How often each node lists everything.
+    pub list_every: Duration,
+    /// Whether every write is told to every node by the store's watch.
+    pub watch: bool,
+    /// What is left of acknowledged writes after a failover of the store.
+    pub safety: Safety,
+}
+
+/// What a cluster at rest costs its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How many nodes.
+    pub nodes: u64,
+    /// Renewals, the only writes at rest, however many shards there are.
+    pub writes_per_hour: u64,
+    /// Listings of everything.
+    pub lists_per_hour: u64,
+    /// Changes that the watch delivers: every renewal to every node, so they grow with the square of the nodes.
+    pub watch_events_per_hour: u64,
+}
+
+/// Up to how many ranks wait one after the other for a shard that stays unowned, and one more of jitter.
+const RANKS: u32 = 4 + 1;
+
+impl Config {
+    /// What these settings amount to on a store with these facts. Means something once [`Config::check_on`] passes.
+    pub fn explain(&self, facts: &Facts) -> Explanation {
+        let call = self.try_timeout;
+        let calls = |n: u32| call.saturating_mul(n);
+        let looks_every = if facts.watch { self.list_every } else { self.list_every.min(facts.poll_every) };
+        let looks_soon = if facts.watch { Duration::ZERO } else { looks_every };
+        let polls =
+            if self.acquire_retry_window.is_zero() { Duration::ZERO } else { self.acquire_retry_interval };
+        let looks_at_shard = if polls.is_zero() { looks_every } else { polls.min(looks_every) };
+        let outage = self.stop_after().saturating_sub(self.renew_every);
+        Explanation {
+            store: facts.kind,
+            ttl: self.ttl,
+            stop_after: self.stop_after(),
+            kill_after: self.kill_after(),
+            valid_for: self.valid_for(),
+            silent_for: self.silent_for(),
+            stop_budget: self.margin.saturating_sub(self.kill_budget),
+            kill_budget: self.kill_budget,
+            // The worst moment for an outage to begin is just before a renewal is sent.
+            outage_survived: outage,
+            outage_survived_hung: outage.saturating_sub(call),
+            // A hung try, a listing, leaving, joining; then the window; then a read and a claim.
+            recovery_worst: sum([self.retry.longest(), calls(6), self.recover_window, self.debounce]),
+            settle_for: stretch(self.ttl_max, self.drift_permille),
+            failover: sum([looks_soon, self.silent_for(), self.debounce]),
+            // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
+            failover_worst: sum([looks_every, self.silent_for(), self.debounce, calls(5)]),
+            // Released, read, claimed.
+            move_gap_worst: sum([looks_at_shard, calls(3)]),
+            // Listed, read, claimed, after all ranks before and a pause for a store error.
+            unowned_worst: sum([
+                looks_every,
+                self.debounce,
+                self.takeover_delay.saturating_mul(RANKS),
+                self.retry.longest(),
+                calls(3),
+            ]),
+            restart_grace: Duration::from_millis(
+                self.groups.iter().map(|group| group.policy.restart_grace_ms).max().unwrap_or(0),
+            ),
+            renew_every: self.renew_every,
+            list_every: looks_every,
+            watch: facts.watch,
+            safety: facts.safety,
+        }
+    }
+}
+
+fn sum<const N: usize>(spans: [Duration; N]) -> Duration {
+    spans.into_iter().fold(Duration::ZERO, Duration::saturating_add)
+}
+
+impl Explanation {
+    /// What a cluster of that many nodes costs its store at rest.
+    pub fn cost(&self, nodes: u64) -> Cost {
+        let per_hour = |every: Duration| {
+            let times = u128::from(nodes) * 3_600_000_000_000 / every.as_nanos().max(1);
+            u64::try_from(times).unwrap_or(u64::MAX)
+        };
+        let writes_per_hour = per_hour(self.renew_every);
+        Cost {
+            nodes,
+            writes_per_hour,
+            lists_per_hour: per_hour(self.list_every),
+            watch_events_per_hour: if self.watch { writes_per_hour.saturating_mul(nodes) } else { 0 },
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
+        self.write_session(f)?;
+        self.write_bounds(f)?;
+        self.write_cost(f)
+    }
+}
+
+impl Explanation {
+    fn write_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nAfter the last confirmed renewal was sent")?;
+        line(f, self.stop_after, "work is told to stop")?;
+        let killed = format!("work that still runs is killed: it had {} to stop", Span(self.stop_budget));
+        line(f, self.kill_after, &killed)?;
+        let over = format!("the session is over: killing had {}", Span(self.kill_budget));
+        line(f, self.valid_for, &over)?;
+        line(f, self.silent_for, "of silence, on their own clocks, before others may fence it")?;
+        writeln!(f, "\nWhen the store is away")?;
+        line(f, self.outage_survived, "of outage are not noticed by any work, if it refuses at once")?;
+        line(f, self.outage_survived_hung, "if it swallows requests, so that a try must run out first")?;
+        line(f, self.recovery_worst, "at most, once it is back, until all shards run again")?;
+        line(f, self.settle_for, "without claims if it comes back emptied, restored or rolled back")?;
+        if self.safety == Safety::LosesLastWrites {
+            writeln!(
+                f,
+                "             its own failover may lose its last writes, which counts as rolled back"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_bounds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nUntil a shard runs elsewhere (at most: the watch is silent and every call takes its limit)"
+        )?;
+        let failover =
+            format!("after kill -9, and a few round trips (at most {})", Span(self.failover_worst));
+        line(f, self.failover, &failover)?;
+        line(f, self.move_gap_worst, "at most in a planned move, counted from when its work has stopped")?;
+        line(f, self.unowned_worst, "at most for any unowned shard, while a node that accepts it has room")?;
+        if !self.restart_grace.is_zero() {
+            line(
+                f,
+                self.restart_grace,
+                "more, at most, while a node that left to restart keeps it reserved",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nCost at rest, however many shards there are")?;
+        writeln!(f, "      nodes    writes/s     lists/s  watch events/s    writes/h")?;
+        for nodes in [3, 10, 100, 1000] {
+            let cost = self.cost(nodes);
+            let [writes, lists, events] =
+                [cost.writes_per_hour, cost.lists_per_hour, cost.watch_events_per_hour]
+                    .map(|per_hour| decimal(u128::from(per_hour) * 1000 / 3600));
+            writeln!(f, "{nodes:>11} {writes:>11} {lists:>11} {events:>15} {:>11}", cost.writes_per_hour)?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, span: Duration, text: &str) -> fmt::Result {
+    writeln!(f, "{:>11}  {text}", Span(span))
+}

@@ -1,0 +1,96 @@
+//! The groups that a node serves, and their policies.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Found, TTL_MAX, capacity, must};
+use crate::config::span::Span;
+use crate::config::{Config, GroupConfig};
+use crate::record::{SLOTS_MAX, ShardSet, ZoneRule};
+
+pub(super) fn check(config: &Config, found: &mut Found) {
+    let mut seen = BTreeSet::new();
+    for group in &config.groups {
+        let at = format!("groups[{}]", group.group);
+        must(
+            found,
+            seen.insert(&group.group),
+            ("group_once", &at),
+            || format!("the group {} must be there once", group.group),
+            "merge the two, or rename one",
+        );
+        capacity(group.capacity, &format!("{at}.capacity"), found);
+        shards(group, &at, found);
+        policy(group, &at, found);
+    }
+}
+
+fn shards(group: &GroupConfig, at: &str, found: &mut Found) {
+    let ShardSet::Numbered(slots) = group.shards else { return };
+    must(
+        found,
+        (1..=SLOTS_MAX).contains(&slots),
+        ("slots_range", &format!("{at}.shards")),
+        || format!("a numbered group must have from 1 to {SLOTS_MAX} slots, not {slots}"),
+        "choose a number a few times the nodes that you will ever have; a group of one is leader election",
+    );
+}
+
+fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
+    let policy = &group.policy;
+    let setting = |name: &str| format!("{at}.policy.{name}");
+    must(
+        found,
+        policy.algorithm >= 1,
+        ("algorithm_known", &setting("algorithm")),
+        || "placement algorithms are numbered from 1; 0 is none".to_owned(),
+        "leave it out for the newest",
+    );
+    must(
+        found,
+        policy.balance_permille >= 1000,
+        ("balance_min", &setting("balance_permille")),
+        || {
+            format!(
+                "balance_permille ({}) must be at least 1000: below its fair share a node would leave shards over",
+                policy.balance_permille
+            )
+        },
+        "1100 lets a node hold up to 1.10 × its fair share",
+    );
+    must(
+        found,
+        policy.moves_max == 0 || policy.move_window_ms > 0,
+        ("move_window_min", &setting("move_window_ms")),
+        || format!("moves_max ({}) needs a move_window_ms above 0 to count in", policy.moves_max),
+        "set move_window_ms, or moves_max to 0 for no limit",
+    );
+    must(
+        found,
+        policy.stop_timeout_ms > 0,
+        ("stop_timeout_min", &setting("stop_timeout_ms")),
+        || "stop_timeout_ms (0) must be above 0: every stop would count as stuck".to_owned(),
+        "set it to how long the work may take to stop",
+    );
+    let grace = Duration::from_millis(policy.restart_grace_ms);
+    must(
+        found,
+        grace <= TTL_MAX,
+        ("restart_grace_range", &setting("restart_grace_ms")),
+        || {
+            format!(
+                "restart_grace_ms ({}) must be at most {}: nobody else takes the shards meanwhile",
+                Span(grace),
+                Span(TTL_MAX)
+            )
+        },
+        "set it to how long a restart takes, or 0 to switch it off",
+    );
+    must(
+        found,
+        policy.zones != ZoneRule::Prefer(String::new()),
+        ("text_not_empty", &setting("zones")),
+        || "the preferred zone must have a name".to_owned(),
+        "name it, or ignore zones",
+    );
+}

@@ -1,0 +1,65 @@
+//! The node's work, its limits and what it says of itself.
+
+use std::time::Duration;
+
+use super::acquiring::pauses;
+use super::{Found, capacity, must};
+use crate::config::Config;
+use crate::config::span::Span;
+
+pub(super) fn check(c: &Config, found: &mut Found) {
+    pauses(&c.restart, None, ("restart_pause", "restart"), found);
+    must(
+        found,
+        c.quarantine_after >= 1,
+        ("quarantine_after_min", "quarantine_after"),
+        || "quarantine_after (0) must be at least 1: no work could ever start".to_owned(),
+        "raise it; a very large number never quarantines",
+    );
+    must(
+        found,
+        c.healthy_after > Duration::ZERO,
+        ("healthy_after_min", "healthy_after"),
+        || "healthy_after (0 ms) must be above zero: every failure would be forgotten at once".to_owned(),
+        "set it to how long healthy work runs at least",
+    );
+    must(
+        found,
+        (1..=1000).contains(&c.vanish_freeze_permille),
+        ("vanish_freeze_range", "vanish_freeze_permille"),
+        || format!("vanish_freeze_permille ({}) must be from 1 to 1000", c.vanish_freeze_permille),
+        "334 freezes when a third of the nodes vanish; 1000 never does",
+    );
+    must(
+        found,
+        c.drain_at_once >= 1,
+        ("drain_at_once_min", "drain_at_once"),
+        || "drain_at_once (0) must be at least 1: a drain would never move anything".to_owned(),
+        "raise it",
+    );
+    must(
+        found,
+        c.retired_kept >= c.ttl_max,
+        ("retired_outlives_ttl_max", "retired_kept"),
+        || {
+            format!(
+                "retired_kept ({}) must be at least ttl_max ({}): every node must have listed the shard as retired \
+                 before its record goes",
+                Span(c.retired_kept),
+                Span(c.ttl_max)
+            )
+        },
+        "raise retired_kept",
+    );
+    let texts = [("zone", &c.zone), ("address", &c.address)];
+    for (name, _) in texts.iter().filter(|(_, text)| text.as_deref() == Some("")) {
+        must(
+            found,
+            false,
+            ("text_not_empty", name),
+            || format!("{name} must not be empty when it is set"),
+            "leave it out",
+        );
+    }
+    capacity(c.capacity, "capacity", found);
+}

@@ -1,0 +1,397 @@
+//! What the store says, as far as we have seen: decoded records with their versions and when we saw them.
+//!
+//! Watches may be late and listings may cross each other, so the mirror judges by content which of two states of a
+//! record is the newer one, and keeps the newer.
+
+use std::collections::BTreeMap;
+
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::record::{Control, GroupRecord, Meta, NodeRecord, Record, RecordError, ShardRecord, ShardState};
+use crate::store::{Key, Listing, Stored, Version};
+use crate::time::Moment;
+
+/// A record as we last saw it.
+#[derive(Clone, Debug)]
+pub struct Seen<R> {
+    /// Its version in the store.
+    pub version: Version,
+    /// What it says, or why that cannot be read.
+    pub record: Result<R, RecordError>,
+    /// When we first saw this version.
+    pub first_seen_at: Moment,
+    /// Our logical time when we first saw it.
+    pub order: u64,
+    /// What it said when it last could be read, if it cannot be now.
+    pub before: Option<R>,
+}
+
+impl<R> Seen<R> {
+    /// The record, or else what it said when it last could be read.
+    pub fn best(&self) -> Option<&R> {
+        self.good().or(self.before.as_ref())
+    }
+
+    /// The record, if it can be read.
+    pub fn good(&self) -> Option<&R> {
+        self.record.as_ref().ok()
+    }
+}
+
+/// A node's record, or the hole where it was.
+#[derive(Clone, Debug)]
+pub struct SeenNode {
+    /// The record; `None` since it vanished or if it never was there.
+    pub seen: Option<Seen<NodeRecord>>,
+    /// When we first saw this state.
+    pub first_seen_at: Moment,
+    /// Our logical time when the newest read that showed this state was issued.
+    pub read_issued: u64,
+    /// From when on its silence counts: later than `first_seen_at` if our own reads failed since.
+    pub silent_from: Moment,
+}
+
+/// Where an observation is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The watch: in order, but perhaps late.
+    Watch,
+    /// A read, a listing or the answer to a lost swap that was issued at this logical time and shows the newest state.
+    Fresh(u64),
+    /// A listing that may be behind.
+    Lagging,
+    /// Our own write, confirmed.
+    Mine,
+}
+
+/// What an observation changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing, or it was older than what we knew.
+    None,
+    /// The record changed.
+    Changed,
+    /// A state that we know to be over came back: the store lost writes.
+    RolledBack(String),
+}
+
+/// What the store says, as far as we have seen.
+#[derive(Clone, Debug, Default)]
+pub struct Mirror {
+    /// `meta`
+    pub meta: Option<Seen<Meta>>,
+    /// `control`
+    pub control: Option<Seen<Control>>,
+    /// `groups/…`
+    pub groups: BTreeMap<GroupName, Seen<GroupRecord>>,
+    /// `nodes/…`, also of nodes whose record vanished.
+    pub nodes: BTreeMap<NodeName, SeenNode>,
+    /// `shards/…`
+    pub shards: BTreeMap<ShardId, Seen<ShardRecord>>,
+    /// Shard records that were there and vanished: when we saw that, and their last epoch.
+    pub vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    /// Sessions that are proved to be over.
+    pub dead: BTreeMap<SessionId, Moment>,
+    /// Keys of others in our namespace.
+    pub foreign: Vec<String>,
+    /// The highest epoch seen anywhere.
+    pub epoch_seen: Epoch,
+    /// The highest store revision seen.
+    pub revision_seen: u64,
+    /// Whether a listing has arrived.
+    pub ready: bool,
+    clock: u64,
+}
+
+impl Mirror {
+    /// Logical time goes on: what is issued from now on is after all that was seen.
+    pub fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Forgets everything that is said about the store's present, but not what is over or how high epochs were.
+    pub fn forget(&mut self) {
+        *self = Mirror {
+            dead: std::mem::take(&mut self.dead),
+            epoch_seen: self.epoch_seen,
+            clock: self.clock,
+            ..Mirror::default()
+        };
+    }
+
+    /// Takes in one record, or its absence.
+    pub fn observe(&mut self, now: Moment, source: Source, key: &Key, stored: Option<&Stored>) -> Change {
+        let order = self.tick();
+        match key {
+            Key::Meta => observe_plain(&mut self.meta, now, order, source, stored),
+            Key::Control => observe_plain(&mut self.control, now, order, source, stored),
+            Key::Group(group) => {
+                let mut slot = self.groups.remove(group);
+                let change = observe_plain(&mut slot, now, order, source, stored);
+                if let Some(seen) = slot {
+                    if let Some(record) = seen.good() {
+                        self.epoch_seen = self.epoch_seen.max(record.epoch_floor);
+                    }
+                    self.groups.insert(group.clone(), seen);
+                }
+                change
+            }
+            Key::Node(node) => self.observe_node(now, order, source, node, stored),
+            Key::Shard(shard) => self.observe_shard(now, order, source, shard, stored),
+        }
+    }
+
+    /// Takes in everything: what is not listed is not there. Calls `each` for every record that changed.
+    pub fn observe_listing(
+        &mut self,
+        now: Moment,
+        source: Source,
+        listing: &Listing,
+        mut each: impl FnMut(&Key, Change),
+    ) {
+        let mut listed = std::collections::BTreeSet::new();
+        for (key, stored) in &listing.entries {
+            listed.insert(key);
+            each(key, self.observe(now, source, key, Some(stored)));
+        }
+        for key in self.keys() {
+            if !listed.contains(&key) {
+                each(&key, self.observe(now, source, &key, None));
+            }
+        }
+        self.foreign = listing.foreign.clone();
+        if let Some(revision) = listing.revision {
+            if revision < self.revision_seen && matches!(source, Source::Fresh(_)) {
+                let what = format!("its revision fell from {} to {revision}", self.revision_seen);
+                each(&Key::Meta, Change::RolledBack(what));
+            }
+            self.revision_seen = self.revision_seen.max(revision);
+        }
+        self.ready = true;
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        keys.extend(self.meta.iter().map(|_| Key::Meta));
+        keys.extend(self.control.iter().map(|_| Key::Control));
+        keys.extend(self.groups.keys().cloned().map(Key::Group));
+        keys.extend(
+            self.nodes.iter().filter(|(_, n)| n.seen.is_some()).map(|(name, _)| Key::Node(name.clone())),
+        );
+        keys.extend(self.shards.keys().cloned().map(Key::Shard));
+        keys
+    }
+
+    fn observe_node(
+        &mut self,
+        now: Moment,
+        order: u64,
+        source: Source,
+        name: &NodeName,
+        stored: Option<&Stored>,
+    ) -> Change {
+        let issued = if let Source::Fresh(issued) = source { issued } else { 0 };
+        let known = self.nodes.get_mut(name);
+        let same = match (&known, stored) {
+            (Some(SeenNode { seen: Some(seen), .. }), Some(stored)) => seen.version == stored.version,
+            (Some(SeenNode { seen: None, .. }) | None, None) => true,
+            _ => false,
+        };
+        if same {
+            if let Some(known) = known {
+                known.read_issued = known.read_issued.max(issued);
+            }
+            return Change::None;
+        }
+        let record = stored.map(|stored| NodeRecord::decode(&stored.value));
+        if let Some(Ok(record)) = &record
+            && (record.node != *name)
+        {
+            // A record under another's name is as good as no record: nobody can be holding anything through it.
+            return self.replace_node(
+                now,
+                order,
+                issued,
+                name,
+                stored,
+                Some(Err(RecordError::Impossible(format!("it is about the node {}", record.node)))),
+            );
+        }
+        if let Some(Seen { record: Ok(old), order: seen_order, .. }) =
+            known.as_ref().and_then(|n| n.seen.as_ref())
+        {
+            let older = match &record {
+                Some(Ok(new)) if new.session == old.session => {
+                    (new.seq, !new.state.is_alive()) < (old.seq, !old.state.is_alive())
+                }
+                Some(Ok(new)) => self.dead.contains_key(&new.session),
+                Some(Err(_)) => false,
+                None => source == Source::Watch || source == Source::Lagging || issued < *seen_order,
+            };
+            if older {
+                return match source {
+                    Source::Fresh(issued) if issued > *seen_order => {
+                        Change::RolledBack(format!("the record of node {name} is older than one seen before"))
+                    }
+                    _ => Change::None,
+                };
+            }
+            if issued != 0
+                && issued < *seen_order
+                && !matches!(&record, Some(Ok(new)) if new.session == old.session)
+            {
+                // The answer crossed something newer: the next read will tell.
+                return Change::None;
+            }
+        }
+        self.replace_node(now, order, issued, name, stored, record)
+    }
+
+    fn replace_node(
+        &mut self,
+        now: Moment,
+        order: u64,
+        issued: u64,
+        name: &NodeName,
+        stored: Option<&Stored>,
+        record: Option<Result<NodeRecord, RecordError>>,
+    ) -> Change {
+        if let Some(Ok(record)) = &record
+            && !record.state.is_alive()
+        {
+            // A session that is over is over for ever, whenever and from wherever we learn of it.
+            self.dead.insert(record.session, now);
+        }
+        let seen = stored.zip(record).map(|(stored, record)| Seen {
+            version: stored.version.clone(),
+            record,
+            first_seen_at: now,
+            order,
+            before: None,
+        });
+        let node = SeenNode { seen, first_seen_at: now, read_issued: issued, silent_from: now };
+        self.nodes.insert(name.clone(), node);
+        Change::Changed
+    }
+
+    fn observe_shard(
+        &mut self,
+        now: Moment,
+        order: u64,
+        source: Source,
+        id: &ShardId,
+        stored: Option<&Stored>,
+    ) -> Change {
+        let known = self.shards.get(id);
+        let Some(stored) = stored else {
+            let Some(known) = known else { return Change::None };
+            let crossed = match source {
+                Source::Fresh(issued) => issued < known.order,
+                Source::Watch | Source::Mine => false,
+                Source::Lagging => true,
+            };
+            if crossed {
+                return Change::None;
+            }
+            let epoch = known.good().map_or(self.epoch_seen, |record| record.epoch);
+            self.vanished.insert(id.clone(), (now, epoch));
+            self.shards.remove(id);
+            return Change::Changed;
+        };
+        if known.is_some_and(|known| known.version == stored.version) {
+            return Change::None;
+        }
+        let record = ShardRecord::decode(&stored.value).and_then(|record| match record.shard == *id {
+            true => Ok(record),
+            false => Err(RecordError::Impossible(format!("it is about the shard {}", record.shard))),
+        });
+        if let (Some(Seen { record: Ok(old), order: seen_order, .. }), Ok(new)) = (known, &record)
+            && age(new) < age(old)
+        {
+            return match source {
+                Source::Fresh(issued) if issued > *seen_order => Change::RolledBack(format!(
+                    "shard {id} has epoch {} ({}), and had {} ({})",
+                    new.epoch,
+                    word(&new.state),
+                    old.epoch,
+                    word(&old.state)
+                )),
+                _ => Change::None,
+            };
+        }
+        if let (Some(known), Source::Fresh(issued)) = (known, source)
+            && issued < known.order
+            && !matches!((&record, &known.record), (Ok(new), Ok(old)) if age(new) > age(old))
+        {
+            return Change::None;
+        }
+        if let Ok(record) = &record {
+            self.epoch_seen = self.epoch_seen.max(record.epoch);
+        }
+        self.vanished.remove(id);
+        let seen = Seen { version: stored.version.clone(), record, first_seen_at: now, order, before: None };
+        self.shards.insert(id.clone(), seen);
+        Change::Changed
+    }
+
+    /// Remembers since when we know that a node has no record.
+    pub fn note_absent(&mut self, now: Moment, name: &NodeName) {
+        let absent = SeenNode { seen: None, first_seen_at: now, read_issued: 0, silent_from: now };
+        self.nodes.entry(name.clone()).or_insert(absent);
+    }
+
+    /// Sessions that are over and that no record names any more need not be remembered for ever.
+    pub fn prune(&mut self, older_than: Moment) {
+        let named: std::collections::BTreeSet<SessionId> = (self.shards.values())
+            .filter_map(|seen| seen.good()?.holder().map(|holder| holder.session))
+            .collect();
+        self.dead.retain(|session, learned_at| *learned_at >= older_than || named.contains(session));
+        let nodes = std::mem::take(&mut self.nodes);
+        self.nodes = nodes
+            .into_iter()
+            .filter(|(_, node)| node.seen.is_some() || node.first_seen_at >= older_than)
+            .collect();
+    }
+}
+
+/// Orders the states that one shard's record goes through. Within one epoch: held, then vacant or retired.
+fn age(record: &ShardRecord) -> (Epoch, u8) {
+    let step = match record.state {
+        ShardState::Held { .. } => u8::from(record.quarantined),
+        ShardState::Vacant { .. } | ShardState::Retired => 2,
+    };
+    (record.epoch, step)
+}
+
+fn word(state: &ShardState) -> &'static str {
+    match state {
+        ShardState::Held { .. } => "held",
+        ShardState::Vacant { .. } => "vacant",
+        ShardState::Retired => "retired",
+    }
+}
+
+fn observe_plain<R: Record>(
+    slot: &mut Option<Seen<R>>,
+    now: Moment,
+    order: u64,
+    source: Source,
+    stored: Option<&Stored>,
+) -> Change {
+    let crossed = |seen: &Seen<R>| matches!(source, Source::Fresh(issued) if issued < seen.order);
+    match (slot.as_ref(), stored) {
+        (None, None) => Change::None,
+        (Some(seen), Some(stored)) if seen.version == stored.version => Change::None,
+        (Some(seen), _) if crossed(seen) => Change::None,
+        (Some(_), None) if source == Source::Lagging => Change::None,
+        (_, stored) => {
+            let before = slot.take().and_then(|seen| seen.record.ok().or(seen.before));
+            *slot = stored.map(|stored| {
+                let record = R::decode(&stored.value);
+                let before = before.filter(|_| record.is_err());
+                Seen { version: stored.version.clone(), record, first_seen_at: now, order, before }
+            });
+            Change::Changed
+        }
+    }
+}

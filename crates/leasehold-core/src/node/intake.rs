@@ -1,0 +1,268 @@
+//! Where the store's answers and the watch's events come in, and what a changed record sets off.
+
+use super::Node;
+use super::requests::{Purpose, Sent};
+use crate::mirror::{Change, Source};
+use crate::notice::{Gone, Notice};
+use crate::record::{NodeState, RecordError};
+use crate::rules::Rule;
+use crate::store::{Answer, Key, Listing, Stored, Swapped, WatchEvent};
+
+impl Node {
+    pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
+        if let Answer::Failed(error) = &answer {
+            return self.on_failure(sent, error.to_string());
+        }
+        self.store_failures = 0;
+        let generation = match &answer {
+            Answer::Read { generation, .. } | Answer::Swapped { generation, .. } => generation,
+            Answer::Listed(listing) => &listing.generation,
+            Answer::Failed(_) => return,
+        };
+        if self.generation_changed(generation) {
+            return;
+        }
+        match (answer, &sent.purpose) {
+            (Answer::Listed(listing), Purpose::List) => self.on_listed(&sent, &listing),
+            (Answer::Read { found, .. }, _) if found.len() == sent.keys.len() => self.on_read(&sent, &found),
+            (Answer::Swapped { outcomes, .. }, _) if outcomes.len() == sent.keys.len() => {
+                self.on_swapped(&sent, outcomes);
+            }
+            // An answer that does not fit its question is no answer.
+            _ => self.on_failure(sent, "the store's answer does not fit the request".into()),
+        }
+    }
+
+    fn on_failure(&mut self, sent: Sent, error: String) {
+        match &sent.purpose {
+            Purpose::Renew(_) => return self.renewal_failed(error),
+            Purpose::Shards(writes) => {
+                for (shard, write) in writes.clone() {
+                    self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
+                }
+            }
+            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open => self.reads_failed(),
+            _ => {}
+        }
+        self.pause_after_failure();
+        if !matches!(sent.purpose, Purpose::Shards(_)) {
+            self.tell(Notice::StoreTrouble { error });
+        }
+    }
+
+    fn on_listed(&mut self, sent: &Sent, listing: &Listing) {
+        let source = if self.lists_are_fresh() { Source::Fresh(sent.issued) } else { Source::Lagging };
+        if self.generation.is_empty() {
+            self.generation.clone_from(&listing.generation);
+        }
+        if !self.take_in_listing(source, listing) {
+            return;
+        }
+        self.reads_succeeded();
+        self.list_at = self.next_list_at();
+        self.prune();
+        self.after_contact();
+    }
+
+    fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {
+        let source = Source::Fresh(sent.issued);
+        for (key, stored) in sent.keys.iter().zip(found) {
+            if !self.take_in(source, key, stored.as_ref()) {
+                return;
+            }
+        }
+        self.reads_succeeded();
+        match &sent.purpose {
+            Purpose::Probe(nodes) => self.on_probed(sent, nodes),
+            Purpose::Look(shards) => self.on_looked(shards, sent, found),
+            Purpose::Open => self.on_open_read(sent),
+            _ => {}
+        }
+    }
+
+    fn on_swapped(&mut self, sent: &Sent, outcomes: Vec<Swapped>) {
+        let source = Source::Fresh(sent.issued);
+        for (key, outcome) in sent.keys.iter().zip(&outcomes) {
+            if let Swapped::Lost(current) = outcome
+                && !matches!(sent.purpose, Purpose::Renew(_))
+                && !self.take_in(source, key, current.as_ref())
+            {
+                return;
+            }
+        }
+        match &sent.purpose {
+            Purpose::Shards(writes) => {
+                for ((shard, write), outcome) in writes.clone().into_iter().zip(outcomes) {
+                    self.on_shard_swapped(&shard, write, outcome, sent.issued);
+                }
+            }
+            purpose => {
+                let outcome = outcomes.into_iter().next().unwrap_or(Swapped::Unknown);
+                match purpose.clone() {
+                    Purpose::Renew(write) => self.on_renewed(write, sent, outcome),
+                    Purpose::Join => self.on_joined(outcome),
+                    Purpose::Left(session) => self.on_left(session, outcome),
+                    Purpose::Fence { node, session, silent_from, value } => {
+                        self.on_fenced(node, session, silent_from, value, outcome);
+                    }
+                    Purpose::Meta | Purpose::Group => self.list_at = self.now.at,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_watch(&mut self, event: WatchEvent) {
+        match event {
+            WatchEvent::Snapshot(listing) => {
+                if self.generation_changed(&listing.generation) {
+                    return;
+                }
+                // A snapshot may have been made long before it got here: it is news, but it proves nothing.
+                if self.take_in_listing(Source::Lagging, &listing) {
+                    self.list_at = self.list_at.min(self.now.at);
+                }
+            }
+            WatchEvent::Changed(changes) => {
+                for (key, stored) in &changes {
+                    self.take_in(Source::Watch, key, stored.as_ref());
+                }
+            }
+            WatchEvent::Interrupted(error) => {
+                self.tell(Notice::StoreTrouble { error: format!("the watch broke: {error}") });
+            }
+            WatchEvent::ProcessGone(session) => self.process_gone(session),
+        }
+    }
+
+    /// Takes in a whole listing; `false` if the store turned out not to be the one it was.
+    fn take_in_listing(&mut self, source: Source, listing: &Listing) -> bool {
+        let mut changed = Vec::new();
+        let mut rolled_back = None;
+        let was_alive = self.alive_sessions();
+        self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
+            Change::None => {}
+            Change::Changed => changed.push(key.clone()),
+            Change::RolledBack(what) => rolled_back = Some(what),
+        });
+        if let Some(what) = rolled_back
+            && self.incarnation.is_some()
+            && self.rules.hold(Rule::GenerationChecked)
+        {
+            self.store_changed(what);
+            return false;
+        }
+        for key in &changed {
+            if !self.record_has_changed(source, key, &was_alive) {
+                return false;
+            }
+        }
+        self.check_meta(source)
+    }
+
+    /// Takes in one record; `false` if the store turned out not to be the one it was.
+    pub(super) fn take_in(&mut self, source: Source, key: &Key, stored: Option<&Stored>) -> bool {
+        let was_alive = match key {
+            Key::Node(node) => self.mirror.nodes.get(node).and_then(alive).map(|s| (node.clone(), s)),
+            _ => None,
+        };
+        match self.mirror.observe(self.now.at, source, key, stored) {
+            Change::None => true,
+            Change::RolledBack(what)
+                if self.incarnation.is_some() && self.rules.hold(Rule::GenerationChecked) =>
+            {
+                self.store_changed(what);
+                false
+            }
+            Change::RolledBack(_) => true,
+            Change::Changed => {
+                self.record_has_changed(source, key, &was_alive.into_iter().collect())
+                    && (*key != Key::Meta || self.check_meta(source))
+            }
+        }
+    }
+
+    fn alive_sessions(&self) -> std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId> {
+        self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), alive(node)?))).collect()
+    }
+
+    fn record_has_changed(
+        &mut self,
+        source: Source,
+        key: &Key,
+        was_alive: &std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId>,
+    ) -> bool {
+        if let Some(error) = self.corruption(key) {
+            self.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
+        }
+        match key {
+            Key::Meta => {}
+            Key::Control => {
+                self.replan_now();
+                self.reconsider_all = true;
+            }
+            Key::Group(_) => {
+                self.replan_now();
+                self.mend_groups();
+            }
+            Key::Node(node) => self.node_has_changed(node.clone(), was_alive.get(node).copied()),
+            Key::Shard(shard) => self.shard_has_changed(source, shard.clone()),
+        }
+        true
+    }
+
+    fn corruption(&self, key: &Key) -> Option<RecordError> {
+        match key {
+            Key::Meta => self.mirror.meta.as_ref()?.record.as_ref().err(),
+            Key::Control => self.mirror.control.as_ref()?.record.as_ref().err(),
+            Key::Group(group) => self.mirror.groups.get(group)?.record.as_ref().err(),
+            Key::Node(node) => self.mirror.nodes.get(node)?.seen.as_ref()?.record.as_ref().err(),
+            Key::Shard(shard) => self.mirror.shards.get(shard)?.record.as_ref().err(),
+        }
+        .cloned()
+    }
+
+    fn node_has_changed(&mut self, node: crate::name::NodeName, was: Option<crate::name::SessionId>) {
+        let seen = self.mirror.nodes.get(&node);
+        let record = seen.and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let is = seen.and_then(alive);
+        let state = record.map(|record| record.state);
+        let (session, silent_after) = record.map_or((None, None), |r| (Some(r.session), Some(r.ttl())));
+        if let Some(ttl) = silent_after {
+            self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
+        }
+        if self.is_me(&node) {
+            return self.own_record_seen();
+        }
+        if was == is {
+            // A renewal. Its content may still have changed.
+            return self.refresh_member(&node);
+        }
+        if let Some(was) = was {
+            let how = if state == Some(NodeState::Left) && session == Some(was) {
+                Gone::Left
+            } else {
+                Gone::Fenced
+            };
+            self.tell(Notice::NodeGone { node: node.clone(), session: was, how });
+            match how {
+                Gone::Left => self.replan_now(),
+                Gone::Fenced => {
+                    self.count_vanished();
+                    self.replan_soon();
+                }
+            }
+        }
+        if let Some(is) = is {
+            self.tell(Notice::NodeJoined { node, session: is });
+            self.replan_soon();
+        }
+        self.reconsider_all = true;
+    }
+}
+
+/// The session of a node that is alive as far as its record says.
+fn alive(node: &crate::mirror::SeenNode) -> Option<crate::name::SessionId> {
+    let record = node.seen.as_ref()?.good()?;
+    record.state.is_alive().then_some(record.session)
+}

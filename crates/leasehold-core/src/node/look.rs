@@ -1,0 +1,89 @@
+//! The view of a node, and the questions that it answers.
+
+use super::Node;
+use super::shards::Phase;
+use crate::event::Located;
+use crate::name::{Epoch, GroupName, ShardId};
+use crate::time::Now;
+use crate::view::{self, Me, Problem, ShardPhase, View};
+
+impl Node {
+    /// What the node knows and does, as plain data.
+    pub fn view(&self, now: Now) -> View {
+        let mut view = view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now);
+        let ms = |span: std::time::Duration| span.as_millis() as u64;
+        let stop_in = self.session.as_ref().map(|session| session.deadlines.stop_at.since(now.at));
+        view.me = Some(Me {
+            node: self.me(),
+            session: self.session_id(),
+            standing: self.standing.as_str(),
+            standing_for_ms: ms(now.at.since(self.standing_since)),
+            cause: self.cause.to_string(),
+            waiting_for: self.waiting_for.clone(),
+            stop_in_ms: stop_in.map(ms),
+            renewals_failed: self.renewals_failed,
+            draining: self.hands_over(),
+            held: self.holds.values().filter(|hold| hold.has_work()).count(),
+            wanted: self.plan.wanted_counts().get(&self.config.node).copied().unwrap_or(0),
+        });
+        if now.at < self.frozen_until && view.frozen.is_none() {
+            view.frozen = Some("much of the roster vanished at once".into());
+        }
+        for shard in &mut view.shards {
+            if let Some(hold) = self.holds.get(&shard.id.0) {
+                shard.state = phase_of(hold.phase);
+                if matches!(shard.state, ShardPhase::Stuck) {
+                    view.problems.push(stuck(&shard.id.0, hold.epoch));
+                }
+            }
+        }
+        if self.name_taken_told && self.session.is_none() {
+            view.problems.push(Problem {
+                kind: "name_taken",
+                subject: self.config.node.to_string(),
+                message:
+                    "another live process uses this node name: give this one another name, or stop that one"
+                        .into(),
+            });
+        }
+        view
+    }
+
+    /// The shards whose work runs here, with their epochs.
+    pub fn owned(&self) -> Vec<(ShardId, Epoch)> {
+        let running = self.holds.iter().filter(|(_, hold)| hold.phase == Phase::Running);
+        running.map(|(shard, hold)| (shard.clone(), hold.epoch)).collect()
+    }
+
+    /// The epoch under which this shard runs here.
+    pub fn owns(&self, shard: &ShardId) -> Option<Epoch> {
+        self.holds.get(shard).filter(|hold| hold.phase == Phase::Running).map(|hold| hold.epoch)
+    }
+
+    /// Which shard of a numbered group a key belongs to, and who has it.
+    pub fn locate(&self, group: &GroupName, key: &[u8]) -> Option<Located> {
+        view::locate(&self.mirror, &self.settings, group, key)
+    }
+}
+
+fn phase_of(phase: Phase) -> ShardPhase {
+    match phase {
+        Phase::Asking | Phase::Claiming => ShardPhase::Claiming,
+        Phase::Running => ShardPhase::Running,
+        Phase::Stopping { stuck: true, .. } => ShardPhase::Stuck,
+        Phase::Stopping { .. } => ShardPhase::Stopping,
+        Phase::Resting { .. } => ShardPhase::Backoff,
+        Phase::Quarantined => ShardPhase::Quarantined,
+        Phase::Releasing => ShardPhase::Releasing,
+    }
+}
+
+fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
+    Problem {
+        kind: "stuck",
+        subject: shard.to_string(),
+        message: format!(
+            "its work (epoch {epoch}) was told to stop and has not: it stays held here; look why it does not end"
+        ),
+    }
+}

@@ -1,0 +1,341 @@
+//! Voluntary moves, draining and leaving. `may_move` holds all the stabilisers; none of them delays an unowned shard.
+
+use std::time::Duration;
+
+use super::Node;
+use super::requests::Purpose;
+use super::shards::Phase;
+use crate::event::{Action, Returning, StopReason};
+use crate::name::{NodeName, ShardId};
+use crate::notice::{Cause, Notice, Standing};
+use crate::store::{Key, Lane, Op};
+use crate::time::Moment;
+
+/// Why a shard that the plan wants elsewhere has not moved yet.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmoved {
+    /// An operator froze voluntary moves.
+    FrozenByOperator(String),
+    /// Much of the roster vanished at once, for this many more milliseconds if nothing else happens.
+    FrozenByVanishing(u64),
+    /// The roster has just changed, and the plan does not know it yet.
+    PlanIsStale,
+    /// An operator pinned it here.
+    Pinned,
+    /// It moved not long ago: for this many more milliseconds.
+    Cooldown(u64),
+    /// It started not long ago: for this many more milliseconds.
+    MinimumRun(u64),
+    /// This node has begun as many moves as the policy allows, for this many more milliseconds.
+    Rate(u64),
+    /// This node would keep too few shards of the group.
+    MinimumKept(u32),
+    /// Nobody else can take it.
+    NoReceiver,
+    /// The receiver is not there, drains, or takes nothing.
+    ReceiverRefuses(NodeName),
+    /// The receiver has been silent for too long.
+    ReceiverSilent(NodeName),
+    /// The receiver does not plan with the same view yet.
+    ReceiverDisagrees(NodeName),
+}
+
+impl std::fmt::Display for Unmoved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unmoved::FrozenByOperator(note) => write!(f, "an operator froze voluntary moves ({note})"),
+            Unmoved::FrozenByVanishing(ms) => {
+                write!(f, "much of the roster vanished at once; frozen for {ms} ms more")
+            }
+            Unmoved::PlanIsStale => f.write_str("the roster has just changed; a new plan is being made"),
+            Unmoved::Pinned => f.write_str("an operator pinned it here"),
+            Unmoved::Cooldown(ms) => write!(f, "it moved not long ago; cooldown for {ms} ms more"),
+            Unmoved::MinimumRun(ms) => write!(f, "it started not long ago; runs for at least {ms} ms more"),
+            Unmoved::Rate(ms) => write!(f, "this node has begun enough moves; next in {ms} ms"),
+            Unmoved::MinimumKept(kept) => {
+                write!(f, "this node must keep at least {kept} shards of the group")
+            }
+            Unmoved::NoReceiver => f.write_str("nobody else can take it"),
+            Unmoved::ReceiverRefuses(node) => write!(f, "{node} is not there, drains, or takes nothing"),
+            Unmoved::ReceiverSilent(node) => write!(f, "{node} has been silent for too long"),
+            Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not plan with the same view yet"),
+        }
+    }
+}
+
+/// A node that is leaving.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    deadline: Moment,
+    begun_at: Moment,
+    pub(super) returning: Returning,
+    killed: bool,
+    last_word_at: Moment,
+}
+
+impl Leaving {
+    pub(super) fn next_at(&self, now: Moment) -> Moment {
+        let half = self.half();
+        let milestones = [half, self.deadline, self.last_word_at, self.deadline + GIVE_UP_AFTER];
+        milestones.into_iter().filter(|at| *at > now).min().unwrap_or(now)
+    }
+
+    fn half(&self) -> Moment {
+        self.begun_at + self.deadline.since(self.begun_at) / 2
+    }
+}
+
+/// How long after its deadline a leaving node gives up on a store that does not answer.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Whether this node was asked, here, to hand everything over.
+    pub(super) fn is_draining(&self) -> bool {
+        self.leaving.is_some() || self.drain_wished
+    }
+
+    pub(super) fn control_drains_me(&self) -> bool {
+        self.control().is_some_and(|control| control.drain.contains_key(&self.config.node))
+    }
+
+    /// Whether everything should be handed over: drained, leaving, or unhealthy.
+    pub(super) fn hands_over(&self) -> bool {
+        self.is_draining() || !self.accepting || self.control_drains_me()
+    }
+
+    /// Whether a shard may be moved to this node voluntarily; if not, why.
+    pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
+        let at = self.now.at;
+        let ms = |until: Moment| until.since(at).as_millis() as u64;
+        let to = to.ok_or(Unmoved::NoReceiver)?;
+        if let Some(control) = self.control() {
+            if let Some(note) = &control.freeze {
+                return Err(Unmoved::FrozenByOperator(note.clone()));
+            }
+            if control.pins.get(shard).is_some_and(|node| self.is_me(node)) {
+                return Err(Unmoved::Pinned);
+            }
+        }
+        if at < self.frozen_until {
+            return Err(Unmoved::FrozenByVanishing(ms(self.frozen_until)));
+        }
+        if self.plan_is_stale() {
+            return Err(Unmoved::PlanIsStale);
+        }
+        let policy = self.settings.get(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
+        let cool_at =
+            self.moved_at.get(shard).map(|moved| *moved + Duration::from_millis(policy.cooldown_ms));
+        if let Some(cool_at) = cool_at.filter(|cool_at| at < *cool_at) {
+            return Err(Unmoved::Cooldown(ms(cool_at)));
+        }
+        let started_at = self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at);
+        let run_until = started_at + Duration::from_millis(policy.min_run_ms);
+        if at < run_until {
+            return Err(Unmoved::MinimumRun(ms(run_until)));
+        }
+        let window = Duration::from_millis(policy.move_window_ms);
+        let begun: Vec<Moment> =
+            self.moves_begun.iter().copied().filter(|begun| at.since(*begun) < window).collect();
+        if policy.moves_max > 0 && begun.len() >= policy.moves_max as usize {
+            return Err(Unmoved::Rate(begun.first().map_or(0, |first| ms(*first + window))));
+        }
+        let running = self
+            .holds
+            .iter()
+            .filter(|(held, hold)| held.group == shard.group && hold.phase == Phase::Running);
+        if policy.kept_min > 0 && running.count() <= policy.kept_min as usize {
+            return Err(Unmoved::MinimumKept(policy.kept_min));
+        }
+        self.receiver_ready(to)
+    }
+
+    fn receiver_ready(&self, to: &NodeName) -> Result<(), Unmoved> {
+        let Some(member) = self.roster.get(to).filter(|member| member.receives()) else {
+            return Err(Unmoved::ReceiverRefuses(to.clone()));
+        };
+        let node = self.mirror.nodes.get(to);
+        let ttl =
+            node.and_then(|n| n.seen.as_ref()).and_then(|s| s.good()).map_or(self.config.ttl, |r| r.ttl());
+        if node.is_none_or(|node| self.now.at.since(node.silent_from) > ttl / 2) {
+            return Err(Unmoved::ReceiverSilent(to.clone()));
+        }
+        if member.view != self.plan.view {
+            return Err(Unmoved::ReceiverDisagrees(to.clone()));
+        }
+        Ok(())
+    }
+
+    /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
+    pub(super) fn move_surplus(&mut self) {
+        self.surplus_at = Moment::NEVER;
+        if self.session.is_none() {
+            return;
+        }
+        let window = Duration::from_secs(3600);
+        let at = self.now.at;
+        self.moves_begun.retain(|begun| at.since(*begun) < window);
+        let drains = self.hands_over();
+        let mut stopping =
+            self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
+        let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
+        let mut homeless = 0;
+        let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
+        for shard in surplus {
+            if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
+                self.surplus.remove(&shard);
+                continue;
+            }
+            let to = self.plan.wanted(&shard).filter(|node| !self.is_me(node)).cloned();
+            if drains {
+                if to.is_none() && self.leaving.is_none() {
+                    homeless += 1;
+                } else if hurried || stopping < self.config.drain_at_once {
+                    stopping += 1;
+                    self.stop(&shard, StopReason::Draining, None);
+                }
+            } else if self.may_move(&shard, to.as_ref()).is_ok() {
+                self.moves_begun.push(at);
+                self.stop(&shard, StopReason::Moving, None);
+            }
+        }
+        if homeless > 0 && !self.no_receiver_told {
+            self.no_receiver_told = true;
+            self.tell(Notice::NoReceiver { shards: homeless });
+        }
+        if !self.surplus.is_empty() {
+            let again = Duration::from_millis(200).min(self.config.ttl / 20);
+            self.surplus_at = at + again;
+        }
+    }
+
+    pub(super) fn begin_to_leave(&mut self, within: Duration, returning: Returning) {
+        let at = self.now.at;
+        match &mut self.leaving {
+            // Asked again: the shorter time counts.
+            Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
+            None => {
+                let deadline = at + within;
+                let leaving =
+                    Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
+                self.leaving = Some(leaving);
+            }
+        }
+        self.reconsider_all = true;
+        self.surplus_at = at;
+    }
+
+    pub(super) fn run_leaving(&mut self) {
+        let at = self.now.at;
+        let Some(leaving) = &mut self.leaving else { return };
+        if at >= leaving.deadline && !leaving.killed {
+            leaving.killed = true;
+            self.kill_everything();
+        }
+        let Some(leaving) = &self.leaving else { return };
+        if at >= leaving.deadline + GIVE_UP_AFTER {
+            return self.finish();
+        }
+        if !self.holds.is_empty() || !self.orphans.is_empty() || at < leaving.last_word_at {
+            return;
+        }
+        if self.requests.any(|purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join)) {
+            return;
+        }
+        if self.session.is_some() {
+            if let Some(leaving) = &mut self.leaving {
+                leaving.last_word_at = at + self.config.try_timeout;
+            }
+            return self.send_last_word();
+        }
+        let node = self.mirror.nodes.get(&self.config.node);
+        let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(&r.session));
+        let never = self.former.is_empty() && self.join.is_none();
+        if never || (self.mirror.ready && !ours) {
+            self.finish();
+        }
+    }
+
+    /// The drain deadline: whatever still runs is killed.
+    fn kill_everything(&mut self) {
+        let at = self.now.at;
+        let running: Vec<(ShardId, crate::name::Epoch)> = (self.holds.iter())
+            .filter(|(_, hold)| hold.has_work())
+            .map(|(shard, hold)| (shard.clone(), hold.epoch))
+            .collect();
+        for (shard, epoch) in running {
+            let why = StopReason::Draining;
+            self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(at) });
+            if let Some(hold) = self.holds.get_mut(&shard) {
+                hold.phase = Phase::Stopping { why, since: at, stuck: true };
+            }
+        }
+    }
+
+    /// The node has left, or gives up trying to say so.
+    pub(super) fn finish(&mut self) {
+        if self.session.is_some() {
+            self.detach(Cause::Asked);
+        }
+        self.set_standing(Standing::Left, Cause::Asked);
+        self.done = true;
+        self.out.push(Action::Done);
+    }
+
+    /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
+    pub(super) fn begin_to_look_for_wanted(&mut self) {
+        let (interval, window) = (self.config.acquire_retry_interval, self.config.acquire_retry_window);
+        if self.session.is_none() || interval.is_zero() || window.is_zero() {
+            return;
+        }
+        self.acquire_until = self.now.at + window;
+        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
+    }
+
+    pub(super) fn look_for_wanted(&mut self) {
+        self.acquire_at = Moment::NEVER;
+        if self.session.is_none() || self.hands_over() {
+            return;
+        }
+        let me = &self.config.node;
+        let missing =
+            self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
+        let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let interval = self.config.acquire_retry_interval;
+        if self.now.at >= self.acquire_until {
+            self.tell(Notice::RetriesExhausted { shards: missing.len() });
+            self.list_at = self.list_at.min(self.now.at + interval);
+            return;
+        }
+        if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
+            self.look_at(missing);
+        }
+        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
+    }
+
+    /// Reads the node records that shards wait for: what became of the sessions that they name.
+    pub(super) fn ask_reads(&mut self) {
+        if self.reads_wanted.is_empty() || self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
+            return;
+        }
+        let nodes: Vec<NodeName> = std::mem::take(&mut self.reads_wanted).into_iter().collect();
+        let keys = nodes.iter().cloned().map(Key::Node).collect();
+        self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
+    }
+
+    pub(super) fn engage(&mut self, shard: ShardId) {
+        if self.engaged.insert(shard.clone()) && self.declined.remove(&shard).is_some() {
+            self.record_changed = true;
+        }
+        self.reconsider.insert(shard);
+    }
+
+    pub(super) fn disengage(&mut self, shard: ShardId) {
+        self.engaged.remove(&shard);
+        self.reconsider.insert(shard);
+    }
+}

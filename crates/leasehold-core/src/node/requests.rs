@@ -1,0 +1,117 @@
+//! What was asked of the store and is not answered yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use crate::event::Action;
+use crate::name::{NodeName, SessionId, ShardId, WriteId};
+use crate::store::{Answer, Key, Lane, Op, Request, RequestId, StoreError, StoreErrorKind, Swap};
+use crate::time::Moment;
+
+/// How long after `give_up_at` we stop waiting for a driver's word.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Why something was asked.
+#[derive(Clone, Debug)]
+pub(super) enum Purpose {
+    /// List everything.
+    List,
+    /// Renew the session with this write.
+    Renew(WriteId),
+    /// Open a session.
+    Join,
+    /// Say that the session is over: of a former session, or our last word.
+    Left(SessionId),
+    /// Write `meta`.
+    Meta,
+    /// See whether `meta` may be opened.
+    Open,
+    /// Write a group's settings.
+    Group,
+    /// See whether these nodes are silent, or what became of their sessions.
+    Probe(Vec<NodeName>),
+    /// Fence this session with this value.
+    Fence { node: NodeName, session: SessionId, silent_from: Moment, value: Arc<[u8]> },
+    /// Claim, release and rewrite shards, each with its write.
+    Shards(Vec<(ShardId, WriteId)>),
+    /// See what became of writes of unknown outcome, or whether what we hold is still ours.
+    Look(Vec<ShardId>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) purpose: Purpose,
+    pub(super) keys: Vec<Key>,
+    /// Our logical time when it was sent: what we had seen by then is not newer than the answer.
+    pub(super) issued: u64,
+    pub(super) sent_at: Moment,
+    give_up_at: Moment,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    next: u64,
+    sent: BTreeMap<RequestId, Sent>,
+}
+
+impl Requests {
+    pub(super) fn give_up_at(&self) -> Moment {
+        self.sent.values().map(|sent| sent.give_up_at + GRACE).min().unwrap_or(Moment::NEVER)
+    }
+
+    pub(super) fn any(&self, which: impl Fn(&Purpose) -> bool) -> bool {
+        self.sent.values().any(|sent| which(&sent.purpose))
+    }
+
+    pub(super) fn count(&self, which: impl Fn(&Purpose) -> bool) -> usize {
+        self.sent.values().filter(|sent| which(&sent.purpose)).count()
+    }
+
+    pub(super) fn forget(&mut self, which: impl Fn(&Purpose) -> bool) {
+        self.sent.retain(|_, sent| !which(&sent.purpose));
+    }
+}
+
+impl Node {
+    pub(super) fn ask(&mut self, lane: Lane, op: Op, purpose: Purpose) {
+        let id = RequestId(self.requests.next);
+        self.requests.next += 1;
+        let mut give_up_at = self.now.at + self.config.try_timeout;
+        if let Some(session) = &self.session {
+            // A call never outlasts the time that is left, so that nobody waits for it past the deadline.
+            give_up_at = give_up_at.min(session.deadlines.stop_at.max(self.now.at));
+        }
+        let keys = match &op {
+            Op::Read(keys) => keys.clone(),
+            Op::List => Vec::new(),
+            Op::Swap(swaps) => swaps.iter().map(|swap| swap.key.clone()).collect(),
+        };
+        let (issued, sent_at) = (self.mirror.tick(), self.now.at);
+        self.requests.sent.insert(id, Sent { purpose, keys, issued, sent_at, give_up_at });
+        self.out.push(Action::Ask(Request { id, lane, op, give_up_at }));
+    }
+
+    pub(super) fn ask_swap(&mut self, lane: Lane, swap: Swap, purpose: Purpose) {
+        self.ask(lane, Op::Swap(vec![swap]), purpose);
+    }
+
+    pub(super) fn on_answer(&mut self, id: RequestId, answer: Answer) {
+        // An answer that comes twice, or after we gave up, is settled by reading instead.
+        let Some(sent) = self.requests.sent.remove(&id) else { return };
+        self.take_answer(sent, answer);
+    }
+
+    pub(super) fn give_up_requests(&mut self) {
+        let at = self.now.at;
+        let over: Vec<RequestId> = (self.requests.sent.iter())
+            .filter(|(_, sent)| at >= sent.give_up_at + GRACE)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            let error = StoreError::new(StoreErrorKind::TimedOut, "no answer");
+            self.on_answer(id, Answer::Failed(error));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The nodes as placement sees them, and the order of pairs.
+
+use std::cmp::Ordering;
+
+use super::Question;
+use super::caps::capacity;
+use super::cost::{compare_scores, cost, greatest_score, inverse, least_score};
+use super::hash::{node_hash, pair_hash};
+use crate::name::NodeName;
+use crate::record::ZoneRule;
+
+/// Stands for "no node".
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// Where a node comes in the order of pairs, before its score counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tier {
+    /// In the preferred zone, or no zone is preferred.
+    First,
+    /// Outside the preferred zone.
+    Second,
+    /// Without weight or capacity: it only gets what is pinned to it, if anything.
+    Out,
+}
+
+/// A node of the question.
+#[derive(Clone, Debug)]
+pub(super) struct Contender {
+    pub(super) name: NodeName,
+    pub(super) hash: u64,
+    pub(super) weight: u32,
+    pub(super) tier: Tier,
+}
+
+/// A pair of a shard and a node, seen from the shard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) node: u32,
+    pub(super) hash: u64,
+    pub(super) cost: u64,
+}
+
+/// All nodes of a question, prepared for finding the best of them for a shard quickly.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Field {
+    /// In the question's order.
+    pub(super) nodes: Vec<Contender>,
+    /// The nodes of the first and of the second tier, packed for scanning.
+    lanes: [Lane; 2],
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    hash: Vec<u64>,
+    inverse: Vec<u64>,
+    node: Vec<u32>,
+}
+
+impl Field {
+    pub(super) fn new(question: &Question) -> Self {
+        let mut field = Field::default();
+        for (i, node) in question.nodes.iter().enumerate() {
+            let tier = match &question.policy.zones {
+                _ if node.weight == 0 || capacity(node) == 0 => Tier::Out,
+                ZoneRule::Prefer(zone) if node.zone.as_ref() != Some(zone) => Tier::Second,
+                _ => Tier::First,
+            };
+            let hash = node_hash(&node.name);
+            if tier != Tier::Out {
+                let lane = &mut field.lanes[usize::from(tier == Tier::Second)];
+                lane.hash.push(hash);
+                lane.inverse.push(inverse(node.weight));
+                lane.node.push(i as u32);
+            }
+            field.nodes.push(Contender { name: node.name.clone(), hash, weight: node.weight, tier });
+        }
+        field
+    }
+
+    pub(super) fn pair_hash(&self, shard: u64, node: u32) -> u64 {
+        pair_hash(shard, self.nodes[node as usize].hash)
+    }
+
+    pub(super) fn pair(&self, shard: u64, node: u32) -> Pair {
+        let hash = self.pair_hash(shard, node);
+        Pair { node, hash, cost: cost(hash) }
+    }
+
+    /// The order of two pairs: tier, score, hash, name. The better one is less.
+    pub(super) fn compare(&self, a: &Pair, b: &Pair) -> Ordering {
+        let (left, right) = (&self.nodes[a.node as usize], &self.nodes[b.node as usize]);
+        left.tier
+            .cmp(&right.tier)
+            .then_with(|| compare_scores(a.cost, left.weight, b.cost, right.weight))
+            .then_with(|| b.hash.cmp(&a.hash))
+            .then_with(|| left.name.cmp(&right.name))
+            .then_with(|| a.node.cmp(&b.node))
+    }
+
+    /// The better of two nodes for a shard; most often without a logarithm.
+    #[inline]
+    pub(super) fn better(&self, shard: u64, a: u32, b: u32) -> u32 {
+        let (left, right) = (&self.nodes[a as usize], &self.nodes[b as usize]);
+        if left.weight == right.weight && left.tier == right.tier {
+            let (hash_a, hash_b) = (pair_hash(shard, left.hash), pair_hash(shard, right.hash));
+            if hash_a != hash_b {
+                return if hash_a > hash_b { a } else { b };
+            }
+        }
+        if self.compare(&self.pair(shard, a), &self.pair(shard, b)).is_lt() { a } else { b }
+    }
+
+    /// The best node for a shard among those that `may` lets have it.
+    #[inline]
+    pub(super) fn best(&self, shard: u64, may: impl Fn(u32, u64) -> bool) -> Option<Pair> {
+        self.lanes.iter().find_map(|lane| self.best_in(lane, shard, &may))
+    }
+
+    #[inline]
+    fn best_in(&self, lane: &Lane, shard: u64, may: &impl Fn(u32, u64) -> bool) -> Option<Pair> {
+        let mut best: Option<Pair> = None;
+        let mut limit = u64::MAX;
+        for (i, (&node_hash, &inverse)) in lane.hash.iter().zip(&lane.inverse).enumerate() {
+            let hash = pair_hash(shard, node_hash);
+            if least_score(hash, inverse) > limit {
+                continue;
+            }
+            let node = lane.node[i];
+            if !may(node, hash) {
+                continue;
+            }
+            let pair = Pair { node, hash, cost: cost(hash) };
+            if best.is_none_or(|best| self.compare(&pair, &best).is_lt()) {
+                limit = greatest_score(pair.cost, self.nodes[node as usize].weight);
+                best = Some(pair);
+            }
+        }
+        best
+    }
+
+    /// All nodes that may have a shard, best first.
+    pub(super) fn ranked(&self, shard: u64, declined: &[u32]) -> Vec<Pair> {
+        let mut pairs: Vec<Pair> = (self.lanes.iter().flat_map(|lane| &lane.node))
+            .filter(|node| !declined.contains(node))
+            .map(|&node| self.pair(shard, node))
+            .collect();
+        pairs.sort_by(|a, b| self.compare(a, b));
+        pairs
+    }
+
+    /// How many nodes may have shards at all.
+    pub(super) fn eligible(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.node.len()).sum()
+    }
+}

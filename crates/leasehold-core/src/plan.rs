@@ -1,0 +1,345 @@
+//! Roster and plan: who is there, and who should hold what. Pure functions of what the mirror shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::config::GroupConfig;
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::placement::{Assignment, Candidate, Placement, Planner, Question};
+use crate::record::{Control, NodeRecord, NodeState, Policy, Served, ShardSet, ShardState};
+use crate::rules::Rules;
+
+/// A live node, as far as planning cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its life.
+    pub session: SessionId,
+    /// Active or draining.
+    pub state: NodeState,
+    /// Whether it takes new shards.
+    pub accepting: bool,
+    /// Its weight, after what operators asked for.
+    pub weight: u32,
+    /// Its capacity in all.
+    pub capacity: Option<u32>,
+    /// Where it stands.
+    pub zone: Option<String>,
+    /// The groups that it serves.
+    pub groups: BTreeMap<GroupName, Served>,
+    /// Shards that it declines.
+    pub declined: BTreeSet<ShardId>,
+    /// Hash of the view that it plans with.
+    pub view: u64,
+}
+
+impl Member {
+    /// A member as its record shows it.
+    pub fn of(record: &NodeRecord) -> Self {
+        Member {
+            session: record.session,
+            state: record.state,
+            accepting: record.accepting,
+            weight: record.weight,
+            capacity: record.capacity,
+            zone: record.zone.clone(),
+            groups: record.groups.clone(),
+            declined: record.declined.iter().cloned().collect(),
+            view: record.view,
+        }
+    }
+
+    /// Whether the plan may give it shards at all.
+    pub fn receives(&self) -> bool {
+        self.state == NodeState::Active && self.accepting && self.weight > 0
+    }
+}
+
+/// The live nodes.
+pub type Roster = BTreeMap<NodeName, Member>;
+
+/// What holds for a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// Numbered or named.
+    pub set: ShardSet,
+    /// The shards that should be held, in order.
+    pub shards: Arc<[ShardId]>,
+    /// The rules.
+    pub policy: Policy,
+    /// New epochs are above this.
+    pub epoch_floor: Epoch,
+    /// Slots below this have had a record.
+    pub filled: u32,
+    /// Whether the store says so, or a node's own settings.
+    pub from_store: bool,
+}
+
+/// The plan of one group.
+#[derive(Clone, Debug)]
+pub struct GroupPlan {
+    /// What was asked.
+    pub question: Question,
+    /// Who should hold what.
+    pub answer: Arc<Assignment>,
+}
+
+/// Who should hold what.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Per group.
+    pub groups: BTreeMap<GroupName, GroupPlan>,
+    /// Hash of everything that went into it: nodes with the same one agree.
+    pub view: u64,
+}
+
+impl Plan {
+    /// Who should hold this shard.
+    pub fn wanted(&self, shard: &ShardId) -> Option<&NodeName> {
+        let group = self.groups.get(&shard.group)?;
+        let index = group.question.shards.binary_search(shard).ok()?;
+        let node = (*group.answer.to.get(index)?)?;
+        group.question.nodes.get(node as usize).map(|node| &node.name)
+    }
+
+    /// Whether this shard should be held by anybody.
+    pub fn has(&self, shard: &ShardId) -> bool {
+        self.groups.get(&shard.group).is_some_and(|group| group.question.shards.binary_search(shard).is_ok())
+    }
+
+    /// All shards with who should hold them.
+    pub fn iter(&self) -> impl Iterator<Item = (&ShardId, Option<&NodeName>)> {
+        self.groups.values().flat_map(|group| {
+            let names = &group.question.nodes;
+            (group.question.shards.iter().zip(group.answer.to.iter())).map(move |(shard, to)| {
+                (shard, to.and_then(|to| names.get(to as usize)).map(|node| &node.name))
+            })
+        })
+    }
+
+    /// How many shards each node should hold.
+    pub fn wanted_counts(&self) -> BTreeMap<NodeName, usize> {
+        let mut counts = BTreeMap::new();
+        for name in self.iter().filter_map(|(_, to)| to) {
+            *counts.entry(name.clone()).or_insert(0) += 1;
+        }
+        counts
+    }
+}
+
+/// Makes plans, and remembers what helps with the next one.
+pub struct Planning {
+    own: Option<Arc<dyn Placement>>,
+    planners: BTreeMap<GroupName, Planner>,
+    slots: BTreeMap<GroupName, (u32, Arc<[ShardId]>)>,
+    rules: Rules,
+}
+
+impl std::fmt::Debug for Planning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planning").field("groups", &self.planners.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Planning {
+    /// With our placement, or the user's own.
+    pub fn new(own: Option<Arc<dyn Placement>>) -> Self {
+        Planning { own, planners: BTreeMap::new(), slots: BTreeMap::new(), rules: Rules::default() }
+    }
+
+    /// The same rule, with nothing remembered: for trying out what would happen.
+    pub fn afresh(&self) -> Self {
+        Planning { rules: self.rules.clone(), ..Planning::new(self.own.clone()) }
+    }
+
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn obey(&mut self, rules: &Rules) {
+        self.rules = rules.clone();
+    }
+
+    fn planner(&self) -> Planner {
+        let planner = match &self.own {
+            Some(own) => Planner::own(own.clone()),
+            None => Planner::rendezvous(),
+        };
+        planner.obeying(&self.rules)
+    }
+
+    /// What holds for the groups: the store's word, or else the static settings of those that serve them.
+    pub fn settings(
+        &mut self,
+        mirror: &Mirror,
+        fallback: &BTreeMap<GroupName, GroupConfig>,
+    ) -> BTreeMap<GroupName, GroupSettings> {
+        let mut settings = BTreeMap::new();
+        let names: BTreeSet<&GroupName> = mirror.groups.keys().chain(fallback.keys()).collect();
+        for name in names {
+            let stored = mirror.groups.get(name).and_then(|seen| seen.best());
+            let Some((set, policy, epoch_floor, filled)) = stored
+                .map(|r| (r.shards, r.policy.clone(), r.epoch_floor, r.filled))
+                .or_else(|| fallback.get(name).map(|c| (c.shards, c.policy.clone(), Epoch(0), 0)))
+            else {
+                continue;
+            };
+            let shards = match set {
+                ShardSet::Numbered(slots) => self.numbered(name, slots),
+                ShardSet::Named => named(mirror, name),
+            };
+            let from_store = stored.is_some();
+            settings
+                .insert(name.clone(), GroupSettings { set, shards, policy, epoch_floor, filled, from_store });
+        }
+        settings
+    }
+
+    fn numbered(&mut self, group: &GroupName, slots: u32) -> Arc<[ShardId]> {
+        if let Some((known, shards)) = self.slots.get(group)
+            && *known == slots
+        {
+            return shards.clone();
+        }
+        let mut shards: Vec<ShardId> = (0..slots).map(|slot| ShardId::slot(group, slot)).collect();
+        shards.sort();
+        let shards: Arc<[ShardId]> = shards.into();
+        self.slots.insert(group.clone(), (slots, shards.clone()));
+        shards
+    }
+
+    /// Who should hold what.
+    pub fn plan(
+        &mut self,
+        roster: &Roster,
+        settings: &BTreeMap<GroupName, GroupSettings>,
+        control: Option<&Control>,
+    ) -> Plan {
+        let mut left: BTreeMap<&NodeName, Option<u32>> =
+            roster.iter().map(|(name, member)| (name, member.capacity)).collect();
+        let mut groups = BTreeMap::new();
+        for (name, group) in settings {
+            let question = question(name, group, roster, control, &left);
+            if !self.planners.contains_key(name) {
+                let planner = self.planner();
+                self.planners.insert(name.clone(), planner);
+            }
+            let planner = self.planners.get_mut(name).expect("it was just made");
+            let answer = planner.plan(question.clone());
+            for to in answer.to.iter().flatten() {
+                let taken = question.nodes.get(*to as usize).and_then(|node| left.get_mut(&node.name));
+                if let Some(Some(left)) = taken {
+                    *left = left.saturating_sub(1);
+                }
+            }
+            groups.insert(name.clone(), GroupPlan { question, answer });
+        }
+        let id = self.planner().id();
+        Plan { view: view_hash(&id, roster, &groups), groups }
+    }
+
+    /// The nodes in the order in which they should have this shard, without those that decline it.
+    pub fn rank<'p>(&self, plan: &'p Plan, shard: &ShardId) -> Vec<&'p NodeName> {
+        let (Some(group), Some(planner)) = (plan.groups.get(&shard.group), self.planners.get(&shard.group))
+        else {
+            return Vec::new();
+        };
+        let ranked = planner.rank(&group.question, shard);
+        ranked
+            .into_iter()
+            .filter_map(|i| group.question.nodes.get(i as usize))
+            .map(|node| &node.name)
+            .collect()
+    }
+}
+
+fn named(mirror: &Mirror, group: &GroupName) -> Arc<[ShardId]> {
+    (mirror.shards.iter())
+        .filter(|(id, seen)| {
+            id.group == *group && !matches!(seen.good(), Some(record) if record.state == ShardState::Retired)
+        })
+        .map(|(id, _)| id.clone())
+        .collect()
+}
+
+fn question(
+    name: &GroupName,
+    group: &GroupSettings,
+    roster: &Roster,
+    control: Option<&Control>,
+    left: &BTreeMap<&NodeName, Option<u32>>,
+) -> Question {
+    let mut declined: BTreeMap<ShardId, Vec<NodeName>> = BTreeMap::new();
+    let mut nodes = Vec::new();
+    for (node, member) in roster {
+        let Some(served) = member.groups.get(name) else { continue };
+        if !member.receives() || served.declined {
+            continue;
+        }
+        let in_all = left.get(node).copied().flatten();
+        let capacity = in_all.into_iter().chain(served.capacity).min();
+        nodes.push(Candidate {
+            name: node.clone(),
+            weight: member.weight,
+            capacity,
+            zone: member.zone.clone(),
+        });
+        for shard in member.declined.iter().filter(|shard| shard.group == *name) {
+            declined.entry(shard.clone()).or_default().push(node.clone());
+        }
+    }
+    let pins = control.map(|control| {
+        let ours = control.pins.iter().filter(|(shard, _)| shard.group == *name);
+        ours.map(|(shard, node)| (shard.clone(), node.clone())).collect()
+    });
+    let (shards, policy) = (group.shards.clone(), group.policy.clone());
+    Question { nodes, shards, policy, pins: pins.unwrap_or_default(), declined }
+}
+
+/// A hash of all that a plan depends on, except the names of the shards of a named group that come and go: those are
+/// hashed by count, since each of them is looked at by itself.
+fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, GroupPlan>) -> u64 {
+    let mut hash = Xxh3::new();
+    let mut add = |part: &str| {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    };
+    add(placement);
+    for (name, member) in roster {
+        add(name.as_str());
+        add(&format!("{:?} {} {} {:?}", member.state, member.accepting, member.weight, member.capacity));
+    }
+    for (name, group) in groups {
+        add(name.as_str());
+        add(&format!("{:?} {}", group.question.policy, group.question.shards.len()));
+        for node in &group.question.nodes {
+            add(&format!("{} {} {:?} {:?}", node.name, node.weight, node.capacity, node.zone));
+        }
+        add(&format!("{:?} {:?}", group.question.pins, group.question.declined));
+    }
+    hash.digest()
+}
+
+/// The live nodes as the mirror shows them, with what operators asked for.
+pub fn roster(mirror: &Mirror) -> Roster {
+    let alive = mirror.nodes.iter().filter_map(|(name, node)| {
+        let record = node.seen.as_ref()?.good()?;
+        (record.state.is_alive() && !mirror.dead.contains_key(&record.session))
+            .then(|| (name.clone(), Member::of(record)))
+    });
+    let mut roster: Roster = alive.collect();
+    apply_control(&mut roster, mirror.control.as_ref().and_then(|seen| seen.best()));
+    roster
+}
+
+/// Lays what operators asked for over a roster.
+pub fn apply_control(roster: &mut Roster, control: Option<&Control>) {
+    let Some(control) = control else { return };
+    for (name, member) in roster {
+        if let Some(weight) = control.weights.get(name) {
+            member.weight = *weight;
+        }
+        if control.drain.contains_key(name) {
+            member.state = NodeState::Draining;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use futures::Stream;
+use leasehold_core::SessionId;
+use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Stored, Swap, Swapped, WatchEvent};
+
+use crate::Registry;
+
+/// What is under each key that was read, in the order asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// One per key.
+    pub found: Vec<Option<Stored>>,
+    /// See [`Listing::generation`].
+    pub generation: String,
+}
+
+/// What became of each swap, in the order asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapReply {
+    /// One per swap.
+    pub outcomes: Vec<Swapped>,
+    /// See [`Listing::generation`].
+    pub generation: String,
+}
+
+/// A store's stream of changes. It never ends by itself.
+pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
+
+/// One namespace on a store: reading, listing and compare-and-swap of single records. That is all that safety needs.
+///
+/// Calls may be dropped before they finish: whatever they had sent may still happen.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// What the core must know of it.
+    fn facts(&self) -> Facts;
+
+    /// Reads these records, never stale.
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError>;
+
+    /// Reads everything in the namespace.
+    async fn list(&self) -> Result<Listing, StoreError>;
+
+    /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError>;
+
+    /// Tells of changes from now on, beginning with a snapshot; `None` if the store cannot.
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        Ok(None)
+    }
+
+    /// The store's own mark of identity; empty if it has none.
+    async fn generation(&self) -> Result<String, StoreError>;
+
+    /// Tells the store that this process now lives as this session, so that it can prove the process's death where
+    /// it has a way to (the local store's lock). Called before the session's first record is written.
+    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
+        let _ = session;
+        Ok(())
+    }
+
+    /// The store's keys that live on its own lease, if it has such a thing.
+    fn registry(&self) -> Option<&dyn Registry> {
+        None
+    }
+}

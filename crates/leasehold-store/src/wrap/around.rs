@@ -1,0 +1,137 @@
+use std::future::Future;
+use std::sync::Arc;
+
+use leasehold_core::store::{StoreError, StoreErrorKind};
+
+use crate::{Registry, Store, Watch};
+
+/// A kind of call to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// [`Store::read`]
+    Read,
+    /// [`Store::list`]
+    List,
+    /// [`Store::swap`]
+    Swap,
+    /// [`Store::watch`]
+    Watch,
+    /// [`Store::generation`]
+    Generation,
+    /// [`Store::claim_session`]
+    ClaimSession,
+    /// Anything of a [`Registry`].
+    Registry,
+}
+
+/// A wrapper that treats all calls alike: it decides what happens before and after each.
+pub(crate) trait Around: Send + Sync {
+    /// The store inside.
+    fn inner(&self) -> &Arc<dyn Store>;
+
+    /// Carries out a call to the store inside, or does not. `sent` does nothing until it is polled.
+    fn around<T: Send>(
+        &self,
+        call: Call,
+        sent: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send;
+
+    /// Stands between a watch of the store inside and whoever reads it.
+    fn watching(&self, watch: Watch) -> Watch;
+
+    /// The registry of the store inside.
+    fn inner_registry(&self) -> Result<&dyn Registry, StoreError> {
+        let none = || StoreError::new(StoreErrorKind::Refused, "the store inside keeps no registered keys");
+        self.inner().registry().ok_or_else(none)
+    }
+}
+
+/// Makes a store of a type that is [`Around`].
+macro_rules! store_around {
+    ($type:ty) => {
+        #[async_trait::async_trait]
+        impl $crate::Store for $type {
+            fn facts(&self) -> $crate::Facts {
+                self.inner().facts()
+            }
+
+            async fn read(&self, keys: &[$crate::Key]) -> Result<$crate::Reading, $crate::StoreError> {
+                self.around(Call::Read, self.inner().read(keys)).await
+            }
+
+            async fn list(&self) -> Result<$crate::Listing, $crate::StoreError> {
+                self.around(Call::List, self.inner().list()).await
+            }
+
+            async fn swap(
+                &self,
+                lane: $crate::Lane,
+                swaps: &[$crate::Swap],
+            ) -> Result<$crate::SwapReply, $crate::StoreError> {
+                self.around(Call::Swap, self.inner().swap(lane, swaps)).await
+            }
+
+            async fn watch(&self) -> Result<Option<$crate::Watch>, $crate::StoreError> {
+                let watch = self.around(Call::Watch, self.inner().watch()).await?;
+                Ok(watch.map(|watch| self.watching(watch)))
+            }
+
+            async fn generation(&self) -> Result<String, $crate::StoreError> {
+                self.around(Call::Generation, self.inner().generation()).await
+            }
+
+            async fn claim_session(
+                &self,
+                session: leasehold_core::SessionId,
+            ) -> Result<(), $crate::StoreError> {
+                self.around(Call::ClaimSession, self.inner().claim_session(session)).await
+            }
+
+            fn registry(&self) -> Option<&dyn $crate::Registry> {
+                self.inner().registry().map(|_| self as &dyn $crate::Registry)
+            }
+        }
+    };
+}
+pub(crate) use store_around;
+
+/// Makes a registry of a type that is [`Around`].
+macro_rules! registry_around {
+    ($type:ty) => {
+        #[async_trait::async_trait]
+        impl $crate::Registry for $type {
+            async fn grant(&self, ttl: std::time::Duration) -> Result<$crate::LeaseId, $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.grant(ttl)).await
+            }
+
+            async fn keep_alive(
+                &self,
+                lease: &$crate::LeaseId,
+            ) -> Result<$crate::LeaseState, $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.keep_alive(lease)).await
+            }
+
+            async fn put(
+                &self,
+                lease: &$crate::LeaseId,
+                key: &str,
+                value: &[u8],
+            ) -> Result<$crate::LeaseState, $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.put(lease, key, value)).await
+            }
+
+            async fn remove(&self, lease: &$crate::LeaseId, key: &str) -> Result<(), $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.remove(lease, key)).await
+            }
+
+            async fn revoke(&self, lease: &$crate::LeaseId) -> Result<(), $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.revoke(lease)).await
+            }
+
+            async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.keys()).await
+            }
+        }
+    };
+}
+pub(crate) use registry_around;

@@ -1,0 +1,5 @@
+//! All tests of this crate in one binary, since linking takes longer than running them.
+
+mod memory;
+mod support;
+mod wrap;

@@ -1,0 +1,279 @@
+//! One connection to the file: opened with care, checked, and made if need be.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use leasehold_store::{StoreError, StoreErrorKind};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::bell::Bell;
+use crate::clock::random_id;
+use crate::options::Create;
+use crate::patience;
+use crate::place::{Identity, Place, Standing};
+use crate::records::Head;
+use crate::trouble::{Trouble, damaged, refused};
+
+/// `Leas`, in SQLite's header: the file is ours.
+const APPLICATION_ID: i32 = 0x4c65_6173;
+/// The newest layout that this code knows, and the one that it makes.
+const SCHEMA: i32 = 1;
+/// Names the file that `-wal` and `-shm` belong to.
+const FILE_NAME: &str = "file";
+
+/// An open connection, and the file that it is open on.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) connection: Connection,
+    pub(crate) identity: Identity,
+}
+
+/// What a process has seen of a database, to notice that it went back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) id: String,
+    pub(crate) revision: u64,
+}
+
+/// How much of the file is looked at when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Every page.
+    Whole,
+    /// Only what is needed: another connection of this process has just looked at the rest.
+    Head,
+}
+
+impl Database {
+    /// Opens the file, makes it if it is missing and `create` allows, and gives it a new id if it went back.
+    pub(crate) fn open(
+        place: &Place,
+        create: Create,
+        seen: Option<Seen>,
+        check: Check,
+    ) -> Result<Self, StoreError> {
+        place.refuse_network()?;
+        // Looked at first, so that a program that must not create leaves nothing behind.
+        if place.standing()? == Standing::Nothing && create == Create::Never {
+            return Err(missing(place));
+        }
+        place.make_live()?;
+        let _alone = place.open_alone()?;
+        let identity = settle_file(place, create)?;
+        let told = |trouble: Trouble| trouble.tell(&place.file);
+        let mut connection = connect(&place.file).map_err(|e| told(e.into()))?;
+        prepare(&mut connection, &place.file).map_err(told)?;
+        if check == Check::Whole {
+            check_pages(&connection, &place.file).map_err(told)?;
+        }
+        renew_id_if_rolled_back(&mut connection, place, seen).map_err(told)?;
+        if place.standing()? != Standing::File(identity) {
+            return Err(replaced(place));
+        }
+        Ok(Database { connection, identity })
+    }
+
+    /// The store's mark of identity: it differs when the file went back to an older state, was made anew or is a copy.
+    pub(crate) fn generation(&self, head: &Head) -> String {
+        format!("{}-{:x}", head.id, self.identity.inode())
+    }
+}
+
+/// The error for a file that is not there.
+pub(crate) fn missing(place: &Place) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Damaged,
+        format!(
+            "{} is not there. Nothing was written. Put it back, or start a node on it to begin with an empty one.",
+            place.file.display()
+        ),
+    )
+}
+
+/// The error for a file that became another one during a call.
+pub(crate) fn replaced(place: &Place) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Damaged,
+        format!(
+            "{} was deleted or replaced during this call. What was written went to the former file and does not \
+             count. Nodes detach and start anew from what is there now.",
+            place.file.display()
+        ),
+    )
+}
+
+/// Makes sure that a file is there and that the `-wal` and `-shm` beside it are its own. SQLite would take those of a
+/// file that stood here before, and mix the two.
+fn settle_file(place: &Place, create: Create) -> Result<Identity, StoreError> {
+    let refuse = |what: &str, e: std::io::Error| {
+        refused(format!(
+            "{what} beside {} failed ({e}): is the folder writable, and the disk not full?",
+            place.file.display()
+        ))
+    };
+    let note = place.live.join(FILE_NAME);
+    let standing = place.standing()?;
+    if let Standing::File(identity) = standing {
+        let noted = fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        match noted {
+            Some(inode) if inode == identity.inode() => return Ok(identity),
+            // Without a note nothing is known of another file, so what lies there is taken as its own.
+            None => {}
+            Some(_) => set_aside(place).map_err(|e| refuse("moving the former file's -wal away", e))?,
+        }
+    } else if create == Create::Never {
+        return Err(missing(place));
+    } else {
+        set_aside(place).map_err(|e| refuse("moving the former file's -wal away", e))?;
+        fs::OpenOptions::new().write(true).create_new(true).open(&place.file).map_err(|e| {
+            refused(format!("{} cannot be made ({e}): is its folder writable?", place.file.display()))
+        })?;
+    }
+    let Standing::File(identity) = place.standing()? else { return Err(missing(place)) };
+    write_note(&note, identity.inode()).map_err(|e| refuse("writing a note", e))?;
+    sync_folder(place.file.parent());
+    Ok(identity)
+}
+
+fn set_aside(place: &Place) -> std::io::Result<()> {
+    for suffix in ["-wal", "-shm"] {
+        let from = place.beside(suffix);
+        match fs::rename(&from, place.live.join(format!("former{suffix}"))) {
+            Ok(()) => tracing::warn!(
+                file = %from.display(),
+                "belongs to a database that stood here before and was deleted or replaced: moved into the -live folder"
+            ),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Durable before SQLite writes anything: an old note after a power cut would cost the new file its `-wal`.
+fn write_note(note: &Path, inode: u64) -> std::io::Result<()> {
+    let fresh = note.with_extension("new");
+    let mut file = fs::File::create(&fresh)?;
+    writeln!(file, "{inode}")?;
+    file.sync_all()?;
+    fs::rename(&fresh, note)?;
+    sync_folder(note.parent());
+    Ok(())
+}
+
+fn sync_folder(folder: Option<&Path>) {
+    // Some file systems cannot sync a folder; there is nothing else that one could do there.
+    if let Some(Ok(folder)) = folder.map(fs::File::open) {
+        let _ = folder.sync_all();
+    }
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    // Without SQLITE_OPEN_URI, so that odd file names are only names.
+    let connection = Connection::open_with_flags(
+        file,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_handler(Some(patience::wait_for_lock))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    Ok(connection)
+}
+
+/// Makes the tables in an empty file, refuses what is not ours, and sets what makes answered writes durable.
+fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, schema) = (number("application_id")?, number("user_version")?);
+    let things: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let ours = application == APPLICATION_ID;
+    if !ours && (application != 0 || things != 0) {
+        return Err(refused(format!(
+            "{} is the database of another program. Nothing was written. Name another file.",
+            file.display()
+        ))
+        .into());
+    }
+    if ours && schema > SCHEMA {
+        return Err(StoreError::new(
+            StoreErrorKind::Damaged,
+            format!(
+                "{} has layout {schema}, made by a newer version; this one knows up to {SCHEMA}. Nothing was \
+                 written. Upgrade this node.",
+                file.display()
+            ),
+        )
+        .into());
+    }
+    if connection.is_readonly(rusqlite::MAIN_DB)? {
+        return Err(refused(format!(
+            "{} is read-only for this user. A node must be able to write it and its folder.",
+            file.display()
+        ))
+        .into());
+    }
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))?;
+    if mode != "wal" {
+        return Err(refused(format!(
+            "{} cannot be switched to WAL (it stays {mode}): its file system has no shared memory. Choose another \
+             folder.",
+            file.display()
+        ))
+        .into());
+    }
+    connection.pragma_update(None, "synchronous", "full")?;
+    // Checkpoints happen after a call was answered, see `link`; this is only the backstop.
+    connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
+    connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
+    if !ours {
+        make_tables(connection)?;
+    }
+    Ok(())
+}
+
+fn make_tables(connection: &mut Connection) -> Result<(), Trouble> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(include_str!("schema.sql"))?;
+    transaction.execute("INSERT INTO store VALUES (1, ?, 0, 0)", [random_id()?])?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA)?;
+    transaction.commit().map_err(Trouble::Commit)
+}
+
+fn check_pages(connection: &Connection, file: &Path) -> Result<(), Trouble> {
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict == "ok" {
+        return Ok(());
+    }
+    Err(damaged(file, &format!("SQLite's check says: {verdict}.")).into())
+}
+
+/// A file that is older than what was seen of it gets a new id and continues above all that was seen, so that no
+/// version is ever given twice.
+fn renew_id_if_rolled_back(
+    connection: &mut Connection,
+    place: &Place,
+    seen: Option<Seen>,
+) -> Result<(), Trouble> {
+    // Read before the database: a bell that rings in between would look like a database that went back.
+    let bell = Bell::read(place).map(|bell| Seen { id: bell.id, revision: bell.revision });
+    let behind = |head: &Head| {
+        let same = [&bell, &seen].into_iter().flatten().filter(|known| known.id == head.id);
+        same.map(|known| known.revision).max().filter(|known| *known > head.revision)
+    };
+    if behind(&Head::read(connection)?).is_none() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let head = Head::read(&transaction)?;
+    let Some(known) = behind(&head) else { return Ok(()) };
+    tracing::warn!(
+        file = %place.file.display(), found = head.revision, seen = known,
+        "the database is older than it was: it was restored, and gets a new generation"
+    );
+    let fresh = Head { id: random_id()?, revision: known + 1, forgotten: known + 1 };
+    fresh.write(&transaction)?;
+    transaction.commit().map_err(Trouble::Commit)
+}

@@ -1,0 +1,76 @@
+//! A thread of its own for the calls of one kind, so that no async task ever waits for a disk.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use leasehold_store::{StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use crate::link::Link;
+use crate::patience::Patience;
+
+type Work = Box<dyn FnOnce(&mut Link) + Send>;
+
+struct Job {
+    abandoned: Arc<AtomicBool>,
+    work: Work,
+}
+
+/// The way to one thread. The thread ends when this is dropped and its work is done.
+#[derive(Debug)]
+pub(crate) struct LaneThread {
+    jobs: mpsc::Sender<Job>,
+}
+
+/// Marks a call as abandoned when its caller has dropped it.
+struct Caller(Arc<AtomicBool>);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl LaneThread {
+    /// Starts the thread.
+    pub(crate) fn start(name: &str, link: Link) -> io::Result<Self> {
+        let (jobs, queue) = mpsc::channel();
+        thread::Builder::new().name(name.to_owned()).spawn(move || serve(link, &queue))?;
+        Ok(LaneThread { jobs })
+    }
+
+    /// Does something on the thread. If the caller drops this before the work has begun, or while it still waits for
+    /// another process's lock, it is never done.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Link) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let caller = Caller(Arc::default());
+        let (answer, answered) = oneshot::channel();
+        let work: Work = Box::new(move |link| {
+            let _ = answer.send(work(link));
+        });
+        let ended = || {
+            StoreError::new(
+                StoreErrorKind::Unreachable,
+                "the local store's thread has ended after a panic; restart this process",
+            )
+        };
+        self.jobs.send(Job { abandoned: Arc::clone(&caller.0), work }).map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
+    }
+}
+
+fn serve(mut link: Link, queue: &mpsc::Receiver<Job>) {
+    while let Ok(job) = queue.recv() {
+        if job.abandoned.load(Ordering::Acquire) {
+            continue;
+        }
+        let patience = Patience::new(link.shared.options.busy_for, job.abandoned);
+        patience.during(|| (job.work)(&mut link));
+        link.tidy();
+    }
+}

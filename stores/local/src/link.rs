@@ -1,0 +1,209 @@
+//! One thread's connection to the file, with a look at which file it is before and after every call.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::Moment;
+use leasehold_store::{StoreError, StoreErrorKind};
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::bell::Bell;
+use crate::clock;
+use crate::database::{Check, Database, Seen, missing, replaced};
+use crate::options::{Create, Options};
+use crate::place::{Place, Standing};
+use crate::records::Head;
+use crate::trouble::Trouble;
+
+/// From this size on, the `-wal` is written back into the database after a call was answered.
+const WAL_BYTES_MAX: u64 = 1 << 20;
+
+/// What all threads of one handle share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) place: Place,
+    pub(crate) namespace: String,
+    pub(crate) options: Options,
+    /// The newest state that any thread has seen.
+    seen: Mutex<Option<Seen>>,
+    /// Since when the file has been missing.
+    missing_since: Mutex<Option<Moment>>,
+}
+
+/// An answer, and the generation that it is from.
+#[derive(Debug)]
+pub(crate) struct Answered<T> {
+    pub(crate) value: T,
+    pub(crate) head: Head,
+    pub(crate) generation: String,
+}
+
+/// Whether a transaction has anything to commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It has.
+    Written,
+    /// It has not.
+    Nothing,
+}
+
+/// One thread's connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) shared: Arc<Shared>,
+    database: Option<Database>,
+    /// How carefully the file is looked at when it is opened next.
+    check: Check,
+}
+
+impl Shared {
+    /// For a store at this place.
+    pub(crate) fn new(place: Place, namespace: String, options: Options) -> Self {
+        Shared { place, namespace, options, seen: Mutex::default(), missing_since: Mutex::default() }
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn saw(&self, head: &Head) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *seen {
+            Some(seen) if seen.id == head.id => seen.revision = seen.revision.max(head.revision),
+            _ => *seen = Some(Seen { id: head.id.clone(), revision: head.revision }),
+        }
+    }
+
+    /// Whether a file that disappeared under this handle may now be made anew.
+    fn may_create(&self, standing: Standing) -> Create {
+        let mut since = self.missing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if standing != Standing::Nothing {
+            *since = None;
+            return Create::Never;
+        }
+        let first = *since.get_or_insert_with(clock::now);
+        if clock::now().since(first) >= self.options.recreate_after {
+            self.options.create
+        } else {
+            Create::Never
+        }
+    }
+}
+
+impl Link {
+    /// Opens the file, as a user asked for it.
+    pub(crate) fn open(shared: Arc<Shared>, check: Check) -> Result<Self, StoreError> {
+        let database = Database::open(&shared.place, shared.options.create, None, check)?;
+        Ok(Link { shared, database: Some(database), check: Check::Whole })
+    }
+
+    /// A connection that is opened at its first call.
+    pub(crate) fn unopened(shared: Arc<Shared>) -> Self {
+        Link { shared, database: None, check: Check::Head }
+    }
+
+    /// Reads one state of the database.
+    pub(crate) fn read<T>(
+        &mut self,
+        work: impl FnOnce(&Connection, &Head) -> Result<T, Trouble>,
+    ) -> Result<Answered<T>, StoreError> {
+        self.call(|connection, known| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+            let head = Head::read(&transaction)?;
+            refuse_older(&head, known)?;
+            let value = work(&transaction, &head)?;
+            Ok((value, head))
+        })
+    }
+
+    /// Changes the database, all or nothing. What `work` does to the head is written as well, and rings the bell.
+    pub(crate) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Connection, &mut Head) -> Result<(T, Effect), Trouble>,
+    ) -> Result<Answered<T>, StoreError> {
+        let place = self.shared.place.clone();
+        self.call(|connection, known| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let before = Head::read(&transaction)?;
+            refuse_older(&before, known)?;
+            let mut head = before.clone();
+            let (value, effect) = work(&transaction, &mut head)?;
+            if head != before {
+                head.write(&transaction)?;
+            }
+            if effect == Effect::Written {
+                transaction.commit().map_err(Trouble::Commit)?;
+            }
+            if head != before {
+                Bell { id: head.id.clone(), revision: head.revision }.ring(&place);
+            }
+            Ok((value, head))
+        })
+    }
+
+    /// Writes the `-wal` back when it has grown. To be called when nobody waits.
+    pub(crate) fn tidy(&mut self) {
+        let Some(database) = &self.database else { return };
+        let grown = fs::metadata(self.shared.place.beside("-wal")).is_ok_and(|wal| wal.len() > WAL_BYTES_MAX);
+        if grown {
+            // Passive: it neither waits for anybody nor keeps anybody waiting. Trouble shows at the next call.
+            let _ = database.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
+    }
+
+    /// Does the work on the file that stands there now, and answers only if it still stands there afterwards.
+    fn call<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection, Option<Seen>) -> Result<(T, Head), Trouble>,
+    ) -> Result<Answered<T>, StoreError> {
+        self.settle()?;
+        let shared = Arc::clone(&self.shared);
+        let database = self.database.as_mut().ok_or_else(|| missing(&shared.place))?;
+        // Taken before the transaction begins: what was seen by then must be in it.
+        let done = work(&mut database.connection, shared.seen());
+        let stands = shared.place.standing() == Ok(Standing::File(database.identity));
+        let answer = match done {
+            _ if !stands => Err(replaced(&shared.place)),
+            Ok((value, head)) => {
+                shared.saw(&head);
+                let generation = database.generation(&head);
+                Ok(Answered { value, head, generation })
+            }
+            Err(trouble) => Err(trouble.tell(&shared.place.file)),
+        };
+        if answer.as_ref().is_err_and(|e| e.kind != StoreErrorKind::Busy) {
+            // The next call opens the file again, whichever stands there by then.
+            self.database = None;
+        }
+        answer
+    }
+
+    /// Makes sure that the connection is to the file that stands there now.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let standing = shared.place.standing()?;
+        let create = shared.may_create(standing);
+        if let Some(database) = &self.database {
+            if standing == Standing::File(database.identity) {
+                return Ok(());
+            }
+            tracing::warn!(file = %shared.place.file.display(), "the file was deleted or replaced under this process");
+            self.database = None;
+        }
+        if standing == Standing::Nothing && create == Create::Never {
+            return Err(missing(&shared.place));
+        }
+        self.database = Some(Database::open(&shared.place, create, shared.seen(), self.check)?);
+        self.check = Check::Whole;
+        Ok(())
+    }
+}
+
+fn refuse_older(head: &Head, known: Option<Seen>) -> Result<(), Trouble> {
+    match known {
+        Some(seen) if seen.id == head.id && seen.revision > head.revision => {
+            Err(Trouble::RolledBack { found: head.revision, seen: seen.revision })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,176 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::SessionId;
+use leasehold_store::{
+    Facts, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap, SwapReply,
+    Watch,
+};
+
+use crate::claim::Claim;
+use crate::database::Check;
+use crate::lane::LaneThread;
+use crate::link::{Answered, Link, Shared};
+use crate::options::Options;
+use crate::patience::Patience;
+use crate::place::Place;
+use crate::records::{self, Everything};
+use crate::trouble::refused;
+use crate::watch;
+
+/// The longest name of a namespace, in bytes.
+const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
+
+/// One namespace in an SQLite file, shared by the processes of one machine.
+#[derive(Debug)]
+pub struct Local {
+    shared: Arc<Shared>,
+    renewal: LaneThread,
+    work: LaneThread,
+    /// The lock of the session that this process lives as.
+    claim: Arc<Mutex<Option<Claim>>>,
+}
+
+impl Local {
+    /// Opens the file, and makes it if it is missing. It blocks for some milliseconds while it checks the file.
+    pub fn open(path: impl AsRef<Path>, namespace: &str) -> Result<Self, StoreError> {
+        Local::open_with(path, namespace, Options::default())
+    }
+
+    /// Opens the file in another way than by default.
+    pub fn open_with(path: impl AsRef<Path>, namespace: &str, options: Options) -> Result<Self, StoreError> {
+        check_namespace(namespace)?;
+        let place = Place::new(path.as_ref())?;
+        let busy_for = options.busy_for;
+        let shared = Arc::new(Shared::new(place, namespace.to_owned(), options));
+        Patience::of(busy_for).during(|| {
+            let start = |name, check| {
+                let link = Link::open(Arc::clone(&shared), check)?;
+                LaneThread::start(name, link)
+                    .map_err(|e| refused(format!("no thread could be started ({e})")))
+            };
+            let work = start("lh-work", Check::Whole)?;
+            let renewal = start("lh-renewal", Check::Head)?;
+            Ok(Local { shared: Arc::clone(&shared), renewal, work, claim: Arc::default() })
+        })
+    }
+
+    /// The file, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.shared.place.file
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.shared.namespace
+    }
+
+    /// Does something on the thread that is for all but renewals.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Link) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.work.call(work).await
+    }
+}
+
+#[async_trait]
+impl Store for Local {
+    fn facts(&self) -> Facts {
+        Facts {
+            kind: "local",
+            watch: true,
+            poll_every: Duration::from_millis(250),
+            write_every_min: Duration::from_millis(1),
+            // Keeps the write lock for some milliseconds only, so that renewals of all processes get their turn.
+            swaps_max: 256,
+            reads: Freshness::Newest,
+            removes: true,
+            safety: Safety::Strict,
+            ttl_default: Duration::from_secs(10),
+        }
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        let keys = keys.to_vec();
+        let answered = self
+            .work
+            .call(move |link| {
+                let namespace = link.shared.namespace.clone();
+                link.read(|connection, _| records::read(connection, &namespace, &keys))
+            })
+            .await?;
+        Ok(Reading { found: answered.value, generation: answered.generation })
+    }
+
+    async fn list(&self) -> Result<Listing, StoreError> {
+        self.work.call(list).await
+    }
+
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        let swaps = swaps.to_vec();
+        let lane = match lane {
+            Lane::Renewal => &self.renewal,
+            Lane::Work => &self.work,
+        };
+        let answered = lane
+            .call(move |link| {
+                let namespace = link.shared.namespace.clone();
+                link.write(|connection, head| records::swap(connection, &namespace, &swaps, head))
+            })
+            .await?;
+        Ok(SwapReply { outcomes: answered.value, generation: answered.generation })
+    }
+
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        watch::start(Arc::clone(&self.shared)).map(Some)
+    }
+
+    async fn generation(&self) -> Result<String, StoreError> {
+        let answered = self.work.call(|link| link.read(|_, _| Ok(()))).await?;
+        Ok(answered.generation)
+    }
+
+    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
+        let claim = Arc::clone(&self.claim);
+        self.renewal
+            .call(move |link| {
+                let fresh = Claim::take(&link.shared.place, session)?;
+                let former = claim.lock().unwrap_or_else(PoisonError::into_inner).replace(fresh);
+                if let Some(former) = former {
+                    former.release();
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    fn registry(&self) -> Option<&dyn Registry> {
+        Some(self)
+    }
+}
+
+/// Everything in the namespace of this link.
+pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
+    let namespace = link.shared.namespace.clone();
+    let answered = link.read(|connection, _| records::list(connection, &namespace))?;
+    let Answered { value: Everything { entries, foreign }, head, generation } = answered;
+    Ok(Listing { entries, foreign, generation, revision: Some(head.revision) })
+}
+
+fn check_namespace(namespace: &str) -> Result<(), StoreError> {
+    let wrong = if namespace.is_empty() {
+        "is empty"
+    } else if namespace.len() > NAMESPACE_BYTES_MAX {
+        "is too long"
+    } else if namespace.chars().any(char::is_control) {
+        "has a control character"
+    } else {
+        return Ok(());
+    };
+    Err(refused(format!(
+        "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without control characters"
+    )))
+}

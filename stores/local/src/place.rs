@@ -1,0 +1,185 @@
+//! Where a store lies on the disk, and which file is there now.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold_store::StoreError;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::patience;
+use crate::trouble::refused;
+
+/// The paths of one store. They are absolute, so that a change of the working directory moves nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The database.
+    pub(crate) file: Arc<Path>,
+    /// The folder beside it, for the bell and the locks.
+    pub(crate) live: Arc<Path>,
+}
+
+/// Which file stands under a path: the same as long as it was not replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// What stands under a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// This file.
+    File(Identity),
+    /// Nothing.
+    Nothing,
+}
+
+impl Identity {
+    /// The number that the file system gives to the file. The device is left out, as it may change at a boot.
+    pub(crate) fn inode(self) -> u64 {
+        self.inode
+    }
+}
+
+impl Place {
+    /// Resolves a path that a user gave.
+    pub(crate) fn new(path: &Path) -> Result<Self, StoreError> {
+        let name = path.file_name().ok_or_else(|| refused(format!("{path:?} names no file")))?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = fs::canonicalize(folder).map_err(|e| {
+            refused(format!(
+                "the folder {} of the store cannot be used ({e}): make it first",
+                folder.display()
+            ))
+        })?;
+        let named = folder.join(name);
+        let file = match fs::symlink_metadata(&named) {
+            Ok(found) if found.is_symlink() => fs::canonicalize(&named).map_err(|e| {
+                refused(format!("{} is a link to a file that is not there ({e})", named.display()))
+            })?,
+            _ => named,
+        };
+        let mut live = file.as_os_str().to_owned();
+        live.push("-live");
+        Ok(Place { file: file.into(), live: PathBuf::from(live).into() })
+    }
+
+    /// What stands under the database's path now. One system call.
+    pub(crate) fn standing(&self) -> Result<Standing, StoreError> {
+        match rustix::fs::stat(&*self.file) {
+            Ok(found) => match rustix::fs::FileType::from_raw_mode(found.st_mode) {
+                rustix::fs::FileType::RegularFile => {
+                    Ok(Standing::File(Identity { device: found.st_dev, inode: found.st_ino }))
+                }
+                rustix::fs::FileType::Directory => {
+                    Err(refused(format!("{} is a folder: name a file in it", self.file.display())))
+                }
+                _ => Err(refused(format!("{} is no regular file", self.file.display()))),
+            },
+            Err(Errno::NOENT) => Ok(Standing::Nothing),
+            Err(e) => Err(refused(format!("{} cannot be reached ({e})", self.file.display()))),
+        }
+    }
+
+    /// Refuses a network file system: SQLite's shared memory and our locks do not reach over one.
+    pub(crate) fn refuse_network(&self) -> Result<(), StoreError> {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        // A file system that does not say what it is gets the benefit of the doubt.
+        let Ok(found) = rustix::fs::statfs(folder) else { return Ok(()) };
+        match network_name(found.f_type as u32) {
+            None => Ok(()),
+            Some(name) => Err(refused(format!(
+                "{} is on {name}: the local store needs a disk of this machine, since locks and shared memory do not \
+                 reach over a network. Choose a local folder, or another store.",
+                folder.display()
+            ))),
+        }
+    }
+
+    /// Makes the folder beside the file.
+    pub(crate) fn make_live(&self) -> Result<(), StoreError> {
+        match fs::create_dir(&self.live) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(match e.kind() {
+                std::io::ErrorKind::NotFound => refused(format!(
+                    "the folder of {} is gone. Nothing was written. Put it back.",
+                    self.file.display()
+                )),
+                _ => refused(format!(
+                    "{} cannot be made ({e}): the folder of the store must be writable for this user",
+                    self.live.display()
+                )),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps all other processes from opening the store until the guard is dropped.
+    pub(crate) fn open_alone(&self) -> Result<Alone, StoreError> {
+        let path = self.live.join("open");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666))
+            .map_err(|e| refused(format!("{} cannot be opened ({e})", path.display())))?;
+        patience::until_some(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok())
+            .map(|()| Alone { _locked: file })
+            .ok_or_else(|| {
+                StoreError::new(
+                    leasehold_store::StoreErrorKind::Busy,
+                    format!(
+                        "another process has been opening {} for too long; is one stopped? fuser -v '{}'",
+                        self.file.display(),
+                        path.display()
+                    ),
+                )
+            })
+    }
+
+    /// A file of SQLite's beside the database: `-wal` or `-shm`.
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.file.as_os_str().to_owned();
+        path.push(suffix);
+        path.into()
+    }
+}
+
+/// No other process opens the store while this lives.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    _locked: rustix::fd::OwnedFd,
+}
+
+/// The magic numbers of statfs(2) for file systems that reach over a network or are shared by machines.
+fn network_name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x0102_1997 => "9p",
+        0x00c3_6400 => "CephFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x7461_636f => "OCFS2",
+        0x0116_1970 => "GFS2",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x7375_7245 => "Coda",
+        0x564c => "NCP",
+        0x0131_11a8 => "IBRIX",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_and_local_ones_are_not() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
+            assert_eq!(network_name(local), None, "{local:x}");
+        }
+    }
+}

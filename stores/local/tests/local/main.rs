@@ -1,0 +1,4 @@
+//! The local store, with real files and real processes.
+
+mod basics;
+mod common;
