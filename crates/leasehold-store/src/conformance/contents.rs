@@ -8,7 +8,7 @@ use leasehold_core::{GroupName, NodeName, ShardId, ShardName};
 
 use super::trial::{Trial, get, listed, parse, put, shard, show, swap_one, wish};
 use super::verdict::ensure;
-use super::watches::{Watching, next, open_watch};
+use super::watching::{Watching, next, open_watch};
 use super::{Fixture, Note, Unmet, Verdict};
 
 /// Values come back byte for byte: one byte, 64 KiB, broken JSON. Empty values and bytes that are no UTF-8, which

@@ -6,7 +6,8 @@ use leasehold_store::conformance::{self, Fixture, MemoryFixture, PROPERTIES, Unm
 use leasehold_store::wrap::{Latency, Slow};
 use leasehold_store::{Facts, Freshness, Store, StoreError};
 
-use crate::broken::{BrokenFixture, Flaw};
+use crate::broken::BrokenFixture;
+use crate::flaw::Flaw;
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_store_keeps_the_contract() {
@@ -15,6 +16,21 @@ async fn the_memory_store_keeps_the_contract() {
     report.assert_good();
     assert_eq!(report.skipped, [], "the memory store has all levers");
     assert_eq!(report.passed.len(), PROPERTIES.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_memory_store_keeps_the_contract_on_real_threads() {
+    let fixture = MemoryFixture::default();
+    for name in [
+        "one_creator_wins",
+        "racing_writers_lose_no_update",
+        "lists_are_whole_while_others_write",
+        "nothing_is_lost_after_the_snapshot",
+    ] {
+        let property = PROPERTIES.iter().find(|property| property.name == name).expect(name);
+        let verdict = property.check(&fixture).await;
+        assert!(verdict.is_ok(), "{name}: {verdict:?}");
+    }
 }
 
 /// Each flaw, and the property that is meant to notice it.
@@ -170,5 +186,17 @@ async fn a_report_says_what_was_expected_what_was_seen_and_why_it_matters() {
         "matters   a loser",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_readme_names_every_property() {
+    let readme = include_str!("../../README.md");
+    for property in PROPERTIES {
+        assert!(
+            readme.contains(&format!("`{}`", property.name)),
+            "README.md has no rule for {}",
+            property.name
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod broken;
 mod conformance;
+mod flaw;
 mod memory;
 mod support;
 mod wrap;
