@@ -28,7 +28,7 @@ fn a_locked_file_is_busy_in_time_and_recovers() {
                 error.message.contains("Nothing was written") && error.message.contains("fuser"),
                 "{error}"
             );
-            assert!((200..400).contains(&took.as_millis()), "{took:?}");
+            assert!((200..3_000).contains(&took.as_millis()), "{took:?}");
         }
         // Readers are not kept out.
         assert_eq!(read(&store, "meta").await.expect("there").version, first);
