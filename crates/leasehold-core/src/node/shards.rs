@@ -78,7 +78,8 @@ impl Node {
         for (shard, wanted) in self.plan.iter() {
             let held_by_other =
                 self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).is_some_and(|holder| {
-                    self.roster.get(&holder.node).is_some_and(|member| member.session == holder.session)
+                    !self.mirror.dead.contains_key(&holder.session)
+                        && self.roster.get(&holder.node).is_some_and(|m| m.session == holder.session)
                 });
             let quiet = held_by_other && !self.holds.contains_key(shard) && wanted != Some(&self.config.node);
             if !quiet {
