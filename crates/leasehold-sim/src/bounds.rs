@@ -20,6 +20,8 @@ pub(crate) struct Bounds {
     pub(crate) quiet: Instant,
     /// How long after a disturbance the world may still be busy with it.
     pub(crate) calm_after: Instant,
+    /// How long after a refusal the acquire gate is asked again.
+    pub(crate) asked_again: Instant,
     /// How often a node writes at rest.
     pub(crate) renew_every: Instant,
 }
@@ -48,6 +50,7 @@ impl Bounds {
                 + 20 * SECOND,
             quiet: true_time(stated.ttl) * 3 / 2,
             calm_after: settle + failover + true_time(stated.recovery_worst),
+            asked_again: true_time(stated.ttl) + 2 * SECOND,
             renew_every: shortest.as_nanos() as u64,
         }
     }

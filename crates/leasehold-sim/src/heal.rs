@@ -1,6 +1,7 @@
 //! The end of a run: all faults are over, the world has its time to heal, and then the promises of the second kind are
 //! judged. Also the looks that are taken at the world from outside, once a second, all along.
 
+use leasehold_core::config::Gate;
 use leasehold_core::event::Wish;
 use leasehold_core::notice::Standing;
 use leasehold_core::store::Key;
@@ -222,7 +223,9 @@ impl World {
         if since > self.healing.bounds.owned {
             invariants::every_shard_owned::judge(self, &census)?;
         }
-        if census.all_settled(self) {
+        // What a gate refused before is asked about again within a ttl.
+        let asked_again = self.setting.gate == Gate::Open || since > self.healing.bounds.asked_again;
+        if asked_again && census.all_settled(self) {
             self.settle(&census)?;
         } else if since > self.healing.bounds.owned + self.healing.bounds.settled {
             invariants::nobody_stays_detached::judge(self, &census)?;
@@ -256,7 +259,7 @@ impl World {
 
     /// Whether the acquire gate refuses nothing.
     pub(crate) fn gate_is_open(&self) -> bool {
-        self.setting.gate == leasehold_core::config::Gate::Open || self.healing.began
+        self.setting.gate == Gate::Open || self.healing.began
     }
 
     pub(crate) fn violation(&self, invariant: &'static str, shard: Option<usize>, message: String) -> Violation {
