@@ -596,6 +596,8 @@ impl Node {
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moved_at.insert(shard.clone(), self.now.at);
+        // Whatever its record says now, the time in which it had no holder begins anew.
+        self.unowned_since.remove(&shard);
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {
