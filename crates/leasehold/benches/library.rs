@@ -204,7 +204,10 @@ fn memory() {
     let with_store = resident_kib();
     drop(store);
     row("100,000 shards held", format!("{} MiB", (with_store - before) / 1024));
-    row("per shard, with the bytes of the records themselves", format!("{} B", (with_store - before) * 1024 / 100_000));
+    row(
+        "per shard, with the bytes of the records themselves",
+        format!("{} B", (with_store - before) * 1024 / 100_000),
+    );
     black_box(node);
 }
 
