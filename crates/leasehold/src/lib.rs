@@ -2,6 +2,7 @@
 mod alarm_clock;
 mod builder;
 mod chance;
+mod client;
 pub mod clock;
 pub mod deadman;
 mod driver;
@@ -21,6 +22,7 @@ pub mod tasks;
 mod watchdog;
 
 pub use builder::Builder;
+pub use client::{Client, ClientOptions};
 pub use driver::Finish;
 pub use error::Error;
 pub use events::{Events, Told};
