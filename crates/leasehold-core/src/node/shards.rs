@@ -259,6 +259,10 @@ impl Node {
         };
         let above = record.epoch;
         match &record.state {
+            // A slot that was retired when its group became smaller is there again once the group has grown.
+            ShardState::Retired if shard.name.as_slot().is_some() && self.plan.has(shard) => {
+                Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
+            }
             ShardState::Retired => Freedom::No,
             ShardState::Vacant { successor, reserved_ms } => {
                 let mine = successor.as_ref().is_some_and(|node| self.is_me(node));
