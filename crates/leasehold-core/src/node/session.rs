@@ -168,6 +168,11 @@ impl Node {
         if self.leaving.is_some() && self.former.is_empty() {
             return;
         }
+        // A new session under our name tells everybody that the former one is over, whatever became of its record.
+        // While its work runs, that is not so.
+        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return;
+        }
         let me = self.me();
         let node = self.mirror.nodes.get(&me);
         let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
@@ -192,9 +197,7 @@ impl Node {
             self.former.insert(join.session);
         }
         if self.former.contains(&session) {
-            if self.orphans.is_empty() || !self.rules.hold(Rule::LeftOnlyWhenStopped) {
-                self.send_left(session, version);
-            }
+            self.send_left(session, version);
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {

@@ -275,7 +275,7 @@ impl Node {
         };
         let above = record.epoch;
         match &record.state {
-            // A slot that its group has again.
+            // A slot that was retired when its group became smaller is there again once the group has grown.
             ShardState::Retired if self.is_numbered(shard) && self.plan.has(shard) => {
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
