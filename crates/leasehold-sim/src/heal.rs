@@ -292,7 +292,10 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self.views.iter().all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        let agreed = self
+            .views
+            .iter()
+            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
         handed_over
             && agreed
             && self.shards.iter().all(|shard| shard.running)
