@@ -41,7 +41,9 @@ impl Node {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
                 }
             }
-            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open => self.reads_failed(),
+            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAtMeta => {
+                self.reads_failed();
+            }
             _ => {}
         }
         self.pause_after_failure();
@@ -157,7 +159,24 @@ impl Node {
                 return false;
             }
         }
+        if source == Source::Lagging {
+            self.doubt_what_is_missing(listing);
+        }
         self.check_meta(source)
+    }
+
+    /// A listing that may be behind proves no absence, but it is a reason to look: at `meta`, and at what we hold.
+    fn doubt_what_is_missing(&mut self, listing: &Listing) {
+        let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
+        if self.mirror.meta.is_some() && !listed.contains(&Key::Meta) {
+            self.look_at_meta();
+        }
+        let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
+        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
+        if !missing.is_empty() {
+            self.verify.extend(missing.into_iter().cloned());
+            self.settle_at = self.now.at;
+        }
     }
 
     /// Takes in one record; `false` if the store turned out not to be the one it was.

@@ -186,7 +186,8 @@ impl Node {
                 ttl_max,
             );
         };
-        if !record.state.is_alive() {
+        // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
+        if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
             return self.send_join(Some(version), None);
         }
         let (session, write, ttl) = (record.session, record.write, record.ttl());
