@@ -139,6 +139,7 @@ impl World {
             "delay" => FaultKind::Delay(span(value)?),
             "slow" => FaultKind::Slow(span(value)?),
             "twice" => FaultKind::Twice,
+            "late" => FaultKind::Late(span(value)?),
             _ => return Err("there is no such fault".into()),
         };
         let mut fault = Fault { kind, only: None, times: None };
