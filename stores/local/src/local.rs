@@ -11,7 +11,7 @@ use leasehold_store::{
 
 use crate::claim::Claim;
 use crate::database::Check;
-use crate::lane::LaneThread;
+use crate::lane::{LaneThread, Tidying};
 use crate::link::{Answered, Link, Shared};
 use crate::options::Options;
 use crate::patience::Patience;
@@ -46,13 +46,13 @@ impl Local {
         let busy_for = options.busy_for;
         let shared = Arc::new(Shared::new(place, namespace.to_owned(), options));
         Patience::of(busy_for).during(|| {
-            let start = |name, check| {
+            let start = |name, check, tidying| {
                 let link = Link::open(Arc::clone(&shared), check)?;
-                LaneThread::start(name, link)
+                LaneThread::start(name, link, tidying)
                     .map_err(|e| refused(format!("no thread could be started ({e})")))
             };
-            let work = start("lh-work", Check::Whole)?;
-            let renewal = start("lh-renewal", Check::Head)?;
+            let work = start("lh-work", Check::Whole, Tidying::Here)?;
+            let renewal = start("lh-renewal", Check::Head, Tidying::Elsewhere)?;
             Ok(Local { shared: Arc::clone(&shared), renewal, work, claim: Arc::default() })
         })
     }
@@ -137,9 +137,11 @@ impl Store for Local {
         let claim = Arc::clone(&self.claim);
         self.renewal
             .call(move |link| {
-                let fresh = Claim::take(&link.shared.place, session)?;
-                let former = claim.lock().unwrap_or_else(PoisonError::into_inner).replace(fresh);
-                if let Some(former) = former {
+                let mut claim = claim.lock().unwrap_or_else(PoisonError::into_inner);
+                if claim.as_ref().is_some_and(|claim| claim.session() == session) {
+                    return Ok(());
+                }
+                if let Some(former) = claim.replace(Claim::take(&link.shared.place, session)?) {
                     former.release();
                 }
                 Ok(())
