@@ -301,6 +301,7 @@ fn config(name: &str, settings: &str) -> Result<Config, String> {
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("ttl" | "policy", _) => {}
+            ("name", value) => config.node = value.parse().map_err(text)?,
             ("weight", value) => config.weight = number(value)?,
             ("capacity", value) => config.capacity = Some(number(value)?),
             ("zone", value) => config.zone = Some(value.into()),

@@ -95,6 +95,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         Notice::NodeJoined { node, session: id } => format!("sees {node} join as {}", session(*id)),
         Notice::NodeGone { session: id, how, .. } => match how {
             Gone::Left => format!("sees {} leave", session(*id)),
+            Gone::Vanished => format!("sees the record of {} gone", session(*id)),
             Gone::Fenced => format!("sees {} dead", session(*id)),
         },
         Notice::Fenced { session: id, silent_for, .. } => {
