@@ -13,7 +13,7 @@ pub(crate) fn span(span: Duration) -> String {
     let ms = span.as_millis();
     match ms {
         0..1000 => format!("{ms}ms"),
-        _ if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         _ => format!("{}.{:03}s", ms / 1000, ms % 1000),
     }
 }
