@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
 use leasehold_core::event::Verdict;
+use leasehold_core::placement::Placement;
 use leasehold_core::{Config, GroupName, NodeName, ShardId};
 use leasehold_store::Store;
 use tokio::runtime::Handle;
@@ -19,6 +20,9 @@ use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
 use crate::tasks::Place;
 
+/// How long a node without a store would live without renewing.
+const SOLO_TTL: Duration = Duration::from_secs(3600);
+
 /// Sets up a [`Node`]. Whatever is wrong is reported by [`start`](Builder::start), all at once.
 pub struct Builder {
     store: Arc<dyn Store>,
@@ -26,6 +30,7 @@ pub struct Builder {
     ttl: Option<Duration>,
     edits: Vec<Box<dyn FnOnce(&mut Config) + Send>>,
     groups: Vec<(Group, Option<Handler>)>,
+    placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,
     hook_every: Option<Duration>,
     dead_man: DeadManTimer,
@@ -42,6 +47,7 @@ impl Builder {
             ttl: None,
             edits: Vec::new(),
             groups: Vec::new(),
+            placement: None,
             hooks: Hooks::default(),
             hook_every: None,
             dead_man: DeadManTimer::Off,
@@ -49,6 +55,15 @@ impl Builder {
             clock: Clock::boot(),
             runtime: None,
         }
+    }
+
+    /// A node on a store of its own that nobody else sees: it holds everything at once, and no deadline bites while a
+    /// debugger is attached.
+    pub(crate) fn solo() -> Self {
+        let server = leasehold_store::MemoryServer::with_clock(crate::clock::now);
+        let mut builder = Builder::new(Arc::new(server.open("solo"))).name("solo").new_namespace();
+        builder.ttl = Some(SOLO_TTL);
+        builder
     }
 
     /// The node's stable name: no two live processes of a namespace may share one. Without it, it is made of the
@@ -128,6 +143,12 @@ impl Builder {
         self
     }
 
+    /// Decides by other rules which node should hold which shard. All nodes of a namespace must use the same ones.
+    pub fn placement(mut self, placement: Arc<dyn Placement>) -> Self {
+        self.placement = Some(placement);
+        self
+    }
+
     /// Asked again and again how much of the work the node takes.
     pub fn weigh<F, Fut>(mut self, weight: F) -> Self
     where
@@ -138,7 +159,8 @@ impl Builder {
         self
     }
 
-    /// Asked again and again whether the node may take new shards. No answer in time means no.
+    /// Asked again and again whether the program is fit. While it is not, the node takes nothing new and hands over
+    /// what others can take. No answer in time means that it is not.
     pub fn health<F, Fut>(mut self, health: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -195,8 +217,9 @@ impl Builder {
             None => Handle::try_current().map_err(|e| Error::Machine(e.to_string()))?,
         };
         let (config, handlers) = self.settings()?;
-        let Builder { store, hooks, hook_every, dead_man, place, clock, .. } = self;
-        Setup { store, config, handlers, hooks, hook_every, dead_man, place, clock, runtime }.start()
+        let Builder { store, placement, hooks, hook_every, dead_man, place, clock, .. } = self;
+        Setup { store, config, handlers, placement, hooks, hook_every, dead_man, place, clock, runtime }
+            .start()
     }
 
     /// The settings and handlers, or all that is wrong with them.
@@ -225,6 +248,9 @@ impl Builder {
         }
         for edit in self.edits.drain(..) {
             edit(&mut config);
+        }
+        if let Err(errors) = config.check_on(&facts) {
+            problems.extend(errors.iter().map(ToString::to_string));
         }
         if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
             problems

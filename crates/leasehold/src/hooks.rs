@@ -21,12 +21,12 @@ pub(crate) type Ask<T> = Arc<dyn Fn() -> BoxFuture<'static, T> + Send + Sync>;
 /// The acquire gate.
 pub(crate) type AskGate = Arc<dyn Fn(ShardId) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
-/// Whether the program is fit to take new shards.
+/// Whether the program is fit to run shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It is.
     Healthy,
-    /// It is not: it keeps what it has and takes nothing new.
+    /// It is not: the node takes nothing new and hands over what others can take.
     Unhealthy,
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::placement::Placement;
 use leasehold_core::{Config, GroupName};
 use leasehold_store::Store;
 use tokio::runtime::Handle;
@@ -37,6 +38,7 @@ pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
     pub(crate) handlers: Vec<(GroupName, Handler)>,
+    pub(crate) placement: Option<Arc<dyn Placement>>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Option<Duration>,
     pub(crate) dead_man: DeadManTimer,
@@ -69,7 +71,8 @@ impl Setup {
             move || drop(inputs.send(Input::SessionLost))
         };
         let watchdog = Watchdog::start(self.place, self.clock.clone(), on_lost).map_err(Error::machine)?;
-        let core = leasehold_core::Node::new(self.config.clone(), self.store.facts(), chance::seed());
+        let (config, facts, own) = (self.config.clone(), self.store.facts(), self.placement.clone());
+        let core = leasehold_core::Node::with_placement(config, facts, chance::seed(), own);
         let (publisher, views) = Publisher::new(core.view(self.clock.read()));
         let registry =
             Registry::new(self.store.clone(), RegistryOptions::default(), self.place, self.clock.clone());

@@ -16,6 +16,7 @@ mod node;
 pub mod observe;
 pub mod registry;
 mod session;
+pub mod store;
 pub mod tasks;
 mod watchdog;
 

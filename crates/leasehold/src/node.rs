@@ -43,7 +43,6 @@ impl Node {
     }
 
     /// Begins to set up a node without a store, for development: it holds every shard of its groups at once.
-    #[cfg(any())]
     pub fn solo() -> Builder {
         Builder::solo()
     }
@@ -113,7 +112,8 @@ impl Node {
         self.wish(Wish::Capacity(shards_max))
     }
 
-    /// Welcomes new shards, or only keeps what it has. A health hook that says no goes before a yes from here.
+    /// Welcomes new shards, or takes nothing new and hands over what others can take. A health hook that says no goes
+    /// before a yes from here.
     pub fn set_accepting(&self, accepting: bool) -> Result<(), Error> {
         self.send(Input::Accept(accepting))
     }

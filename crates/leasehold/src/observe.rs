@@ -1,6 +1,6 @@
 //! What people see of a node: one log line per change, and these counters and gauges through the `metrics` facade.
 //!
-//! All carry the label `node`; none carries a shard.
+//! All but those of the registry carry the label `node`, and those carry `store`, its kind; none carries a shard.
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |
@@ -166,6 +166,9 @@ impl Meters {
                 _ => tracing::info!(node, %from, %to, %cause, ?after, "standing changed"),
             },
             Notice::Waiting { why, for_up_to } => tracing::info!(node, why, ?for_up_to, "waiting"),
+            Notice::NameTaken { session, .. } => {
+                tracing::warn!(node, ?session, "another live process uses this node's name; use another one");
+            }
             Notice::Incarnation { why, epoch_floor } => {
                 tracing::warn!(node, why, %epoch_floor, "a new incarnation of the namespace began");
             }

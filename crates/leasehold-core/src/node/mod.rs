@@ -23,6 +23,7 @@ mod planning;
 mod requests;
 mod session;
 mod shards;
+mod tidy;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -232,6 +232,7 @@ impl Node {
             leaving.killed = true;
             self.kill_everything();
         }
+        self.holds.retain(|_, hold| hold.phase != Phase::Asking);
         let Some(leaving) = &self.leaving else { return };
         if at >= leaving.deadline + GIVE_UP_AFTER {
             return self.finish();

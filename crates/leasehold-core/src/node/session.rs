@@ -131,6 +131,7 @@ impl Node {
             self.mend_groups();
             self.verify_held();
             self.replan_if_never();
+            self.tidy();
         } else if self.standing != Standing::Left {
             self.try_to_join();
         }

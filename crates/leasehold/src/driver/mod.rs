@@ -42,6 +42,9 @@ use crate::observe::Meters;
 /// How long after its core wanted to be woken in the past the driver looks again: a bug there must not burn a core.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(1);
 
+/// How long after the time for leaving is up the core gives up on a store that does not answer.
+const CORE_GIVES_UP_AFTER: Duration = Duration::from_secs(2);
+
 /// A question to the core, asked on the driver's own thread.
 pub(crate) type Query = Box<dyn FnOnce(&leasehold_core::Node, Now) + Send>;
 
@@ -96,13 +99,24 @@ pub(crate) struct Driver<A> {
 pub(crate) struct Life {
     pub(crate) accept: bool,
     pub(crate) health: Health,
+    /// When the core has given up on telling the store that it leaves.
+    pub(crate) leave_by: Moment,
+    /// When we give up on the core.
     pub(crate) give_up_at: Moment,
+    pub(crate) lost_in_step: bool,
     pub(crate) finish: Option<Finish>,
 }
 
 impl Default for Life {
     fn default() -> Self {
-        Life { accept: true, health: Health::Healthy, give_up_at: Moment::NEVER, finish: None }
+        Life {
+            accept: true,
+            health: Health::Healthy,
+            leave_by: Moment::NEVER,
+            give_up_at: Moment::NEVER,
+            lost_in_step: false,
+            finish: None,
+        }
     }
 }
 
@@ -167,8 +181,9 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn leave(&mut self, within: Duration, returning: Returning) {
-        let give_up_at = self.clock.now() + within + self.ttl;
-        self.life.give_up_at = self.life.give_up_at.min(give_up_at);
+        let leave_by = self.clock.now() + within + CORE_GIVES_UP_AFTER;
+        self.life.leave_by = self.life.leave_by.min(leave_by);
+        self.life.give_up_at = self.life.leave_by + self.ttl;
         self.step(Event::Wish(Wish::Leave { within, returning }));
     }
 
@@ -192,6 +207,7 @@ impl<A: Alarm> Driver<A> {
 
     fn step(&mut self, event: Event) {
         let mut quiet = event == Event::Tick;
+        self.life.lost_in_step = false;
         let mut events = VecDeque::from([event]);
         let mut actions = Vec::new();
         while let Some(event) = events.pop_front() {
@@ -216,11 +232,13 @@ impl<A: Alarm> Driver<A> {
             Action::Ask(request) => self.calls.ask(request),
             Action::Deadlines(deadlines) => {
                 if self.works.extend(deadlines).is_err() {
-                    tracing::warn!("a renewal was confirmed after its session was lost");
-                    return Some(Event::Tick);
+                    return Some(Event::Lost);
                 }
             }
-            Action::Lose => self.works.lose(),
+            Action::Lose => {
+                self.works.lose();
+                self.life.lost_in_step = true;
+            }
             Action::Start { shard, epoch } => return self.works.start(shard, epoch),
             Action::Stop { shard, epoch, kill_at, .. } => return self.works.stop(&shard, epoch, kill_at),
             Action::AskGate(shard) => self.ask_gate(shard),
@@ -228,7 +246,7 @@ impl<A: Alarm> Driver<A> {
                 self.meters.tell(&notice);
                 let _ = self.told.send(Arc::new(Told { unix_ms: self.clock.unix_ms(), notice }));
             }
-            Action::Done => self.life.finish = Some(Finish::Clean),
+            Action::Done => self.life.finish = Some(self.how_it_finished()),
         }
         None
     }
@@ -285,12 +303,21 @@ impl<A: Alarm> Driver<A> {
         }
     }
 
+    /// Clean, unless work still runs, the session was only given up at the end, or nobody could be told any more.
+    fn how_it_finished(&self) -> Finish {
+        let in_time = self.clock.now() < self.life.leave_by;
+        let clean = self.works.running.is_empty() && in_time && !self.life.lost_in_step;
+        if clean { Finish::Clean } else { Finish::Unconfirmed }
+    }
+
     fn end(mut self) {
         self.works.kill_all();
         let view = self.publisher.publish(&self.core, &self.clock);
         self.meters.view(&view, self.works.running.len());
         let _ = self.finished.send(self.life.finish);
-        if !self.works.running.is_empty() {
+        if self.works.running.is_empty() {
+            self.calls.close_session();
+        } else {
             // Work that is stuck in a thread outlives us: the kernel's timer must too.
             std::mem::forget(self.works.alarm);
         }

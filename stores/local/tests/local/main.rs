@@ -1,4 +1,10 @@
 //! The local store, with real files and real processes.
 
 mod basics;
+mod child;
 mod common;
+mod files;
+mod locked;
+mod processes;
+mod registered;
+mod sandbox;
