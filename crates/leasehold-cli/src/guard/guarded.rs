@@ -128,6 +128,11 @@ impl Guarded {
         self.order(Order::Terminate(kill_at));
     }
 
+    /// Kills what is left at that moment, without asking again.
+    pub(crate) fn kill_at(&mut self, kill_at: Moment) {
+        self.order(Order::KillAt(kill_at));
+    }
+
     /// Kills everything now.
     pub(crate) fn kill(&mut self) {
         self.order(Order::Kill);

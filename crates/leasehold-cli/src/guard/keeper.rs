@@ -221,6 +221,7 @@ impl Keeper {
                         }
                     }
                 }
+                Some(Order::KillAt(at)) => self.kill_soon_at = self.kill_soon_at.min(at),
                 Some(Order::Kill) => return Some(Verdict::Kill("told to")),
                 None => return Some(Verdict::Kill("the supervisor talks nonsense")),
             }

@@ -19,6 +19,8 @@ pub(crate) enum Order {
     Extend(Leash),
     /// Ask the child to end (SIGTERM to its process group), and kill what is left at that moment.
     Terminate(Moment),
+    /// Kill what is left at that moment, without asking again.
+    KillAt(Moment),
     /// Kill everything now.
     Kill,
 }
@@ -67,6 +69,7 @@ impl Order {
                 format!("extend {} {}\n", leash.kill_at.as_nanos(), leash.valid_until.as_nanos())
             }
             Order::Terminate(kill_at) => format!("terminate {}\n", kill_at.as_nanos()),
+            Order::KillAt(kill_at) => format!("kill-at {}\n", kill_at.as_nanos()),
             Order::Kill => "kill\n".to_owned(),
         }
     }
@@ -79,6 +82,7 @@ impl Order {
                 Order::Extend(Leash { kill_at: moment(&mut words)?, valid_until: moment(&mut words)? })
             }
             "terminate" => Order::Terminate(moment(&mut words)?),
+            "kill-at" => Order::KillAt(moment(&mut words)?),
             "kill" => Order::Kill,
             _ => return None,
         };
@@ -125,7 +129,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let leash = Leash { kill_at: Moment::from_nanos(5), valid_until: Moment::from_nanos(7) };
-        for order in [Order::Extend(leash), Order::Terminate(Moment::from_nanos(9)), Order::Kill] {
+        for order in [
+            Order::Extend(leash),
+            Order::Terminate(Moment::from_nanos(9)),
+            Order::KillAt(Moment::from_nanos(9)),
+            Order::Kill,
+        ] {
             assert_eq!(Order::parse(&order.line()), Some(order));
         }
         for report in [

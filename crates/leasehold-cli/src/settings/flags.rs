@@ -28,7 +28,9 @@ fn id(setting: &Setting) -> String {
 
 fn argument(setting: &'static Setting) -> Arg {
     let help = match setting.kind {
-        Kind::Word(words) => format!("{} ({}) [default: {}]", setting.help, words.join(", "), setting.default),
+        Kind::Word(words) => {
+            format!("{} ({}) [default: {}]", setting.help, words.join(", "), setting.default)
+        }
         _ => format!("{} [default: {}]", setting.help, setting.default),
     };
     let mut argument = Arg::new(id(setting))

@@ -38,7 +38,11 @@ pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            problems.push(Problem::new(path.display(), format!("the file cannot be read: {error}"), "check the path"));
+            problems.push(Problem::new(
+                path.display(),
+                format!("the file cannot be read: {error}"),
+                "check the path",
+            ));
             return Layer::new();
         }
     };
@@ -54,7 +58,11 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
         Err(error) => {
             let line = error.span().map_or(1, |span| line_of(span.start));
             let what = format!("this is not TOML: {}", error.message());
-            problems.push(Problem::new(format!("{}:{line}", path.display()), what, "write it as `setting = value`"));
+            problems.push(Problem::new(
+                format!("{}:{line}", path.display()),
+                what,
+                "write it as `setting = value`",
+            ));
             return layer;
         }
     };
@@ -109,7 +117,10 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
     let mut layer = Layer::new();
     let variables: Vec<String> = SETTINGS.iter().map(table::Setting::variable).collect();
     for (name, value) in env {
-        if !name.starts_with("LEASEHOLD_") || name == CONFIG_VARIABLE || TOLD_TO_CHILDREN.contains(&name.as_str()) {
+        if !name.starts_with("LEASEHOLD_")
+            || name == CONFIG_VARIABLE
+            || TOLD_TO_CHILDREN.contains(&name.as_str())
+        {
             continue;
         }
         let origin = Origin::Env(name.clone());
@@ -120,7 +131,9 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
             layer.insert(SETTINGS[at].key, Raw { text, origin });
         } else if let Some(at) = by_file() {
             match std::fs::read_to_string(value) {
-                Ok(text) => drop(layer.insert(SETTINGS[at].key, Raw { text: text.trim().to_owned(), origin })),
+                Ok(text) => {
+                    drop(layer.insert(SETTINGS[at].key, Raw { text: text.trim().to_owned(), origin }))
+                }
                 Err(error) => problems.push(Problem::new(
                     &origin,
                     format!("{} cannot be read: {error}", Path::new(value).display()),
@@ -143,12 +156,16 @@ mod tests {
     use super::*;
 
     fn told(problems: &[Problem]) -> Vec<String> {
-        problems.iter().map(|problem| format!("{}: {} ({})", problem.place, problem.what, problem.advice)).collect()
+        problems
+            .iter()
+            .map(|problem| format!("{}: {} ({})", problem.place, problem.what, problem.advice))
+            .collect()
     }
 
     #[test]
     fn all_mistakes_in_a_file_are_found_with_their_lines() {
-        let text = "ttl = \"5s\"\nrenew_evry = \"1s\"\n\nmargin = [1]\nweight = 7\nlabels = { a = 1, b = \"x\" }\n";
+        let text =
+            "ttl = \"5s\"\nrenew_evry = \"1s\"\n\nmargin = [1]\nweight = 7\nlabels = { a = 1, b = \"x\" }\n";
         let mut problems = Vec::new();
         let layer = from_text(Path::new("x.toml"), text, &mut problems);
         assert_eq!(layer["ttl"].text, "5s");

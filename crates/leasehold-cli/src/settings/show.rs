@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::table::{Kind, SETTINGS};
 use super::Settings;
+use super::table::{Kind, SETTINGS};
 
 /// A store's URL without its secrets: user name and password, and parameters that may hold some.
 pub(crate) fn redacted(url: &str) -> String {
@@ -73,7 +73,11 @@ pub(crate) fn reference() -> String {
     let mut part = None;
     for setting in SETTINGS {
         if part != Some(setting.part) {
-            let _ = write!(text, "\n## {}\n\n| file | flag | environment | default | what it does |\n", setting.part.heading());
+            let _ = write!(
+                text,
+                "\n## {}\n\n| file | flag | environment | default | what it does |\n",
+                setting.part.heading()
+            );
             text.push_str("| --- | --- | --- | --- | --- |\n");
             part = Some(setting.part);
         }

@@ -70,7 +70,10 @@ fn zones(text: &str) -> Option<ZoneRule> {
     match text {
         "ignore" => Some(ZoneRule::Ignore),
         "spread" => Some(ZoneRule::Spread),
-        _ => text.strip_prefix("prefer:").filter(|zone| !zone.is_empty()).map(|zone| ZoneRule::Prefer(zone.into())),
+        _ => text
+            .strip_prefix("prefer:")
+            .filter(|zone| !zone.is_empty())
+            .map(|zone| ZoneRule::Prefer(zone.into())),
     }
 }
 
@@ -123,7 +126,11 @@ impl Settings {
     fn assemble(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {
         let name = self.text("node").map_or_else(default_name, str::to_owned);
         let name = NodeName::new(&name).unwrap_or_else(|error| {
-            problems.push(Problem::new(self.place_of("node"), error.to_string(), "give this node a name with --node"));
+            problems.push(Problem::new(
+                self.place_of("node"),
+                error.to_string(),
+                "give this node a name with --node",
+            ));
             NodeName::new("unnamed").expect("a plain word is a name")
         });
         let mut config = match self.span("ttl") {
@@ -135,7 +142,11 @@ impl Settings {
         if let Some(group) = self.text("group") {
             match GroupName::new(group) {
                 Ok(group) => config.groups.push(self.group_config(group)),
-                Err(error) => problems.push(Problem::new(self.place_of("group"), error.to_string(), "choose another name")),
+                Err(error) => problems.push(Problem::new(
+                    self.place_of("group"),
+                    error.to_string(),
+                    "choose another name",
+                )),
             }
         }
         config
@@ -152,8 +163,10 @@ impl Settings {
         }
         config.quarantine_after = self.count("quarantine_after").unwrap_or(config.quarantine_after);
         config.drift_permille = self.count("drift_permille").unwrap_or(config.drift_permille);
-        config.vanish_freeze_permille = self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
-        config.drain_at_once = self.count("drain_at_once").map_or(config.drain_at_once, |count| count as usize);
+        config.vanish_freeze_permille =
+            self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
+        config.drain_at_once =
+            self.count("drain_at_once").map_or(config.drain_at_once, |count| count as usize);
     }
 
     fn set_times(&self, config: &mut Config) {
@@ -171,8 +184,8 @@ impl Settings {
         set("acquire_retry_window", &mut config.acquire_retry_window);
         set("healthy_after", &mut config.healthy_after);
         set("retired_kept", &mut config.retired_kept);
-        config.retry = self.backoff("retry", config.retry);
-        config.restart = self.backoff("restart", config.restart);
+        config.retry = self.backoff("retry", config.retry.clone());
+        config.restart = self.backoff("restart", config.restart.clone());
     }
 
     fn backoff(&self, which: &str, default: Backoff) -> Backoff {
@@ -229,6 +242,7 @@ fn setting_of(path: &str) -> &str {
 
 fn default_name() -> String {
     let host = rustix::system::uname();
-    let host: String = host.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(100).collect();
+    let host: String =
+        host.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(100).collect();
     format!("{}-{}", if host.is_empty() { "node" } else { &host }, std::process::id())
 }
