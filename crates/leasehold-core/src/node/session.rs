@@ -54,6 +54,9 @@ impl Node {
     /// Before anything else in every step: has the time come, or did the clock stand still?
     pub(super) fn compare_clocks(&mut self, now: Now) {
         let before = self.now;
+        if before.unix_ms == 0 {
+            self.standing_since = now.at;
+        }
         self.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
         let Some(session) = &self.session else { return };
         let stop_at = session.deadlines.stop_at;
@@ -165,6 +168,11 @@ impl Node {
         if self.leaving.is_some() && self.former.is_empty() {
             return;
         }
+        // A new session under our name tells everybody that the former one is over, whatever became of its record.
+        // While its work runs, that is not so.
+        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return;
+        }
         let me = self.me();
         let node = self.mirror.nodes.get(&me);
         let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
@@ -189,9 +197,7 @@ impl Node {
             self.former.insert(join.session);
         }
         if self.former.contains(&session) {
-            if self.orphans.is_empty() || !self.rules.hold(Rule::LeftOnlyWhenStopped) {
-                self.send_left(session, version);
-            }
+            self.send_left(session, version);
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
@@ -298,7 +304,9 @@ impl Node {
             last_sent_at: join.sent_at,
         });
         self.out.push(Action::Deadlines(deadlines));
-        self.waiting_for = None;
+        if self.is_open() {
+            self.waiting_for = None;
+        }
         self.rival = None;
         self.renewals_failed = 0;
         self.healthy_since = self.now.at;

@@ -78,7 +78,8 @@ impl Node {
         for (shard, wanted) in self.plan.iter() {
             let held_by_other =
                 self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).is_some_and(|holder| {
-                    self.roster.get(&holder.node).is_some_and(|member| member.session == holder.session)
+                    !self.mirror.dead.contains_key(&holder.session)
+                        && self.roster.get(&holder.node).is_some_and(|m| m.session == holder.session)
                 });
             let quiet = held_by_other && !self.holds.contains_key(shard) && wanted != Some(&self.config.node);
             if !quiet {
@@ -274,7 +275,7 @@ impl Node {
         };
         let above = record.epoch;
         match &record.state {
-            // A slot that its group has again.
+            // A slot that was retired when its group became smaller is there again once the group has grown.
             ShardState::Retired if self.is_numbered(shard) && self.plan.has(shard) => {
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
@@ -595,6 +596,8 @@ impl Node {
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moved_at.insert(shard.clone(), self.now.at);
+        // Whatever its record says now, the time in which it had no holder begins anew.
+        self.unowned_since.remove(&shard);
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {

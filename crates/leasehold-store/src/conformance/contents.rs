@@ -8,7 +8,7 @@ use leasehold_core::{GroupName, NodeName, ShardId, ShardName};
 
 use super::trial::{Trial, get, listed, parse, put, shard, show, swap_one, wish};
 use super::verdict::ensure;
-use super::watches::{open_watch, see_until};
+use super::watching::{Watching, next, open_watch};
 use super::{Fixture, Note, Unmet, Verdict};
 
 /// Values come back byte for byte: one byte, 64 KiB, broken JSON. Empty values and bytes that are no UTF-8, which
@@ -114,7 +114,7 @@ const ODD: [&str; 46] = [
 /// its own record, through read, list and watch. What the name types refuse never reaches a store.
 pub async fn odd_names_are_carried_faithfully(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "names").await?;
-    let watch = open_watch(&*trial.b).await?;
+    let watching = Watching::begin(&*trial.b, &trial).await?;
     let (long, wide) = ("l".repeat(200), "\u{e9}".repeat(100));
     let mut keys: Vec<Key> = Vec::new();
     let mut refused = 0;
@@ -147,9 +147,10 @@ pub async fn odd_names_are_carried_faithfully(fixture: &dyn Fixture) -> Verdict 
     }
     let listing = trial.list_until(&*trial.b, |listing| listing.entries.len() >= wanted.len()).await?;
     expect_all(&wanted, listing.entries.into_iter().collect(), "list")?;
-    if let Some(watch) = watch {
-        let seen = see_until(watch, &trial, |seen| seen.records.len() >= wanted.len()).await?;
-        expect_all(&wanted, seen.records, "watch")?;
+    if let Some(mut watching) = watching {
+        watching.until(&trial, |seen| seen.records.len() >= wanted.len()).await?;
+        watching.settle().await;
+        expect_all(&wanted, watching.seen.records, "watch")?;
     }
     Ok(Note(format!("{} names carried, {refused} refused by their types", wanted.len())))
 }
@@ -189,7 +190,7 @@ pub async fn namespaces_are_apart(fixture: &dyn Fixture) -> Verdict {
     for name in &names {
         spaces.push((name, trial.fixture.open(name).await?));
     }
-    let watch = open_watch(&*trial.b).await?;
+    let watching = Watching::begin(&*trial.b, &trial).await?;
     let keys = ["meta", "nodes/n", "shards/g/0", "shards/more/meta"].map(parse);
     // Its own records come last, so that a watch that leaks has told of the others before.
     for (name, store) in spaces.iter().rev() {
@@ -214,9 +215,10 @@ pub async fn namespaces_are_apart(fixture: &dyn Fixture) -> Verdict {
             "nodes of another cluster that show up in the roster are given shards that they never run",
         );
     }
-    if let Some(watch) = watch {
-        let seen = see_until(watch, &trial, |seen| seen.records.len() >= keys.len()).await?;
-        let strange = seen.told.iter().find(|value| ***value != *names[0].as_bytes());
+    if let Some(mut watching) = watching {
+        watching.until(&trial, |seen| seen.records.len() >= keys.len()).await?;
+        watching.settle().await;
+        let strange = watching.seen.told.iter().find(|value| ***value != *names[0].as_bytes());
         ensure!(
             strange.is_none(),
             format!("a watch of {} that tells of its own records only", names[0]),
@@ -267,7 +269,7 @@ pub async fn foreign_keys_are_reported(fixture: &dyn Fixture) -> Verdict {
         "a stray key must neither be taken for a record nor keep a namespace from being listed",
     );
     if let Some(mut watch) = open_watch(&*trial.b).await? {
-        let first = super::watches::next(&mut watch, &trial).await?;
+        let first = next(&mut watch, &trial).await?;
         ensure!(
             matches!(&first, WatchEvent::Snapshot(listing) if whole(listing)),
             format!("a snapshot with one record, and the foreign keys {foreign:?}"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use futures::{StreamExt, stream};
 use leasehold_core::store::{Freshness, Key, Listing, Stored, Version};
 use tokio::task::JoinSet;
 
@@ -138,10 +139,11 @@ pub async fn large_lists_are_whole(fixture: &dyn Fixture) -> Verdict {
     let count = trial.scale.shards;
     let keys: Vec<Key> = (0..count).map(shard).collect();
     let writing = Stopwatch::start();
-    for chunk in keys.chunks(trial.a.facts().swaps_max.clamp(1, 1000)) {
-        let swaps: Vec<_> =
-            chunk.iter().map(|key| wish(key, None, Some(key.to_string().as_bytes()))).collect();
-        swap_all(&*trial.a, &swaps).await?;
+    let chunks = keys.chunks(trial.a.facts().swaps_max.clamp(1, 1000)).map(<[Key]>::to_vec);
+    let creations: Vec<_> = chunks.map(|chunk| create(trial.a.clone(), chunk)).collect();
+    let mut written = stream::iter(creations).buffer_unordered(16);
+    while let Some(created) = written.next().await {
+        created?;
     }
     let wrote_in = writing.elapsed();
     let mut patience = trial.patience();
@@ -162,6 +164,11 @@ pub async fn large_lists_are_whole(fixture: &dyn Fixture) -> Verdict {
         "a page that is lost or repeated hides shards, which others then take or nobody does",
     );
     Ok(Note(format!("{count} shards written in {wrote_in:.1?}, listed in {listed_in:.1?}")))
+}
+
+async fn create(store: Arc<dyn Store>, keys: Vec<Key>) -> Result<(), Unmet> {
+    let swaps: Vec<_> = keys.iter().map(|key| wish(key, None, Some(key.to_string().as_bytes()))).collect();
+    swap_all(&*store, &swaps).await.map(drop)
 }
 
 fn count_missing(keys: &[Key], entries: &[(Key, Stored)]) -> usize {

@@ -51,6 +51,11 @@ impl Fixture for MemoryFixture {
         Some(())
     }
 
+    async fn restart(&self) -> Option<()> {
+        self.server.restart();
+        Some(())
+    }
+
     async fn let_pass(&self, time: Duration) {
         self.server.advance(time);
     }

@@ -28,6 +28,7 @@ mod troubles;
 mod unknowns;
 mod verdict;
 mod watches;
+mod watching;
 
 use futures::future::BoxFuture;
 

@@ -25,8 +25,8 @@ pub async fn registered_keys_are_there(fixture: &dyn Fixture) -> Verdict {
     let seen = other.keys().await?;
     ensure!(
         seen.iter().map(|(key, value)| (key.as_str(), value.as_slice())).eq(wanted),
-        format!("{wanted:?}"),
-        format!("{seen:?}"),
+        format!("{:?}", wanted.map(|(key, value)| (key, String::from_utf8_lossy(value)))),
+        format!("{:?}", seen.iter().map(|(k, v)| (k, String::from_utf8_lossy(v))).collect::<Vec<_>>()),
         "other programs find a node's services by these keys",
     );
     registry.remove(&lease, "a").await?;

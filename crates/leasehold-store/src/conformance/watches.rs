@@ -1,16 +1,16 @@
 //! Rules of the watch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use leasehold_core::store::{Key, Stored, WatchEvent};
 use tokio::task::JoinSet;
 
 use super::trial::{Trial, get, put, remove, shard};
 use super::verdict::ensure;
+use super::watching::{Seen, Watching, needed_watch, next, no_watch};
 use super::{Fixture, Note, Unmet, Verdict};
-use crate::{Store, Watch};
+use crate::Store;
 
 /// A watch begins with everything that is there.
 pub async fn watches_begin_with_a_snapshot(fixture: &dyn Fixture) -> Verdict {
@@ -36,7 +36,7 @@ pub async fn watches_begin_with_a_snapshot(fixture: &dyn Fixture) -> Verdict {
 pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdict {
     const KEYS: usize = 10;
     let trial = Trial::begin(fixture, "order").await?;
-    let watch = needed_watch(&*trial.b).await?;
+    let mut watching = Watching::begin(&*trial.b, &trial).await?.ok_or_else(no_watch)?;
     let mut last = BTreeMap::new();
     for round in 1..=5 {
         for i in 0..KEYS {
@@ -56,7 +56,15 @@ pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdic
         seen.records.len() == last.len()
             && last.iter().all(|(key, version)| seen.records.get(key).is_some_and(|s| s.version == *version))
     };
-    let seen = see_until(watch, &trial, arrived).await?;
+    watching.until(&trial, arrived).await?;
+    watching.settle().await;
+    let seen = &watching.seen;
+    ensure!(
+        seen.backwards.is_none(),
+        "the states of each record in the order in which they came to be",
+        seen.backwards.clone().unwrap_or_default(),
+        "an older state after a newer one looks like a rolled-back store, or hands a shard back to its old holder",
+    );
     let missing: Vec<String> = last
         .iter()
         .filter(|(key, version)| seen.records.get(key).is_none_or(|stored| stored.version != **version))
@@ -70,12 +78,6 @@ pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdic
         "the last change of every record",
         format!("no word of {}", missing.join(", ")),
         "the successor of a vacated shard waits for the watch, and a missed change is a gap of a whole listing",
-    );
-    ensure!(
-        seen.backwards.is_none(),
-        "the states of each record in the order in which they came to be",
-        seen.backwards.clone().unwrap_or_default(),
-        "an older state after a newer one looks like a rolled-back store, or hands a shard back to its old holder",
     );
     Ok(Note::default())
 }
@@ -94,7 +96,7 @@ pub async fn nothing_is_lost_after_the_snapshot(fixture: &dyn Fixture) -> Verdic
         for _ in 0..round {
             tokio::task::yield_now().await;
         }
-        let watch = needed_watch(&*trial.b).await?;
+        let mut watching = Watching::unread(needed_watch(&*trial.b).await?);
         while let Some(written) = writers.join_next().await {
             written.expect("no writer panics")?;
         }
@@ -103,7 +105,8 @@ pub async fn nothing_is_lost_after_the_snapshot(fixture: &dyn Fixture) -> Verdic
         let found = super::trial::read_all(&*trial.a, &keys).await?.found;
         let there: BTreeMap<Key, Stored> =
             keys.into_iter().zip(found).filter_map(|(key, stored)| Some((key, stored?))).collect();
-        let seen = see_until(watch, &trial, |seen| seen.records == there).await?;
+        watching.until(&trial, |seen| seen.records == there).await?;
+        let seen = &watching.seen;
         ensure!(
             seen.records == there,
             format!("the {} records that are there, from snapshot and changes together", there.len()),
@@ -135,31 +138,28 @@ async fn write_some(store: Arc<dyn Store>, round: usize, writer: usize) -> Resul
 /// A watch that is dropped and opened again begins with what is there now, and other watches go on.
 pub async fn watches_can_be_opened_again(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "again").await?;
-    let mut other = needed_watch(&*trial.a).await?;
-    next(&mut other, &trial).await?;
+    let mut other = Watching::begin(&*trial.a, &trial).await?.ok_or_else(no_watch)?;
     let old = put(&*trial.a, &shard(0), None, b"1").await?;
-    let first = needed_watch(&*trial.b).await?;
-    drop(see_until(first, &trial, |seen| seen.records.len() == 1).await?);
+    drop(Watching::begin(&*trial.b, &trial).await?);
     put(&*trial.a, &shard(0), Some(&old), b"2").await?;
     put(&*trial.a, &shard(1), None, b"1").await?;
-    let mut second = needed_watch(&*trial.b).await?;
-    let event = next(&mut second, &trial).await?;
-    let mut seen = Seen::default();
-    seen.take(&event);
+    let again = Watching::begin(&*trial.b, &trial).await?.ok_or_else(no_watch)?;
     let now = get(&*trial.a, &shard(0)).await?;
     ensure!(
-        matches!(event, WatchEvent::Snapshot(_))
-            && seen.records.len() == 2
-            && seen.records.get(&shard(0)) == now.as_ref(),
+        again.seen.snapshots == 1
+            && again.seen.records.len() == 2
+            && again.seen.records.get(&shard(0)) == now.as_ref(),
         "a snapshot with what changed while no watch was open",
-        format!("{event:?}"),
+        format!("{:?}", again.seen),
         "a node that was cut off must not plan with what it saw before",
     );
-    let seen = see_until(other, &trial, |seen| seen.records.len() == 2).await?;
+    other
+        .until(&trial, |seen| seen.records.get(&shard(0)) == now.as_ref() && seen.records.len() == 2)
+        .await?;
     ensure!(
-        seen.records.len() == 2,
+        other.seen.records.len() == 2,
         "a watch to go on after another one was dropped",
-        format!("{} of 2 changes", seen.records.len()),
+        format!("{} of 2 records", other.seen.records.len()),
         "two users of one store, such as a node and its status page, must not disturb each other",
     );
     Ok(Note::default())
@@ -168,17 +168,17 @@ pub async fn watches_can_be_opened_again(fixture: &dyn Fixture) -> Verdict {
 /// A watch that broke says so, and goes on by itself with a snapshot that has what changed meanwhile.
 pub async fn a_broken_watch_resumes_with_a_snapshot(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "gap").await?;
-    let mut watch = needed_watch(&*trial.b).await?;
-    next(&mut watch, &trial).await?;
+    let mut watching = Watching::begin(&*trial.b, &trial).await?.ok_or_else(no_watch)?;
     if trial.fixture.break_watches(&trial.namespace).await.is_none() {
         return Err(Unmet::no_lever("break a watch"));
     }
     let version = put(&*trial.a, &shard(0), None, b"during the gap").await?;
-    let seen = see_until(watch, &trial, |seen| seen.records.len() == 1).await?;
+    watching.until(&trial, |seen| seen.records.len() == 1 && seen.snapshots > 1).await?;
+    let seen = &watching.seen;
     ensure!(
-        seen.interrupted && seen.snapshots > 0,
+        seen.interrupted && seen.snapshots > 1,
         "an interruption and then a snapshot",
-        format!("interrupted: {}, snapshots: {}", seen.interrupted, seen.snapshots),
+        format!("interrupted: {}, snapshots in all: {}", seen.interrupted, seen.snapshots),
         "changes that were missed in the gap show only in a snapshot, removals above all",
     );
     ensure!(
@@ -194,8 +194,7 @@ pub async fn a_broken_watch_resumes_with_a_snapshot(fixture: &dyn Fixture) -> Ve
 /// that it was interrupted and goes on with a snapshot.
 pub async fn a_slow_reader_sees_the_truth(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "slow").await?;
-    let mut watch = needed_watch(&*trial.b).await?;
-    next(&mut watch, &trial).await?;
+    let mut watching = Watching::begin(&*trial.b, &trial).await?.ok_or_else(no_watch)?;
     let mut versions = BTreeMap::new();
     for key in (0..40).map(shard) {
         let mut version = None;
@@ -210,104 +209,13 @@ pub async fn a_slow_reader_sees_the_truth(fixture: &dyn Fixture) -> Verdict {
             .filter(|(key, version)| seen.records.get(key).is_some_and(|s| s.version == **version))
             .count()
     };
-    let seen = see_until(watch, &trial, |seen| right(seen) == versions.len()).await?;
+    watching.until(&trial, |seen| right(seen) == versions.len()).await?;
+    let seen = &watching.seen;
     ensure!(
-        right(&seen) == versions.len(),
+        right(seen) == versions.len(),
         format!("the last state of all {} records", versions.len()),
-        format!("that of {}", right(&seen)),
+        format!("that of {}", right(seen)),
         "a node that was busy must not go on with records that it never sees again",
     );
-    Ok(Note(format!("2000 changes unread, {} snapshots after", seen.snapshots)))
-}
-
-/// What came out of a watch, put together.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) records: BTreeMap<Key, Stored>,
-    pub(super) snapshots: usize,
-    pub(super) interrupted: bool,
-    /// A record whose number fell, if one did.
-    pub(super) backwards: Option<String>,
-    /// All values that were told of.
-    pub(super) told: BTreeSet<Arc<[u8]>>,
-}
-
-impl Seen {
-    fn take(&mut self, event: &WatchEvent) {
-        match event {
-            WatchEvent::Snapshot(listing) => {
-                self.snapshots += 1;
-                self.records.clear();
-                listing.entries.iter().for_each(|(key, stored)| self.set(key, Some(stored)));
-            }
-            WatchEvent::Changed(changes) => {
-                changes.iter().for_each(|(key, stored)| self.set(key, stored.as_ref()));
-            }
-            WatchEvent::Interrupted(_) => self.interrupted = true,
-            WatchEvent::ProcessGone(_) => {}
-        }
-    }
-
-    fn set(&mut self, key: &Key, stored: Option<&Stored>) {
-        let Some(stored) = stored else {
-            self.records.remove(key);
-            return;
-        };
-        self.told.insert(stored.value.clone());
-        if let Some(before) = self.records.insert(key.clone(), stored.clone())
-            && let (Some(before), Some(after)) = (number(&before), number(stored))
-            && after < before
-        {
-            self.backwards = Some(format!("{key}: {before}, then {after}"));
-        }
-    }
-}
-
-fn number(stored: &Stored) -> Option<u64> {
-    std::str::from_utf8(&stored.value).ok()?.parse().ok()
-}
-
-/// Opens a watch; `None` if the store says that it has none.
-pub(super) async fn open_watch(store: &dyn Store) -> Result<Option<Watch>, Unmet> {
-    let watch = store.watch().await?;
-    ensure!(
-        watch.is_some() == store.facts().watch,
-        format!("a watch if and only if facts().watch, which is {}", store.facts().watch),
-        if watch.is_some() { "a watch" } else { "none" },
-        "a node polls only if the facts say that there is no watch",
-    );
-    Ok(watch)
-}
-
-async fn needed_watch(store: &dyn Store) -> Result<Watch, Unmet> {
-    open_watch(store).await?.ok_or_else(|| Unmet::Skipped("the store has no watch".to_owned()))
-}
-
-/// The next event, which must come.
-pub(super) async fn next(watch: &mut Watch, trial: &Trial<'_>) -> Result<WatchEvent, Unmet> {
-    let seen = match tokio::time::timeout(trial.scale.patience, watch.next()).await {
-        Ok(Some(event)) => return Ok(event),
-        Ok(None) => "the end of the watch".to_owned(),
-        Err(_) => format!("nothing for {:?}", trial.scale.patience),
-    };
-    let why = "a node believes its watch, and would not hear of anything until the next listing";
-    Err(Unmet::failed("another event from a watch, which never ends by itself", seen, why))
-}
-
-/// Reads a watch until what came is as wanted, or nothing more comes. A watch that ends is a failure.
-pub(super) async fn see_until(
-    mut watch: Watch,
-    trial: &Trial<'_>,
-    wanted: impl Fn(&Seen) -> bool,
-) -> Result<Seen, Unmet> {
-    let mut seen = Seen::default();
-    while !wanted(&seen) {
-        let Ok(event) = tokio::time::timeout(trial.scale.patience, watch.next()).await else { break };
-        let Some(event) = event else {
-            let why = "a node believes its watch, and would not hear of anything until the next listing";
-            return Err(Unmet::failed("a watch that never ends by itself", "its end", why));
-        };
-        seen.take(&event);
-    }
-    Ok(seen)
+    Ok(Note(format!("2000 changes unread, {} snapshots in all", seen.snapshots)))
 }

@@ -3,6 +3,7 @@
 mod basics;
 mod child;
 mod common;
+mod conformance;
 mod files;
 mod locked;
 mod processes;

@@ -1,0 +1,63 @@
+//! How long things may take once nothing is wrong any more: what the core's own `explain` promises, in true time.
+
+use std::time::Duration;
+
+use leasehold_core::NodeName;
+
+use crate::clock::{Instant, SECOND};
+use crate::setting::Setting;
+
+/// The stated bounds of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    /// From when a record says that nobody holds the shard, in calm times, until somebody does.
+    pub(crate) unowned: Instant,
+    /// From when all faults are over until every shard is owned.
+    pub(crate) owned: Instant,
+    /// From then until everything is where the plan wants it.
+    pub(crate) settled: Instant,
+    /// How long it is watched then.
+    pub(crate) quiet: Instant,
+    /// How long after a disturbance the world may still be busy with it.
+    pub(crate) calm_after: Instant,
+    /// How long after the last change something may still be put in order: everybody lists once, and asks gates that
+    /// refused once more.
+    pub(crate) rest: Instant,
+    /// How often a node writes at rest.
+    pub(crate) renew_every: Instant,
+}
+
+impl Bounds {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let name = NodeName::new("n").expect("a valid name");
+        let mut config = setting.config(0, name.clone());
+        let shortest = config.renew_every.min(Duration::from_nanos(setting.ttl / 5));
+        let groups = std::mem::take(&mut config.groups);
+        let mut slowest = leasehold_core::Config::with_ttl(name, Duration::from_nanos(setting.ttl_longest));
+        slowest.ttl_max = Duration::from_nanos(setting.ttl_max);
+        slowest.groups = groups;
+        let stated = slowest.explain(&setting.facts);
+        let policy = &setting.policy;
+        let unowned = true_time(stated.unowned_worst + stated.restart_grace);
+        let failover = true_time(stated.failover_worst);
+        let settle = true_time(stated.settle_for);
+        let stop = Duration::from_millis(policy.stop_timeout_ms);
+        Bounds {
+            unowned,
+            owned: settle + failover + unowned,
+            settled: true_time(stated.recovery_worst + stop)
+                + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
+                + 3 * true_time(stated.ttl)
+                + 20 * SECOND,
+            quiet: true_time(stated.ttl) * 3 / 2,
+            calm_after: settle + failover + true_time(stated.recovery_worst),
+            rest: true_time(stated.ttl) + 2 * SECOND,
+            renew_every: shortest.as_nanos() as u64,
+        }
+    }
+}
+
+/// How long a time of the slowest clock really is.
+fn true_time(span: Duration) -> Instant {
+    span.as_nanos() as u64 * 100 / 99
+}

@@ -1,0 +1,338 @@
+//! The driver of the simulated world: it carries out what a core decides, with the same duties as the real one.
+
+use leasehold_core::event::{Action, Event, Verdict};
+use leasehold_core::notice::Notice;
+use leasehold_core::record::{NodeRecord, NodeState, Record, ShardRecord, ShardState};
+use leasehold_core::store::{Key, Op, Request, Swap};
+use leasehold_core::{Deadlines, Now, ShardId};
+
+use crate::clock::{Instant, MS};
+use crate::invariants::no_busy_loop;
+use crate::oracle::{Happening, RunEnd, Until};
+use crate::outcome::Mark;
+use crate::process::Session;
+use crate::sabotage::Duty;
+use crate::setting::DeadMan;
+use crate::world::{Due, Judged, World};
+
+/// A shard's number: its slot.
+pub(crate) fn number_of(shard: &ShardId) -> usize {
+    shard.name.as_slot().expect("the simulated group is numbered") as usize
+}
+
+impl World {
+    pub(crate) fn now_of(&self, process: usize) -> Now {
+        self.slots[self.processes[process].slot].clock.now(self.at)
+    }
+
+    /// Lets the core take in an event, and does what it says.
+    pub(crate) fn step(&mut self, process: usize, event: Event) -> Judged {
+        let now = self.now_of(process);
+        let mut actions = std::mem::take(&mut self.scratch);
+        self.processes[process].core.step(now, event, &mut actions);
+        self.stats.steps += 1;
+        let result = match self.processes[process].pause_at_step.take_if(|_| decisive(&actions)) {
+            Some(lasts) => {
+                self.processes[process].undone.append(&mut actions);
+                self.pause(process, lasts)
+            }
+            None => self.carry_out(process, &mut actions),
+        };
+        actions.clear();
+        self.scratch = actions;
+        result?;
+        if self.processes[process].alive {
+            self.plan_tick(process);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn carry_out(&mut self, process: usize, actions: &mut Vec<Action>) -> Judged {
+        for action in actions.drain(..) {
+            match action {
+                Action::OpenSession(id) => {
+                    let number = self.oracle.state.sessions.len();
+                    let deadlines = Deadlines::default();
+                    let session = Session { number, id, deadlines, lost: false, guarded: false };
+                    self.processes[process].sessions.push(session);
+                    self.tell_of(process, || format!("opens session {id:?}"));
+                    self.observe(Happening::Opened { session: number, process })?;
+                }
+                Action::Ask(request) => self.ask(process, request)?,
+                Action::Deadlines(deadlines) => self.set_deadlines(process, deadlines)?,
+                Action::Lose => self.lose(process)?,
+                Action::Start { shard, epoch } => self.start_work(process, shard, epoch),
+                Action::Stop { shard, epoch, why, kill_at } => {
+                    self.tell_of(process, || format!("tells {shard} (epoch {epoch}) to stop: {why:?}"));
+                    self.stop_work(process, &shard, epoch, kill_at)?;
+                }
+                Action::AskGate(shard) => {
+                    let dice = &mut self.processes[process].driver;
+                    let refuses = dice.permille(200) && !self.healing.began;
+                    let verdict = if refuses { Verdict::Refuse } else { Verdict::Take };
+                    let after = dice.below(20 * MS);
+                    self.put(after, Due::Gate { process, shard, verdict });
+                }
+                Action::Tell(notice) => self.hear(process, &notice),
+                Action::Done => return self.left(process),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_deadlines(&mut self, process: usize, deadlines: Deadlines) -> Judged {
+        let Some(session) = self.processes[process].sessions.last_mut() else { return Ok(()) };
+        session.deadlines = deadlines;
+        let number = session.number;
+        if !std::mem::replace(&mut session.guarded, true) {
+            let at = self.slots[self.processes[process].slot].clock.when(deadlines.kill_at);
+            self.put_at(at, Due::Guard { process, session: number });
+        }
+        let until = self.until(process, deadlines);
+        self.observe(Happening::Deadlines { session: number, until })
+    }
+
+    /// Deadlines of a process's own clock, in true time.
+    pub(crate) fn until(&self, process: usize, deadlines: Deadlines) -> Until {
+        let clock = &self.slots[self.processes[process].slot].clock;
+        Until {
+            stop_at: clock.when(deadlines.stop_at),
+            kill_at: clock.when(deadlines.kill_at),
+            valid_until: clock.when(deadlines.valid_until),
+        }
+    }
+
+    fn lose(&mut self, process: usize) -> Judged {
+        let Some(session) = self.processes[process].sessions.last_mut() else { return Ok(()) };
+        session.lost = true;
+        let number = session.number;
+        self.stats.detachments += 1;
+        self.tell_of(process, || "loses all its grants".to_owned());
+        self.observe(Happening::Lost { session: number })?;
+        for worker in self.processes[process].workers.clone() {
+            if self.workers[worker].session == number
+                && let Some(run) = self.workers[worker].run
+            {
+                self.observe(Happening::Told { run })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, process: usize, notice: &Notice) {
+        match notice {
+            Notice::Standing { to, .. } => self.processes[process].standing = *to,
+            Notice::Fenced { .. } => self.stats.fenced += 1,
+            Notice::Incarnation { .. } => self.stats.incarnations += 1,
+            Notice::Renewed { .. } | Notice::Stopping { .. } => return,
+            _ => {}
+        }
+        self.tell_of(process, || format!("{notice:?}"));
+    }
+
+    /// Sends a request, after a look at what it would give up.
+    fn ask(&mut self, process: usize, request: Request) -> Judged {
+        if let Op::Swap(swaps) = &request.op {
+            for swap in swaps {
+                self.look_at_swap(process, swap)?;
+            }
+        }
+        self.send(process, request);
+        Ok(())
+    }
+
+    fn look_at_swap(&mut self, process: usize, swap: &Swap) -> Judged {
+        match &swap.key {
+            Key::Shard(shard) => {
+                let Some(session) = self.processes[process].session() else { return Ok(()) };
+                let session = session.number;
+                let record = swap.value.as_deref().map(ShardRecord::decode);
+                let held =
+                    matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
+                if !held {
+                    self.observe(Happening::ReleaseSent { session, shard: number_of(shard) })?;
+                }
+            }
+            Key::Node(_) => {
+                let Some(value) = swap.value.as_deref().filter(|value| mentions(value, b"\"left\"")) else {
+                    return Ok(());
+                };
+                let Ok(record) = NodeRecord::decode(value) else { return Ok(()) };
+                let sessions = &self.processes[process].sessions;
+                let mine = sessions.iter().find(|session| session.id == record.session);
+                if let Some(session) = mine.filter(|_| record.state == NodeState::Left) {
+                    let session = session.number;
+                    self.observe(Happening::LeftSent { session })?;
+                }
+            }
+            Key::Meta | Key::Control | Key::Group(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The next time the core wants to be called. A tick that comes too early is put off, not taken.
+    fn plan_tick(&mut self, process: usize) {
+        let lag = self.lag(process, 2 * MS);
+        let slot = &self.slots[self.processes[process].slot];
+        let due = slot.clock.when(self.processes[process].core.deadline());
+        let node = &mut self.processes[process];
+        if due == Instant::MAX || (node.tick_at <= due.saturating_add(lag) && node.tick_at > self.at) {
+            return;
+        }
+        node.ticks += 1;
+        node.tick_at = due.max(self.at) + lag;
+        let (at, number) = (node.tick_at, node.ticks);
+        self.put_at(at, Due::Tick { process, number });
+    }
+
+    /// How late a process does something.
+    pub(crate) fn lag(&mut self, process: usize, usual: Instant) -> Instant {
+        let sluggish = self.slots[self.processes[process].slot].sluggish;
+        self.processes[process].driver.below(usual.max(sluggish)) + 1
+    }
+
+    pub(crate) fn tick(&mut self, process: usize, number: u64) -> Judged {
+        let now = self.now_of(process).at;
+        let node = &mut self.processes[process];
+        if number != node.ticks {
+            return Ok(());
+        }
+        node.tick_at = 0;
+        if node.core.deadline() > now {
+            self.plan_tick(process);
+            return Ok(());
+        }
+        self.stats.ticks += 1;
+        self.step(process, Event::Tick)?;
+        no_busy_loop::judge(self, process)
+    }
+
+    /// The timer that kills at the deadline. It needs no core, no store and nobody's answer.
+    pub(crate) fn guard(&mut self, process: usize, session: usize) -> Judged {
+        let now = self.now_of(process).at;
+        let clock = &self.slots[self.processes[process].slot].clock;
+        let sessions = &self.processes[process].sessions;
+        let Some(it) = sessions.iter().find(|it| it.number == session) else { return Ok(()) };
+        let kill_at = it.deadlines.kill_at;
+        if now < kill_at {
+            let at = clock.when(kill_at);
+            self.put_at(at, Due::Guard { process, session });
+            return Ok(());
+        }
+        if self.broken(Duty::KillAtDeadline) {
+            return Ok(());
+        }
+        let within = it.deadlines.valid_until.since(kill_at).as_nanos() as u64 * 6 / 10;
+        for worker in self.processes[process].workers.clone() {
+            if self.workers[worker].session == session {
+                let after = self.processes[process].work.below(within.max(1));
+                self.kill_after(worker, after);
+            }
+        }
+        if !self.processes[process].sessions.last().is_some_and(|last| last.number == session && !last.lost) {
+            return Ok(());
+        }
+        // The session may still be renewed, however late that is: look again.
+        self.put(50 * MS, Due::Guard { process, session });
+        Ok(())
+    }
+
+    /// Whether the kernel kills a process that stands still at its deadline.
+    pub(crate) fn dead_man_kills(&mut self, process: usize, session: usize) -> bool {
+        let node = &self.processes[process];
+        let now = self.now_of(process).at;
+        let over = node.sessions.iter().any(|it| it.number == session && now >= it.deadlines.kill_at);
+        let works = node.workers.iter().any(|worker| self.workers[*worker].session == session);
+        if self.setting.dead_man == DeadMan::Off || !over || !works || self.broken(Duty::KillAtDeadline) {
+            return false;
+        }
+        self.tell_of(process, || "is killed by its dead-man timer".to_owned());
+        // A process that died has nothing left that could break a promise.
+        let _ = self.die(process);
+        let slot = self.processes[process].slot;
+        self.put(crate::clock::SECOND, Due::Spawn { slot });
+        true
+    }
+
+    pub(crate) fn pause(&mut self, process: usize, lasts: Instant) -> Judged {
+        if !self.processes[process].running() {
+            return Ok(());
+        }
+        self.processes[process].pauses += 1;
+        let pause = self.processes[process].pauses;
+        self.processes[process].paused = Some(pause);
+        self.marks.push((self.at, process, Mark::Paused));
+        self.tell_of(process, || "stands still".to_owned());
+        self.observe(Happening::Paused { process })?;
+        if self.broken(Duty::ClockCountsSleep) {
+            self.processes[process].slept_at = self.at;
+        }
+        self.put(lasts, Due::Resume { process, pause });
+        Ok(())
+    }
+
+    pub(crate) fn resume(&mut self, process: usize, pause: u32) -> Judged {
+        if !self.processes[process].alive || self.processes[process].paused != Some(pause) {
+            return Ok(());
+        }
+        self.marks.push((self.at, process, Mark::Resumed));
+        self.tell_of(process, || "goes on".to_owned());
+        if self.broken(Duty::ClockCountsSleep) {
+            self.forget_sleep(process)?;
+        }
+        self.compare_on_waking(process)?;
+        self.processes[process].paused = None;
+        self.observe(Happening::Resumed { process })?;
+        for due in std::mem::take(&mut self.processes[process].deferred) {
+            // What its user wanted reaches it in order; all else comes as it may.
+            let after = if matches!(due, Due::Wish { .. }) { 0 } else { self.lag(process, 2 * MS) };
+            self.put(after, due);
+        }
+        let mut undone = std::mem::take(&mut self.processes[process].undone);
+        self.carry_out(process, &mut undone)?;
+        if self.processes[process].alive {
+            self.plan_tick(process);
+        }
+        Ok(())
+    }
+
+    /// After every waking, compare before acting: what is past its deadline is over before anything else happens.
+    fn compare_on_waking(&mut self, process: usize) -> Judged {
+        let now = self.now_of(process).at;
+        for worker in self.processes[process].workers.clone() {
+            let session = self.workers[worker].session;
+            let sessions = &self.processes[process].sessions;
+            let over = sessions.iter().any(|it| it.number == session && now >= it.deadlines.kill_at);
+            if over && !self.broken(Duty::KillAtDeadline) {
+                self.end_work(worker, RunEnd::KilledOnWaking)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A clock that stood still while the machine slept: the sabotage of the boot clock.
+    fn forget_sleep(&mut self, process: usize) -> Judged {
+        let slept = self.at - self.processes[process].slept_at;
+        let slot = self.processes[process].slot;
+        let clock = &mut self.slots[slot].clock;
+        clock.stood_still += slept * clock.rate / 1_000_000;
+        for session in self.processes[process].sessions.clone() {
+            let until = self.until(process, session.deadlines);
+            self.observe(Happening::Deadlines { session: session.number, until })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a pause between these and their being carried out could matter.
+fn decisive(actions: &[Action]) -> bool {
+    actions.iter().any(|action| match action {
+        Action::Start { .. } | Action::Stop { .. } | Action::OpenSession(_) => true,
+        Action::Ask(request) => matches!(request.op, Op::Swap(_)),
+        _ => false,
+    })
+}
+
+fn mentions(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}

@@ -1,0 +1,415 @@
+//! Faults, and the schedule of one run: drawn from the seed before the run begins, so that it can be shrunk by leaving
+//! entries out.
+
+use std::fmt;
+
+use crate::clock::{Instant, MS, SECOND};
+use crate::dice::{Dice, Purpose};
+use crate::profile::{Peril, Profile, Swarm};
+use crate::setting::Setting;
+use crate::store::Generation;
+
+/// One fault, and when it strikes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its number in the whole schedule of its seed.
+    pub number: usize,
+    /// When it strikes, in true time.
+    pub at: Instant,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// What goes wrong, or is asked for. A slot is the place of one node, whoever runs there.
+#[allow(missing_docs, reason = "the sentence above each says what its fields are")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process of a slot dies.
+    Crash { slot: usize, then: Comeback },
+    /// The process of a slot is told to leave.
+    Leave { slot: usize, within: Instant, then: Comeback, grace: Grace },
+    /// The process of a slot stands still.
+    Pause { slot: usize, lasts: Instant, place: Place },
+    /// A slot is cut off from the store.
+    Cut { slot: usize, lasts: Instant, way: Way },
+    /// The store takes this many times as long.
+    SlowStore { lasts: Instant, times: u64 },
+    /// So many requests in a thousand fail.
+    Errors { lasts: Instant, permille: u32 },
+    /// So many answers in a thousand are lost.
+    LostAnswers { lasts: Instant, permille: u32 },
+    /// So many answers in a thousand come twice, or late.
+    DoubledAnswers { lasts: Instant, permille: u32 },
+    /// Watches break and begin anew: of one slot, or all.
+    WatchBreak { slot: Option<usize> },
+    /// A slot's watch is late by this much.
+    WatchLag { slot: usize, lasts: Instant, lag: Instant },
+    /// A slot's watch loses changes.
+    WatchLoss { slot: usize, lasts: Instant },
+    /// Listings are up to this much behind.
+    StaleLists { lasts: Instant, lag: Instant },
+    /// The store is down, and comes back with everything.
+    StoreRestart { lasts: Instant },
+    /// The store is down, and comes back without the last writes.
+    Failover { lasts: Instant, loses: Instant },
+    /// The store is emptied.
+    Emptied { generation: Generation },
+    /// The store is as it was this long ago.
+    RolledBack { by: Instant },
+    /// Several nodes go at once.
+    MassLeave { slots: Vec<usize>, how: Going, then: Comeback },
+    /// All nodes are restarted, one after the other.
+    RollingRestart { gap: Instant, how: Going },
+    /// A node's own weight changes.
+    Weight { slot: usize, weight: u32 },
+    /// A node's own capacity changes.
+    Capacity { slot: usize, capacity: Option<u32> },
+    /// A node does not accept new shards.
+    NotAccepting { slot: usize, lasts: Instant },
+    /// The group has another number of shards.
+    Resize { shards: u32 },
+    /// A shard is pinned to the node of a slot.
+    Pin { shard: u32, slot: usize, lasts: Instant },
+    /// A node is drained by an operator.
+    Drain { slot: usize, lasts: Instant },
+    /// Voluntary moves are frozen.
+    Freeze { lasts: Instant },
+    /// The holder of a shard is asked to release it once.
+    Release { shard: u32 },
+    /// A record is damaged.
+    Corrupt { what: Target, how: Damage },
+    /// The record of the node of a slot vanishes.
+    Vanish { slot: usize },
+    /// Work at a slot does not stop when told to.
+    Refuse { slot: usize, lasts: Instant },
+    /// Work at a slot crashes soon after it began.
+    WorkCrash { slot: usize, lasts: Instant },
+    /// The process of a slot is restarted as a newer version.
+    Upgrade { slot: usize, after: Instant },
+    /// A second process runs under the name of a slot.
+    Twin { slot: usize, lasts: Instant },
+    /// The wall clock of a slot's machine steps.
+    WallStep { slot: usize, by_ms: i64 },
+    /// Whatever the process of a slot does, it does up to this much late.
+    Sluggish { slot: usize, lasts: Instant, lag: Instant },
+}
+
+/// What comes after a process ended.
+#[allow(missing_docs, reason = "the sentence above each says what its fields are")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comeback {
+    /// A new process under the same name.
+    SameName { after: Instant },
+    /// A new process under a new name.
+    NewName { after: Instant },
+    /// Nothing, until the faults are over.
+    Stays,
+}
+
+/// Whether a node that leaves says that it will be back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// It does.
+    Asked,
+    /// It does not.
+    None,
+}
+
+/// Where a process is when it is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere.
+    Anywhere,
+    /// Its worker has just looked at its grant and has not yet acted.
+    BetweenCheckAndAct,
+    /// Its core has just decided, and nothing of that has been done.
+    BetweenStepAndAct,
+}
+
+/// Which way is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Both.
+    Both,
+    /// From the node to the store.
+    Requests,
+    /// From the store to the node.
+    Answers,
+}
+
+/// How nodes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Going {
+    /// They are killed.
+    Killed,
+    /// They are told to leave.
+    Told,
+}
+
+/// Which record is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// That of the node of a slot.
+    Node(usize),
+    /// That of a shard.
+    Shard(u32),
+    /// That of the group.
+    Group,
+    /// What operators asked for.
+    Control,
+}
+
+/// How a record is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// It is noise.
+    Noise,
+    /// Its end is missing.
+    Cut,
+    /// It is written in a format that nobody here reads.
+    TooNew,
+}
+
+/// The whole schedule of a seed.
+pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
+    let mut planned = Vec::new();
+    for peril in Peril::all() {
+        let mut swarm = Dice::new(seed, Purpose::Swarm, peril as u64);
+        let mut expected = u64::from(profile.rate(peril)) * setting.faults_for / (120 * SECOND);
+        if profile.swarm() == Swarm::Drawn {
+            let share = if swarm.permille(500) { swarm.pick(&[500, 1000, 1000, 2000, 3000]) } else { 0 };
+            expected = expected * share / 1000;
+        }
+        let count = expected / 1000 + u64::from(swarm.below(1000) < expected % 1000);
+        for turn in 0..count {
+            let mut dice = Dice::new(seed, Purpose::Fault, (peril as u64) << 32 | turn);
+            let at = dice.between(SECOND, setting.faults_for);
+            if let Some(fault) = draw(peril, &mut dice, setting) {
+                planned.push(Planned { number: 0, at, fault });
+            }
+        }
+    }
+    planned.sort_by_key(|planned| planned.at);
+    for (number, planned) in planned.iter_mut().enumerate() {
+        planned.number = number;
+    }
+    planned
+}
+
+/// How long a fault lasts: short, about as long as leases are, or long.
+fn lasts(dice: &mut Dice, ttl: Instant) -> Instant {
+    match dice.below(10) {
+        0..=2 => dice.between(10 * MS, ttl / 5),
+        3..=7 => dice.between(ttl / 5, ttl * 3 / 2),
+        _ => dice.between(ttl, ttl * 4),
+    }
+}
+
+fn comeback(dice: &mut Dice, ttl: Instant) -> Comeback {
+    let after =
+        if dice.permille(500) { dice.between(10 * MS, SECOND) } else { dice.between(SECOND, 3 * ttl) };
+    match dice.below(10) {
+        0..=6 => Comeback::SameName { after },
+        7..=8 => Comeback::NewName { after },
+        _ => Comeback::Stays,
+    }
+}
+
+fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
+    let ttl = setting.ttl;
+    let slot = dice.below(setting.nodes as u64) as usize;
+    let shard = dice.below(u64::from(setting.shards)) as u32;
+    let lasts = lasts(dice, ttl);
+    let fault = match peril {
+        Peril::Crash => Fault::Crash { slot, then: comeback(dice, ttl) },
+        Peril::Leave => {
+            let within = dice.between(SECOND, 2 * ttl);
+            let grace = dice.pick(&[Grace::Asked, Grace::None]);
+            Fault::Leave { slot, within, then: comeback(dice, ttl), grace }
+        }
+        Peril::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
+        Peril::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
+        Peril::PauseAtStep => Fault::Pause { slot, lasts, place: Place::BetweenStepAndAct },
+        Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
+        Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
+        Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
+        Peril::SlowStore => Fault::SlowStore { lasts, times: dice.pick(&[3, 10, 30, 100, 300, 1000]) },
+        Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
+        Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
+        Peril::DoubledAnswers => Fault::DoubledAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
+        Peril::WatchBreak => Fault::WatchBreak { slot: dice.permille(600).then_some(slot) },
+        Peril::WatchLag => Fault::WatchLag { slot, lasts, lag: dice.between(100 * MS, ttl) },
+        Peril::WatchLoss => Fault::WatchLoss { slot, lasts },
+        Peril::StaleLists => Fault::StaleLists { lasts, lag: dice.between(SECOND, 2 * ttl) },
+        Peril::StoreRestart => Fault::StoreRestart { lasts: lasts.min(ttl) },
+        Peril::Failover => {
+            Fault::Failover { lasts: dice.between(100 * MS, ttl / 2), loses: dice.between(MS, 2 * SECOND) }
+        }
+        Peril::Emptied => Fault::Emptied { generation: dice.pick(&[Generation::Kept, Generation::New]) },
+        Peril::RolledBack => Fault::RolledBack { by: dice.between(100 * MS, 40 * SECOND) },
+        Peril::MassLeave => mass_leave(dice, setting),
+        Peril::RollingRestart => Fault::RollingRestart {
+            gap: dice.between(500 * MS, ttl * 3 / 2),
+            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
+        },
+        Peril::Weight => Fault::Weight { slot, weight: dice.pick(&[0, 1, 50, 100, 200, 400]) },
+        Peril::Capacity => {
+            let capacity = dice.below(u64::from(setting.shards) + 1) as u32;
+            Fault::Capacity { slot, capacity: dice.permille(700).then_some(capacity) }
+        }
+        Peril::Accepting => Fault::NotAccepting { slot, lasts },
+        Peril::Resize => Fault::Resize { shards: 1 + dice.below(u64::from(setting.shards) * 3 / 2) as u32 },
+        Peril::Pin => Fault::Pin { shard, slot, lasts },
+        Peril::Drain => Fault::Drain { slot, lasts },
+        Peril::Freeze => Fault::Freeze { lasts },
+        Peril::Release => Fault::Release { shard },
+        Peril::Corrupt => Fault::Corrupt {
+            what: match dice.below(10) {
+                0..=4 => Target::Shard(shard),
+                5..=7 => Target::Node(slot),
+                8 => Target::Group,
+                _ => Target::Control,
+            },
+            how: dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew]),
+        },
+        Peril::Vanish => Fault::Vanish { slot },
+        Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
+        Peril::WorkCrash => Fault::WorkCrash { slot, lasts },
+        Peril::Upgrade => Fault::Upgrade { slot, after: dice.between(10 * MS, ttl) },
+        Peril::Twin => Fault::Twin { slot, lasts: lasts + SECOND },
+        Peril::WallStep => {
+            let by = dice.between(1, setting.wall_step_ms_max + 1) as i64;
+            Fault::WallStep { slot, by_ms: if dice.permille(500) { by } else { -by } }
+        }
+        Peril::Sluggish => Fault::Sluggish { slot, lasts, lag: dice.between(MS, ttl / 10) },
+    };
+    setting.allows(&fault).then_some(fault)
+}
+
+fn mass_leave(dice: &mut Dice, setting: &Setting) -> Fault {
+    let keep = dice.below(setting.nodes as u64) as usize;
+    let slots = (0..setting.nodes).filter(|slot| *slot != keep && dice.permille(800)).collect();
+    let how = dice.pick(&[Going::Killed, Going::Told]);
+    Fault::MassLeave { slots, how, then: comeback(dice, setting.ttl) }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.at / MS;
+        write!(f, "#{} at {}.{:03}s: {}", self.number, ms / 1000, ms % 1000, self.fault)
+    }
+}
+
+struct Span(Instant);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}s", self.0 / SECOND, self.0 / MS % 1000)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Crash { slot, then } => write!(f, "the process of node {slot} dies{then}"),
+            Fault::Leave { slot, within, then, grace } => {
+                let back = if *grace == Grace::Asked { ", to be back soon" } else { "" };
+                write!(f, "node {slot} is told to leave within {}{back}{then}", Span(*within))
+            }
+            Fault::Pause { slot, lasts, place } => {
+                let place = match place {
+                    Place::Anywhere => "",
+                    Place::BetweenCheckAndAct => ", between a worker's check and its act",
+                    Place::BetweenStepAndAct => ", between the core's decision and its being carried out",
+                };
+                write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
+            }
+            Fault::Cut { slot, lasts, way } => {
+                let way = match way {
+                    Way::Both => "is cut off from the store",
+                    Way::Requests => "cannot send to the store",
+                    Way::Answers => "cannot hear the store",
+                };
+                write!(f, "node {slot} {way} for {}", Span(*lasts))
+            }
+            Fault::SlowStore { lasts, times } => {
+                write!(f, "the store is {times} times slower for {}", Span(*lasts))
+            }
+            Fault::Errors { lasts, permille } => {
+                write!(f, "{permille} of 1000 requests fail for {}", Span(*lasts))
+            }
+            Fault::LostAnswers { lasts, permille } => {
+                write!(f, "{permille} of 1000 answers are lost for {}", Span(*lasts))
+            }
+            Fault::DoubledAnswers { lasts, permille } => {
+                write!(f, "{permille} of 1000 answers come twice or late for {}", Span(*lasts))
+            }
+            Fault::WatchBreak { slot: Some(slot) } => write!(f, "the watch of node {slot} breaks"),
+            Fault::WatchBreak { slot: None } => write!(f, "all watches break"),
+            Fault::WatchLag { slot, lasts, lag } => {
+                write!(f, "the watch of node {slot} is {} late for {}", Span(*lag), Span(*lasts))
+            }
+            Fault::WatchLoss { slot, lasts } => {
+                write!(f, "the watch of node {slot} loses changes for {}", Span(*lasts))
+            }
+            Fault::StaleLists { lasts, lag } => {
+                write!(f, "listings are up to {} behind for {}", Span(*lag), Span(*lasts))
+            }
+            Fault::StoreRestart { lasts } => write!(f, "the store is down for {}", Span(*lasts)),
+            Fault::Failover { lasts, loses } => {
+                write!(f, "the store fails over for {} and loses the last {}", Span(*lasts), Span(*loses))
+            }
+            Fault::Emptied { generation } => write!(f, "the store is emptied, its generation {generation:?}"),
+            Fault::RolledBack { by } => write!(f, "the store is rolled back by {}", Span(*by)),
+            Fault::MassLeave { slots, how, then } => {
+                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                write!(f, "nodes {slots:?} are {how} at once{then}")
+            }
+            Fault::RollingRestart { gap, how } => {
+                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                write!(f, "all nodes are {how} and come back, one every {}", Span(*gap))
+            }
+            Fault::Weight { slot, weight } => write!(f, "node {slot} gets the weight {weight}"),
+            Fault::Capacity { slot, capacity: Some(n) } => write!(f, "node {slot} gets the capacity {n}"),
+            Fault::Capacity { slot, capacity: None } => write!(f, "node {slot} has no capacity limit"),
+            Fault::NotAccepting { slot, lasts } => {
+                write!(f, "node {slot} accepts nothing new for {}", Span(*lasts))
+            }
+            Fault::Resize { shards } => write!(f, "the group gets {shards} shards"),
+            Fault::Pin { shard, slot, lasts } => {
+                write!(f, "shard {shard} is pinned to node {slot} for {}", Span(*lasts))
+            }
+            Fault::Drain { slot, lasts } => write!(f, "an operator drains node {slot} for {}", Span(*lasts)),
+            Fault::Freeze { lasts } => write!(f, "an operator freezes moves for {}", Span(*lasts)),
+            Fault::Release { shard } => write!(f, "an operator wants shard {shard} released"),
+            Fault::Corrupt { what, how } => write!(f, "the record of {what:?} is damaged: {how:?}"),
+            Fault::Vanish { slot } => write!(f, "the record of node {slot} vanishes"),
+            Fault::Refuse { slot, lasts } => {
+                write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
+            }
+            Fault::WorkCrash { slot, lasts } => write!(f, "work at node {slot} crashes for {}", Span(*lasts)),
+            Fault::Upgrade { slot, after } => {
+                write!(f, "node {slot} is killed and comes back as a newer version after {}", Span(*after))
+            }
+            Fault::Twin { slot, lasts } => {
+                write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))
+            }
+            Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
+            Fault::Sluggish { slot, lasts, lag } => {
+                write!(f, "node {slot} does all up to {} late for {}", Span(*lag), Span(*lasts))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Comeback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Comeback::SameName { after } => write!(f, " and comes back after {}", Span(*after)),
+            Comeback::NewName { after } => {
+                write!(f, " and comes back under a new name after {}", Span(*after))
+            }
+            Comeback::Stays => write!(f, " and stays away"),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The end of a run: all faults are over, the world has its time to heal, and then the promises of the second kind are
+//! judged. Also the looks that are taken at the world from outside, once a second, all along.
+
+use leasehold_core::config::Gate;
+use leasehold_core::event::Wish;
+use leasehold_core::notice::Standing;
+use leasehold_core::store::Key;
+use leasehold_core::{NodeName, View};
+
+use crate::bounds::Bounds;
+use crate::clock::Instant;
+use crate::faults::{Fault, Going};
+use crate::invariants::{self, Violation};
+use crate::oracle::Happening;
+use crate::records::RecordState;
+use crate::setting::Setting;
+use crate::world::{Due, Judged, LOOK_EVERY, World};
+
+/// Where a run stands on its way to its end.
+#[derive(Debug)]
+pub(crate) struct Healing {
+    pub(crate) bounds: Bounds,
+    pub(crate) began: bool,
+    pub(crate) began_at: Instant,
+    pub(crate) done: bool,
+    /// From when on the world is calm, as far as we know.
+    pub(crate) calm_from: Instant,
+    /// The node that an operator goes on draining.
+    pub(crate) drained: Option<NodeName>,
+    /// When every shard was owned again, and when everything was where it should be.
+    pub(crate) owned_at: Option<Instant>,
+    pub(crate) settled_at: Option<Instant>,
+    /// How many runs had begun by then.
+    pub(crate) runs_at_began: usize,
+    pub(crate) runs_at_settled: usize,
+    /// Writes so far: of node records, and of all others.
+    pub(crate) node_writes: u64,
+    pub(crate) other_writes: u64,
+    pub(crate) node_writes_before: u64,
+    pub(crate) other_writes_before: u64,
+    /// The last write that was no renewal: of what, and when.
+    pub(crate) last_other: Option<Key>,
+    pub(crate) last_other_at: Instant,
+}
+
+impl Healing {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let bounds = Bounds::new(setting);
+        Healing {
+            calm_from: bounds.calm_after,
+            bounds,
+            began: false,
+            began_at: Instant::MAX,
+            done: false,
+            drained: None,
+            owned_at: None,
+            settled_at: None,
+            runs_at_began: 0,
+            runs_at_settled: 0,
+            node_writes: 0,
+            other_writes: 0,
+            node_writes_before: 0,
+            other_writes_before: 0,
+            last_other: None,
+            last_other_at: 0,
+        }
+    }
+
+    pub(crate) fn wrote(&mut self, at: Instant, key: &Key) {
+        match key {
+            Key::Node(_) => self.node_writes += 1,
+            _ => {
+                self.other_writes += 1;
+                self.last_other = Some(key.clone());
+                self.last_other_at = at;
+            }
+        }
+    }
+
+    /// A fault struck: what it may make slow is not held against the world until it has had its time.
+    pub(crate) fn struck(&mut self, at: Instant, fault: &Fault) {
+        if disturbs(fault) {
+            let over_at = at + fault.lasts().unwrap_or(0);
+            self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);
+        }
+    }
+}
+
+/// Whether a fault may make others wait. What people ask for does not.
+fn disturbs(fault: &Fault) -> bool {
+    !matches!(
+        fault,
+        Fault::Leave { .. }
+            | Fault::Weight { .. }
+            | Fault::Resize { .. }
+            | Fault::Pin { .. }
+            | Fault::Drain { .. }
+            | Fault::Freeze { .. }
+            | Fault::Release { .. }
+            | Fault::Refuse { .. }
+            | Fault::WallStep { .. }
+            | Fault::MassLeave { how: Going::Told, .. }
+            | Fault::RollingRestart { how: Going::Told, .. }
+    )
+}
+
+/// The world as it is at one look.
+pub(crate) struct Census {
+    /// What each live process knows, with its number.
+    pub(crate) views: Vec<(usize, View)>,
+    /// For each shard that should be held: whether a live process holds it, and where its work runs.
+    pub(crate) shards: Vec<Owned>,
+}
+
+/// How one shard is owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) holder: Option<usize>,
+    pub(crate) running: bool,
+}
+
+impl World {
+    pub(crate) fn look(&mut self) -> Judged {
+        self.put(LOOK_EVERY, Due::Look);
+        self.observe(Happening::Moment)?;
+        if !self.healing.began && self.at >= self.setting.faults_for {
+            self.begin_to_heal()?;
+        }
+        invariants::no_stabiliser_delays_unowned::judge(self)?;
+        if self.healing.began {
+            self.judge_healing()?;
+        }
+        Ok(())
+    }
+
+    /// All faults are over, whatever they were.
+    fn begin_to_heal(&mut self) -> Judged {
+        self.tell("FAULT", || "all faults are over: the world heals".to_owned());
+        self.healing.began = true;
+        self.healing.began_at = self.at;
+        self.healing.runs_at_began = self.oracle.state.runs.len();
+        self.healing.calm_from = self.healing.calm_from.min(self.at + self.healing.bounds.calm_after);
+        for index in std::mem::take(&mut self.on) {
+            self.on.insert(index);
+            self.relent(index)?;
+        }
+        self.weather.clear();
+        for process in 0..self.processes.len() {
+            if let Some(pause) = self.processes[process].paused {
+                self.resume(process, pause)?;
+            }
+            self.processes[process].pause_at_check = None;
+            self.processes[process].pause_at_step = None;
+        }
+        if self.operator.permille(300) {
+            let slot = self.operator.below(self.setting.nodes as u64) as usize;
+            self.healing.drained = Some(self.slots[slot].name.clone());
+        }
+        self.mend();
+        self.fill_slots()
+    }
+
+    /// Most nodes that are away come back, and there is room for all shards.
+    fn fill_slots(&mut self) -> Judged {
+        let keep_away =
+            if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
+        for slot in 0..self.setting.nodes {
+            if slot as u64 != keep_away || self.setting.nodes == 1 {
+                self.spawn(slot)?;
+            }
+        }
+        let drained = self.healing.drained.clone();
+        let useful = |world: &World, slot: usize| {
+            let place = &world.slots[slot];
+            place.process.is_some() && place.weight != Some(0) && Some(&place.name) != drained.as_ref()
+        };
+        let limited = (0..self.setting.nodes).any(|slot| matches!(self.slots[slot].capacity, Some(Some(_))));
+        if limited || !(0..self.setting.nodes).any(|slot| useful(self, slot)) {
+            for slot in 0..self.setting.nodes {
+                self.slots[slot].capacity = None;
+                self.slots[slot].weight = Some(100);
+                self.wish(slot, Wish::Capacity(None))?;
+                self.wish(slot, Wish::Weight(100))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        let alive = || (0..self.processes.len()).filter(|process| self.processes[*process].alive);
+        let views = alive().map(|process| (process, self.processes[process].core.view(self.now_of(process))));
+        let shards = (0..self.shards_wanted()).map(|shard| {
+            let RecordState::Held { session } = self.records.get(shard).state else {
+                return Owned { holder: None, running: false };
+            };
+            let holder = alive().find(|process| {
+                let last = self.processes[*process].sessions.last();
+                last.is_some_and(|last| last.id == session && !last.lost)
+            });
+            let open = &self.oracle.state.shard(shard).open;
+            let running = open
+                .iter()
+                .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
+            Owned { holder, running }
+        });
+        Census { shards: shards.collect(), views: views.collect() }
+    }
+
+    fn judge_healing(&mut self) -> Judged {
+        let since = self.at - self.healing.began_at;
+        if let Some(settled_at) = self.healing.settled_at {
+            if self.at < settled_at + self.healing.bounds.quiet {
+                return Ok(());
+            }
+            let census = self.census();
+            invariants::no_flapping_when_quiet::judge(self, &census)?;
+            invariants::writes_at_rest_are_renewals::judge(self, &census)?;
+            invariants::moves_within_bound::judge(self)?;
+            self.healing.done = true;
+            return Ok(());
+        }
+        let census = self.census();
+        if self.healing.owned_at.is_none() && census.all_owned() {
+            self.healing.owned_at = Some(self.at);
+            self.stats.owned_after = since;
+        }
+        if since > self.healing.bounds.owned {
+            invariants::every_shard_owned::judge(self, &census)?;
+        }
+        let rested = self.at > self.healing.last_other_at + self.healing.bounds.rest;
+        if since > self.healing.bounds.rest && rested && census.all_settled(self) {
+            self.settle(&census)?;
+        } else if since > self.healing.bounds.owned + self.healing.bounds.settled {
+            invariants::nobody_stays_detached::judge(self, &census)?;
+            invariants::drains_finish::judge(self, &census)?;
+            invariants::balance_within_bound::judge_plan_reached(self, &census)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, census: &Census) -> Judged {
+        self.tell("FAULT", || "everything is where it should be".to_owned());
+        self.stats.settled_after = self.at - self.healing.began_at;
+        self.healing.settled_at = Some(self.at);
+        self.healing.runs_at_settled = self.oracle.state.runs.len();
+        self.healing.node_writes_before = self.healing.node_writes;
+        self.healing.other_writes_before = self.healing.other_writes;
+        invariants::balance_within_bound::judge(self, census)
+    }
+
+    /// Where everybody stands, for people.
+    pub(crate) fn standings(&self, census: &Census) -> String {
+        let each = census.views.iter().map(|(process, view)| {
+            let node = &self.processes[*process];
+            let (held, wanted) = view.me.as_ref().map_or((0, 0), |me| (me.held, me.wanted));
+            let waiting = view.me.as_ref().and_then(|me| me.waiting_for.as_deref()).unwrap_or("");
+            let frozen = if view.frozen.is_some() { ", frozen" } else { "" };
+            format!("{} p{process} {} holds {held} of {wanted}{frozen} {waiting}", node.name, node.standing)
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether the acquire gate refuses nothing.
+    pub(crate) fn gate_is_open(&self) -> bool {
+        self.setting.gate == Gate::Open || self.healing.began
+    }
+
+    pub(crate) fn violation(
+        &self,
+        invariant: &'static str,
+        shard: Option<usize>,
+        message: String,
+    ) -> Violation {
+        Violation { invariant, at: self.at, shard, message }
+    }
+}
+
+impl Census {
+    pub(crate) fn all_owned(&self) -> bool {
+        self.shards.iter().all(|shard| shard.holder.is_some())
+    }
+
+    /// Everybody is attached, holds what the plan gives to it and nothing else, and all of that runs.
+    fn all_settled(&self, world: &World) -> bool {
+        let at_home = |process: usize, view: &View| {
+            let me = view.me.as_ref();
+            let calm = view.frozen.is_none() && world.processes[process].standing == Standing::Attached;
+            calm && me.is_some_and(|me| me.held == me.wanted)
+        };
+        let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
+        let anybody_else = self.views.iter().any(|(process, _)| !drained(*process));
+        let handed_over = self.views.iter().all(|(process, view)| {
+            !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
+        });
+        let agreed = self
+            .views
+            .iter()
+            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        handed_over
+            && agreed
+            && self.shards.iter().all(|shard| shard.running)
+            && self.views.iter().all(|(process, view)| at_home(*process, view))
+    }
+}

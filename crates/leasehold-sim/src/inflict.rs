@@ -1,0 +1,295 @@
+//! How each fault strikes, and how it is over.
+
+use leasehold_core::event::{Returning, Wish};
+use leasehold_core::{Epoch, ShardId};
+use std::time::Duration;
+
+use crate::clock::{Instant, MS, SECOND};
+use crate::faults::{Comeback, Fault, Going, Grace, Place, Way};
+use crate::oracle::Happening;
+use crate::process::{Leaving, Slot, Version};
+use crate::weather::Trouble;
+use crate::world::{Due, Judged, World};
+
+impl World {
+    pub(crate) fn strike(&mut self, index: usize) -> Judged {
+        let planned = self.faults[index].clone();
+        self.tell("FAULT", || planned.to_string());
+        self.healing.struck(self.at, &planned.fault);
+        self.stats.faults += 1;
+        if let Some(lasts) = planned.fault.lasts() {
+            self.on.insert(index);
+            self.put(lasts, Due::Relent(index));
+        }
+        match planned.fault {
+            Fault::Crash { slot, then } => {
+                if let Some(process) = self.slots[slot].process {
+                    self.die(process)?;
+                    self.come_back(slot, then);
+                }
+            }
+            Fault::Leave { slot, within, then, grace } => self.tell_to_leave(slot, within, then, grace)?,
+            Fault::Pause { slot, lasts, place } => self.strike_pause(slot, lasts, place)?,
+            Fault::Cut { slot, way, .. } => {
+                self.slots[slot].requests_cut += u32::from(way != Way::Answers);
+                self.slots[slot].answers_cut += u32::from(way != Way::Requests);
+            }
+            Fault::SlowStore { times, .. } => self.weather.begin(index, Trouble::Slow(times)),
+            Fault::Errors { permille, .. } => self.weather.begin(index, Trouble::Errors(permille)),
+            Fault::LostAnswers { permille, .. } => self.weather.begin(index, Trouble::LostAnswers(permille)),
+            Fault::DoubledAnswers { permille, .. } => {
+                self.weather.begin(index, Trouble::DoubledAnswers(permille));
+            }
+            Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
+            Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag = lag,
+            Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
+            Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
+            Fault::StoreRestart { .. } => {
+                self.weather.begin(index, Trouble::Down);
+                self.break_watches(None, "the store went away")?;
+            }
+            Fault::Failover { loses, .. } => {
+                self.weather.begin(index, Trouble::Down);
+                self.store.roll_back(self.at, self.at.saturating_sub(loses));
+                self.records.read_all(self.at, &self.store);
+                self.break_watches(None, "the store failed over")?;
+            }
+            Fault::Emptied { generation } => {
+                self.store.empty(self.at, generation);
+                self.records.read_all(self.at, &self.store);
+                self.after_restore()?;
+            }
+            Fault::RolledBack { by } => {
+                self.store.roll_back(self.at, self.at.saturating_sub(by));
+                self.records.read_all(self.at, &self.store);
+                self.break_watches(None, "the store was restored")?;
+            }
+            Fault::MassLeave { slots, how, then } => {
+                for slot in slots {
+                    self.go(slot, how, then)?;
+                }
+            }
+            Fault::RollingRestart { .. } => return self.roll(0, index),
+            Fault::Weight { slot, weight } => {
+                self.slots[slot].weight = Some(weight);
+                self.wish(slot, Wish::Weight(weight))?;
+            }
+            Fault::Capacity { slot, capacity } => {
+                self.slots[slot].capacity = Some(capacity);
+                self.wish(slot, Wish::Capacity(capacity))?;
+            }
+            Fault::NotAccepting { slot, .. } => {
+                self.slots[slot].not_accepting += 1;
+                self.wish(slot, Wish::Accepting(false))?;
+            }
+            Fault::Resize { shards } => self.resize(shards),
+            Fault::Pin { shard, slot, .. } => {
+                let (id, name) = (ShardId::slot(&self.setting.group, shard), self.slots[slot].name.clone());
+                self.control(|control| {
+                    control.pins.insert(id, name);
+                });
+            }
+            Fault::Drain { slot, .. } => {
+                let name = self.slots[slot].name.clone();
+                self.control(|control| {
+                    control.drain.insert(name, Default::default());
+                });
+            }
+            Fault::Freeze { .. } => self.control(|control| control.freeze = Some("a test".to_owned())),
+            Fault::Release { shard } => {
+                let id = ShardId::slot(&self.setting.group, shard);
+                let epoch = self.oracle.state.shard(shard as usize).epoch.unwrap_or(Epoch(0));
+                self.control(|control| {
+                    control.release.insert(id, epoch);
+                });
+            }
+            Fault::Corrupt { what, how } => self.damage(what, how),
+            Fault::Vanish { slot } => self.vanish(slot),
+            Fault::Refuse { slot, .. } => self.slots[slot].refusing += 1,
+            Fault::WorkCrash { slot, .. } => self.slots[slot].crashing += 1,
+            Fault::Upgrade { slot, after } => {
+                self.slots[slot].version = Version::Newer;
+                if let Some(process) = self.slots[slot].process {
+                    self.die(process)?;
+                    self.come_back(slot, Comeback::SameName { after });
+                }
+            }
+            Fault::Twin { slot, .. } => {
+                let machine = self.slots.len();
+                let twin = Slot::new(self.slots[slot].name.clone(), self.setting.clock(machine));
+                self.slots.push(twin);
+                self.twins.push((index, machine));
+                return self.spawn(machine);
+            }
+            Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(by_ms),
+            Fault::Sluggish { slot, lag, .. } => self.starve(slot, lag)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn relent(&mut self, index: usize) -> Judged {
+        if !self.on.remove(&index) {
+            return Ok(());
+        }
+        let fault = self.faults[index].fault.clone();
+        let number = self.faults[index].number;
+        self.tell("FAULT", || format!("#{number} is over"));
+        match fault {
+            Fault::Cut { slot, way, .. } => {
+                self.slots[slot].requests_cut -= u32::from(way != Way::Answers);
+                self.slots[slot].answers_cut -= u32::from(way != Way::Requests);
+                if let Some(process) = self.slots[slot].process {
+                    self.watch_after_cut(process)?;
+                }
+            }
+            Fault::StoreRestart { .. } | Fault::Failover { .. } => {
+                self.weather.end(index);
+                for process in 0..self.processes.len() {
+                    self.watch_after_cut(process)?;
+                }
+            }
+            Fault::SlowStore { .. }
+            | Fault::Errors { .. }
+            | Fault::LostAnswers { .. }
+            | Fault::DoubledAnswers { .. }
+            | Fault::StaleLists { .. } => self.weather.end(index),
+            Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag = 0,
+            Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
+            Fault::NotAccepting { slot, .. } => {
+                self.slots[slot].not_accepting -= 1;
+                if self.slots[slot].not_accepting == 0 {
+                    self.wish(slot, Wish::Accepting(true))?;
+                }
+            }
+            Fault::Pin { shard, .. } => {
+                let id = ShardId::slot(&self.setting.group, shard);
+                self.control(|control| {
+                    control.pins.remove(&id);
+                });
+            }
+            Fault::Drain { slot, .. } => {
+                let name = self.slots[slot].name.clone();
+                self.control(|control| {
+                    control.drain.remove(&name);
+                });
+            }
+            Fault::Freeze { .. } => self.control(|control| control.freeze = None),
+            Fault::Refuse { slot, .. } => {
+                self.slots[slot].refusing -= 1;
+                self.give_in(slot);
+            }
+            Fault::WorkCrash { slot, .. } => self.slots[slot].crashing -= 1,
+            Fault::Twin { .. } => {
+                let twin = self.twins.iter().find(|(fault, _)| *fault == index).map(|(_, slot)| *slot);
+                if let Some(process) = twin.and_then(|slot| self.slots[slot].process) {
+                    self.die(process)?;
+                }
+            }
+            Fault::Sluggish { slot, .. } => self.starve(slot, 0)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn strike_pause(&mut self, slot: usize, lasts: Instant, place: Place) -> Judged {
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        match place {
+            Place::Anywhere => return self.pause(process, lasts),
+            Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
+            Place::BetweenStepAndAct => self.processes[process].pause_at_step = Some(lasts),
+        }
+        Ok(())
+    }
+
+    fn starve(&mut self, slot: usize, lag: Instant) -> Judged {
+        self.slots[slot].sluggish = lag;
+        match self.slots[slot].process {
+            Some(process) => self.observe(Happening::Starved { process, by: lag }),
+            None => Ok(()),
+        }
+    }
+
+    fn break_watches(&mut self, slot: Option<usize>, why: &str) -> Judged {
+        for process in 0..self.processes.len() {
+            if slot.is_none_or(|slot| self.slots[slot].process == Some(process)) {
+                self.break_watch(process, why)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After the store was emptied, watches either see everything vanish or break.
+    fn after_restore(&mut self) -> Judged {
+        if self.store_dice.permille(500) {
+            return self.break_watches(None, "the store was replaced");
+        }
+        self.watchers_hear();
+        Ok(())
+    }
+
+    /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
+    pub(crate) fn wish(&mut self, slot: usize, wish: Wish) -> Judged {
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        self.put(0, Due::Wish { process, wish });
+        Ok(())
+    }
+
+    fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Comeback, grace: Grace) -> Judged {
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        if self.processes[process].leaving != Leaving::No {
+            return Ok(());
+        }
+        self.processes[process].leaving = Leaving::Then(then);
+        let returning = if grace == Grace::Asked { Returning::Soon } else { Returning::No };
+        self.wish(slot, Wish::Leave { within: Duration::from_nanos(within), returning })
+    }
+
+    fn go(&mut self, slot: usize, how: Going, then: Comeback) -> Judged {
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        match how {
+            Going::Told => self.tell_to_leave(slot, 5 * SECOND, then, Grace::None),
+            Going::Killed => {
+                self.die(process)?;
+                self.come_back(slot, then);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn roll(&mut self, slot: usize, fault: usize) -> Judged {
+        let Fault::RollingRestart { gap, how } = self.faults[fault].fault else { return Ok(()) };
+        if slot >= self.setting.nodes || self.healing.began {
+            return Ok(());
+        }
+        self.healing.struck(self.at, &self.faults[fault].fault.clone());
+        self.put(gap, Due::Roll { slot: slot + 1, fault });
+        self.go(slot, how, Comeback::SameName { after: 200 * MS })
+    }
+}
+
+impl Fault {
+    /// For how long it is on, if it has to be ended.
+    pub(crate) fn lasts(&self) -> Option<Instant> {
+        match self {
+            Fault::Cut { lasts, .. }
+            | Fault::SlowStore { lasts, .. }
+            | Fault::Errors { lasts, .. }
+            | Fault::LostAnswers { lasts, .. }
+            | Fault::DoubledAnswers { lasts, .. }
+            | Fault::WatchLag { lasts, .. }
+            | Fault::WatchLoss { lasts, .. }
+            | Fault::StaleLists { lasts, .. }
+            | Fault::StoreRestart { lasts }
+            | Fault::Failover { lasts, .. }
+            | Fault::NotAccepting { lasts, .. }
+            | Fault::Pin { lasts, .. }
+            | Fault::Drain { lasts, .. }
+            | Fault::Freeze { lasts }
+            | Fault::Refuse { lasts, .. }
+            | Fault::WorkCrash { lasts, .. }
+            | Fault::Twin { lasts, .. }
+            | Fault::Sluggish { lasts, .. } => Some(*lasts),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! At any instant, user code runs for a shard in at most one place.
+
+use super::Judgement;
+use crate::clock::Instant;
+use crate::oracle::{Happening, State};
+
+pub(crate) const NAME: &str = "at_most_one_running_worker";
+
+pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
+    match *happening {
+        Happening::Began { session, shard, epoch } => {
+            let other = state.shard(shard).open.iter().copied().find(|run| state.running(*run))?;
+            let process = state.sessions[session].process;
+            let there = &state.runs[other];
+            Some((
+                Some(shard),
+                format!(
+                    "shard {shard} begins in process {process} under epoch {epoch}, while it runs in process {} under epoch {}",
+                    state.process_of(there),
+                    there.epoch
+                ),
+            ))
+        }
+        Happening::Resumed { process } => {
+            let runs = state.sessions.iter().filter(|session| session.process == process);
+            let goes_on = runs.flat_map(|session| &session.open);
+            goes_on.into_iter().find_map(|run| {
+                let here = &state.runs[*run];
+                let mut others = state.shard(here.shard).open.iter().copied();
+                let other = others.find(|other| other != run && state.running(*other))?;
+                let there = &state.runs[other];
+                Some((
+                    Some(here.shard),
+                    format!(
+                        "shard {} goes on in process {process} under epoch {}, while it runs in process {} under epoch {}",
+                        here.shard,
+                        here.epoch,
+                        state.process_of(there),
+                        there.epoch
+                    ),
+                ))
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::tests::{World, begin};
+
+    #[test]
+    fn two_at_once_are_noticed() {
+        let mut world = World::with_sessions(2);
+        world.good(1, begin(0, 3, 1));
+        world.bad(2, begin(1, 3, 2), NAME);
+    }
+
+    #[test]
+    fn one_that_stands_still_does_not_run_until_it_goes_on() {
+        let mut world = World::with_sessions(2);
+        world.good(1, begin(0, 3, 1));
+        world.good(2, Happening::Paused { process: 0 });
+        world.good(200, begin(1, 3, 2));
+        world.bad(300, Happening::Resumed { process: 0 }, NAME);
+    }
+}

@@ -1,0 +1,45 @@
+//! Once everything has settled, no node holds more than its fair share times the balance of the policy, rounded up,
+//! and everything is where the plan wants it.
+
+use crate::heal::Census;
+use crate::world::{Judged, World};
+
+pub(crate) const NAME: &str = "balance_within_bound";
+
+/// Whether what is held is within the bound, by our own arithmetic and not by the core's.
+pub(crate) fn judge(world: &World, census: &Census) -> Judged {
+    let receives = |process: usize| {
+        let node = &world.processes[process];
+        Some(&node.name) != world.healing.drained.as_ref()
+    };
+    let weight = |process: usize| {
+        let slot = world.processes[process].slot;
+        let own = world.setting.config(slot, world.processes[process].name.clone()).weight;
+        u64::from(world.slots[slot].weight.unwrap_or(own))
+    };
+    let total: u64 = census.views.iter().filter(|(p, _)| receives(*p)).map(|(p, _)| weight(*p)).sum();
+    if total == 0 {
+        return Ok(());
+    }
+    for (process, _) in census.views.iter().filter(|(process, _)| receives(*process)) {
+        let held = census.shards.iter().filter(|owned| owned.holder == Some(*process)).count() as u64;
+        let fair = census.shards.len() as u64 * weight(*process);
+        let balanced = fair * u64::from(world.setting.policy.balance_permille) / (1000 * total);
+        let most = fair.div_ceil(total).max(balanced);
+        if held > most {
+            let message = format!(
+                "process {process} of {} holds {held} of {} shards; its share allows {most}",
+                world.processes[*process].name,
+                census.shards.len()
+            );
+            return Err(world.violation(NAME, None, message));
+        }
+    }
+    Ok(())
+}
+
+/// The world had its time to settle and has not.
+pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
+    let message = format!("the plan is not reached in time; {}", world.standings(census));
+    Err(world.violation(NAME, None, message))
+}

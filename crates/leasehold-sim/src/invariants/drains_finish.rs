@@ -1,0 +1,23 @@
+//! Once all faults are over, a node that an operator drains holds nothing within the stated bound, if there is
+//! somebody else.
+
+use crate::heal::Census;
+use crate::world::{Judged, World};
+
+pub(crate) const NAME: &str = "drains_finish";
+
+pub(crate) fn judge(world: &World, census: &Census) -> Judged {
+    let Some(drained) = &world.healing.drained else { return Ok(()) };
+    if census.views.len() < 2 {
+        return Ok(());
+    }
+    for (process, _) in &census.views {
+        let held = census.shards.iter().filter(|owned| owned.holder == Some(*process)).count();
+        if world.processes[*process].name == *drained && held > 0 {
+            let message =
+                format!("{drained} is drained and still holds {held} shards; {}", world.standings(census));
+            return Err(world.violation(NAME, None, message));
+        }
+    }
+    Ok(())
+}

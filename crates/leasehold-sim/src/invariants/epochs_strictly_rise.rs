@@ -1,0 +1,40 @@
+//! Every start of a shard carries an epoch above all earlier ones, whatever happened to the store.
+
+use super::Judgement;
+use crate::clock::Instant;
+use crate::oracle::{Happening, State};
+
+pub(crate) const NAME: &str = "epochs_strictly_rise";
+
+pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
+    let Happening::Began { session, shard, epoch } = *happening else { return None };
+    let highest = state.shard(shard).epoch.filter(|highest| *highest >= epoch)?;
+    let process = state.sessions[session].process;
+    Some((
+        Some(shard),
+        format!(
+            "shard {shard} begins in process {process} under epoch {epoch}, after epoch {highest} was used"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::tests::{World, begin, end};
+
+    #[test]
+    fn the_same_epoch_twice_is_noticed() {
+        let mut world = World::with_sessions(2);
+        world.good(1, begin(0, 3, 7));
+        world.good(2, end(0));
+        world.bad(3, begin(1, 3, 7), NAME);
+    }
+
+    #[test]
+    fn other_shards_do_not_count() {
+        let mut world = World::with_sessions(1);
+        world.good(1, begin(0, 3, 7));
+        world.good(1, begin(0, 4, 1));
+    }
+}

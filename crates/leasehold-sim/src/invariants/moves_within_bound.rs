@@ -1,0 +1,21 @@
+//! While the world heals, no shard starts more often than there are reasons for it.
+
+use crate::world::{Judged, World};
+
+pub(crate) const NAME: &str = "moves_within_bound";
+
+/// A shard may have to start because its holder was lost, once more because whoever took it first was not whom the
+/// plan wanted, and once more when the last node has come back.
+const STARTS_MAX: usize = 5;
+
+pub(crate) fn judge(world: &World) -> Judged {
+    let healed = &world.oracle.state.runs[world.healing.runs_at_began..];
+    for shard in 0..world.shards_wanted() {
+        let starts = healed.iter().filter(|run| run.shard == shard).count();
+        if starts > STARTS_MAX {
+            let message = format!("shard {shard} started {starts} times while the world healed");
+            return Err(world.violation(NAME, Some(shard), message));
+        }
+    }
+    Ok(())
+}

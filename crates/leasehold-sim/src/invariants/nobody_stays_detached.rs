@@ -1,0 +1,24 @@
+//! Once all faults are over, every node is attached within the stated bound, by itself.
+
+use leasehold_core::notice::Standing;
+
+use crate::heal::Census;
+use crate::world::{Judged, World};
+
+pub(crate) const NAME: &str = "nobody_stays_detached";
+
+pub(crate) fn judge(world: &World, census: &Census) -> Judged {
+    for (process, _) in &census.views {
+        let node = &world.processes[*process];
+        if node.standing != Standing::Attached {
+            let message = format!(
+                "process {process} of {} is {}; {}",
+                node.name,
+                node.standing,
+                world.standings(census)
+            );
+            return Err(world.violation(NAME, None, message));
+        }
+    }
+    Ok(())
+}

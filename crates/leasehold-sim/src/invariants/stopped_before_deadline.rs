@@ -1,0 +1,101 @@
+//! User code is told to stop, then cut off, before its grant ends: never is anything of it left after that.
+
+use super::Judgement;
+use crate::clock::{Instant, MS};
+use crate::oracle::{Happening, Run, RunEnd, State};
+
+pub(crate) const NAME: &str = "stopped_before_deadline";
+
+/// How long after `stop_at` the word may take to get from the core's timer to user code.
+const TOLD_WITHIN: Instant = 60 * MS;
+
+pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
+    match *happening {
+        Happening::Ended { run, how } => {
+            let ended = &state.runs[run];
+            ran_past(state, at, ended, how).or_else(|| untold(state, at, ended, how))
+        }
+        Happening::Moment => {
+            let open = state.shards.iter().flat_map(|shard| &shard.open);
+            open.into_iter().filter(|run| state.running(**run)).find_map(|run| {
+                let run = &state.runs[*run];
+                ran_past(state, at, run, RunEnd::Stopped)
+            })
+        }
+        _ => None,
+    }
+}
+
+fn ran_past(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
+    let until = state.sessions[run.session].until.valid_until;
+    if at <= until || matches!(how, RunEnd::KilledOnWaking | RunEnd::Died) {
+        return None;
+    }
+    let process = state.process_of(run);
+    // Work that stands still with its process does not run.
+    if state.processes[process].paused {
+        return None;
+    }
+    Some((
+        Some(run.shard),
+        format!(
+            "shard {} ran in process {process} for {} ms after its grant ended",
+            run.shard,
+            (at - until) / MS
+        ),
+    ))
+}
+
+/// Work that had to be killed at the deadline must have been told at `stop_at`, so that it had its time to stop.
+fn untold(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
+    let session = &state.sessions[run.session];
+    let process = &state.processes[session.process];
+    let warned_by = session.until.stop_at.max(run.began_at) + TOLD_WITHIN + process.starved_by;
+    let stood_still = process.resumed_at >= session.until.stop_at;
+    let in_time = run.told_at.is_some_and(|told| told <= warned_by);
+    if how != RunEnd::Killed || at < session.until.kill_at || in_time || stood_still || warned_by > at {
+        return None;
+    }
+    Some((
+        Some(run.shard),
+        format!(
+            "shard {} was killed in process {} at its deadline, {}",
+            run.shard,
+            session.process,
+            match run.told_at {
+                Some(told) => format!("told only {} ms before", (at - told) / MS),
+                None => "without being told".to_owned(),
+            }
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::tests::{World, begin, end};
+
+    #[test]
+    fn work_past_its_grant_is_noticed() {
+        let mut world = World::with_sessions(1);
+        world.good(1, begin(0, 3, 7));
+        world.bad(101, Happening::Moment, NAME);
+        let mut world = World::with_sessions(1);
+        world.good(1, begin(0, 3, 7));
+        world.bad(101, end(0), NAME);
+    }
+
+    #[test]
+    fn a_kill_without_a_word_is_noticed() {
+        let killed = Happening::Ended { run: 0, how: RunEnd::Killed };
+        let mut world = World::with_sessions(1);
+        world.good(0, Happening::Deadlines { session: 0, until: World::times(1_000, 2_000, 3_000) });
+        world.good(MS, begin(0, 3, 7));
+        world.bad(2_500 * MS, killed, NAME);
+        let mut world = World::with_sessions(1);
+        world.good(0, Happening::Deadlines { session: 0, until: World::times(1_000, 2_000, 3_000) });
+        world.good(MS, begin(0, 3, 7));
+        world.good(1_000 * MS, Happening::Told { run: 0 });
+        world.good(2_500 * MS, killed);
+    }
+}

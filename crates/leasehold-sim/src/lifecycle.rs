@@ -1,0 +1,156 @@
+//! How processes begin and end.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::event::{Event, Wish};
+use leasehold_core::notice::Standing;
+use leasehold_core::{Node, NodeName};
+
+use crate::clock::{MS, SECOND};
+use crate::dice::{Dice, Purpose};
+use crate::faults::Comeback;
+use crate::oracle::{Happening, RunEnd};
+use crate::outcome::Mark;
+use crate::process::{Leaving, Process, Watch};
+use crate::world::{Due, Judged, World};
+
+impl World {
+    /// A new process begins in a slot, unless somebody runs there.
+    pub(crate) fn spawn(&mut self, slot: usize) -> Judged {
+        if self.slots[slot].process.is_some() {
+            return Ok(());
+        }
+        self.slots[slot].lives += 1;
+        let life = (slot as u64) << 32 | self.slots[slot].lives;
+        let stream = |purpose| Dice::new(self.setting.seed, purpose, life);
+        let mut chance = stream(Purpose::Core);
+        let mut seed = [0; 32];
+        seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&chance.draw().to_le_bytes()));
+        let name = self.slots[slot].name.clone();
+        let config = self.setting.config(slot, name.clone());
+        let process = Process {
+            slot,
+            name,
+            core: self.sabotaged(Node::new(config, self.setting.facts.clone(), seed)),
+            alive: true,
+            paused: None,
+            pauses: 0,
+            deferred: Vec::new(),
+            undone: Vec::new(),
+            pause_at_check: None,
+            pause_at_step: None,
+            tick_at: 0,
+            ticks: 0,
+            sessions: Vec::new(),
+            waiting: BTreeSet::new(),
+            watch: Watch::default(),
+            workers: Vec::new(),
+            standing: Standing::Joining,
+            slept_at: 0,
+            busy: (0, 0),
+            leaving: Leaving::No,
+            network: stream(Purpose::Network),
+            driver: stream(Purpose::Driver),
+            work: stream(Purpose::Work),
+            watch_dice: stream(Purpose::Watch),
+        };
+        let number = self.processes.len();
+        self.processes.push(process);
+        self.slots[slot].process = Some(number);
+        self.marks.push((self.at, number, Mark::Began));
+        self.tell_of(number, || "begins".to_owned());
+        self.observe(Happening::Starved { process: number, by: self.slots[slot].sluggish })?;
+        self.step(number, Event::Tick)?;
+        self.put(5 * MS, Due::Connect { process: number, number: 0 });
+        self.wish_again(slot, number)
+    }
+
+    /// What the slot's user had asked for holds for a new process as well.
+    fn wish_again(&mut self, slot: usize, process: usize) -> Judged {
+        if let Some(weight) = self.slots[slot].weight {
+            self.step(process, Event::Wish(Wish::Weight(weight)))?;
+        }
+        if let Some(capacity) = self.slots[slot].capacity {
+            self.step(process, Event::Wish(Wish::Capacity(capacity)))?;
+        }
+        if self.slots[slot].not_accepting > 0 {
+            self.step(process, Event::Wish(Wish::Accepting(false)))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "sabotage")]
+    fn sabotaged(&self, mut core: Node) -> Node {
+        if let Some(crate::sabotage::Sabotage::Core(rule)) = self.sabotage {
+            core.set_rules(leasehold_core::rules::Rules::without(rule));
+        }
+        core
+    }
+
+    #[cfg(not(feature = "sabotage"))]
+    fn sabotaged(&self, core: Node) -> Node {
+        core
+    }
+
+    /// A process is gone at once, with all that it ran.
+    pub(crate) fn die(&mut self, process: usize) -> Judged {
+        if !self.processes[process].alive {
+            return Ok(());
+        }
+        self.processes[process].alive = false;
+        let slot = self.processes[process].slot;
+        if self.slots[slot].process == Some(process) {
+            self.slots[slot].process = None;
+        }
+        self.marks.push((self.at, process, Mark::Ended));
+        self.tell_of(process, || "is gone".to_owned());
+        for worker in self.processes[process].workers.clone() {
+            self.end_work(worker, RunEnd::Died)?;
+        }
+        if self.setting.shape.proves_death {
+            self.prove_gone(process);
+        }
+        Ok(())
+    }
+
+    fn prove_gone(&mut self, process: usize) {
+        let sessions: Vec<_> = self.processes[process].sessions.iter().map(|session| session.id).collect();
+        for session in sessions {
+            self.proved_gone.push(session);
+            for other in 0..self.processes.len() {
+                if self.processes[other].alive {
+                    let after = self.processes[other].watch_dice.between(MS, 60 * MS);
+                    self.put(after, Due::Gone { process: other, session });
+                }
+            }
+        }
+    }
+
+    /// A process has left, as it was told, and is over.
+    pub(crate) fn left(&mut self, process: usize) -> Judged {
+        self.tell_of(process, || "has left".to_owned());
+        self.stats.left += 1;
+        let (slot, leaving) = (self.processes[process].slot, self.processes[process].leaving);
+        self.die(process)?;
+        match leaving {
+            Leaving::Then(then) => self.come_back(slot, then),
+            // Nobody told it to: it refused to run, because its name is in use. Somebody will try again.
+            Leaving::No => self.put(2 * SECOND, Due::Spawn { slot }),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn come_back(&mut self, slot: usize, then: Comeback) {
+        match then {
+            Comeback::SameName { after } => self.put(after, Due::Spawn { slot }),
+            Comeback::NewName { after } => {
+                let place = &mut self.slots[slot];
+                place.names += 1;
+                let name = format!("n{slot}-{}", place.names);
+                place.name = NodeName::new(name).expect("a valid name");
+                self.put(after, Due::Spawn { slot });
+            }
+            Comeback::Stays => {}
+        }
+    }
+}

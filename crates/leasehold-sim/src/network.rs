@@ -1,0 +1,204 @@
+//! The way of a request to the store and of its answer back, with everything that can happen to them there.
+
+use std::sync::Arc;
+
+use leasehold_core::event::Event;
+use leasehold_core::store::{
+    Answer, Key, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
+};
+
+use crate::clock::{Instant, MS, SECOND};
+use crate::process::Version;
+use crate::world::{Copy, Due, Judged, World};
+
+impl World {
+    pub(crate) fn latency(&mut self, process: usize) -> Instant {
+        let once = self.setting.shape.latency(&mut self.processes[process].network);
+        // However slow the store, nothing is under way for longer than this.
+        (once * self.weather.slow()).min(5 * SECOND)
+    }
+
+    /// A request leaves its process.
+    pub(crate) fn send(&mut self, process: usize, mut request: Request) {
+        let slot = self.processes[process].slot;
+        let id = request.id;
+        self.processes[process].waiting.insert(id);
+        let give_up_at = self.slots[slot].clock.when(request.give_up_at);
+        self.put_at(give_up_at, Due::GiveUp { process, id });
+        if self.slots[slot].version == Version::Newer
+            && let Op::Swap(swaps) = &mut request.op
+        {
+            swaps.iter_mut().for_each(as_newer_version);
+        }
+        let mut latency = self.latency(process);
+        if self.slots[slot].requests_cut > 0 {
+            // Some of what was sent into a cut line is sent again by the network when the line is back.
+            let dice = &mut self.processes[process].network;
+            if !dice.permille(250) {
+                return;
+            }
+            latency += dice.between(100 * MS, 15 * SECOND);
+        }
+        self.put(latency, Due::Arrive { process, request: Box::new(request) });
+    }
+
+    /// A request arrives at the store, whether or not its process still lives.
+    pub(crate) fn arrive(&mut self, process: usize, request: Request) -> Judged {
+        let slot = self.processes[process].slot;
+        let dice = &mut self.processes[process].network;
+        if self.weather.down() {
+            if dice.permille(500) {
+                let failed = failed(StoreErrorKind::Unreachable, "connection refused");
+                self.reply(process, request.id, failed);
+            }
+            return Ok(());
+        }
+        // What was under way when the line was cut is lost with it.
+        if self.slots[slot].requests_cut > 0 {
+            return Ok(());
+        }
+        let errors = self.weather.errors();
+        if errors > 0 && self.processes[process].network.permille(errors) {
+            return self.fail(process, request);
+        }
+        let answer = self.serve(process, &request.op)?;
+        self.reply(process, request.id, answer);
+        Ok(())
+    }
+
+    /// The store fails: before it has done anything, or after it has done all or some of it.
+    fn fail(&mut self, process: usize, request: Request) -> Judged {
+        let dice = &mut self.processes[process].network;
+        let kind = dice.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
+        let how = dice.below(3);
+        let mut answer = failed(kind, "the store failed");
+        match (&request.op, how) {
+            (Op::Swap(_), 1) => {
+                self.serve(process, &request.op)?;
+            }
+            (Op::Swap(swaps), 2) => {
+                let mut outcomes = Vec::with_capacity(swaps.len());
+                for swap in swaps {
+                    let dice = &mut self.processes[process].network;
+                    let (applied, known) = (dice.permille(500), dice.permille(300));
+                    let outcome = if applied { self.apply(process, swap)? } else { Swapped::Unknown };
+                    outcomes.push(if known { outcome } else { Swapped::Unknown });
+                }
+                answer = Answer::Swapped { outcomes, generation: self.store.generation().to_owned() };
+            }
+            _ => {}
+        }
+        self.reply(process, request.id, answer);
+        Ok(())
+    }
+
+    fn serve(&mut self, process: usize, op: &Op) -> Result<Answer, crate::invariants::Violation> {
+        Ok(match op {
+            Op::Read(keys) => {
+                self.stats.reads += 1;
+                let found = keys.iter().map(|key| self.store.get(key).cloned()).collect();
+                Answer::Read { found, generation: self.store.generation().to_owned() }
+            }
+            Op::List => {
+                self.stats.lists += 1;
+                Answer::Listed(self.list_for(process).0)
+            }
+            Op::Swap(swaps) => {
+                let mut outcomes = Vec::with_capacity(swaps.len());
+                for swap in swaps {
+                    outcomes.push(self.apply(process, swap)?);
+                }
+                Answer::Swapped { outcomes, generation: self.store.generation().to_owned() }
+            }
+        })
+    }
+
+    /// A listing for a process, and how much of the log it shows: on some stores it is behind.
+    pub(crate) fn list_for(&mut self, process: usize) -> (Listing, usize) {
+        let behind = self.weather.stale_by().max(self.setting.shape.stale_by());
+        if behind == 0 {
+            return (self.store.list(), self.store.changes());
+        }
+        let dice = &mut self.processes[process].network;
+        let (lag, which) = (dice.below(behind), dice.below(2) as usize);
+        let listing = self.store.list_behind(self.at, lag, which);
+        (listing, self.store.seen_behind(which))
+    }
+
+    fn apply(&mut self, process: usize, swap: &Swap) -> Result<Swapped, crate::invariants::Violation> {
+        let outcome = self.store.swap(self.at, swap);
+        if matches!(outcome, Swapped::Applied(_)) {
+            self.stats.writes += 1;
+            self.healing.wrote(self.at, &swap.key);
+            self.records.changed(self.at, &swap.key, swap.value.as_deref());
+            self.watchers_hear();
+        }
+        if self.trace.on() && !matches!(swap.key, Key::Node(_)) {
+            let text = swap.value.as_deref().map_or("(removed)".into(), String::from_utf8_lossy);
+            let expect = swap.expect.as_ref().map_or("nothing", |version| version.as_str());
+            let line = format!("{} over {expect}: {outcome:?} ← {text}", swap.key);
+            self.tell_of(process, || format!("writes {line}"));
+        }
+        Ok(outcome)
+    }
+
+    /// An answer leaves the store.
+    fn reply(&mut self, process: usize, id: RequestId, answer: Answer) {
+        if !self.processes[process].alive {
+            return;
+        }
+        let (lost, doubled) = (self.weather.lost_answers(), self.weather.doubled_answers());
+        let latency = self.latency(process);
+        let dice = &mut self.processes[process].network;
+        if lost > 0 && dice.permille(lost) {
+            return;
+        }
+        if doubled > 0 && dice.permille(doubled) {
+            let (late, extra) = (dice.permille(500), dice.between(MS, 4 * SECOND));
+            let copy = Due::Answer { process, id, answer: Box::new(answer.clone()), copy: Copy::Extra };
+            self.put(latency + extra, copy);
+            if late {
+                return;
+            }
+        }
+        self.put(latency, Due::Answer { process, id, answer: Box::new(answer), copy: Copy::Awaited });
+    }
+
+    pub(crate) fn answered(&mut self, process: usize, id: RequestId, answer: Answer, copy: Copy) -> Judged {
+        let slot = self.processes[process].slot;
+        if self.slots[slot].answers_cut > 0 {
+            return Ok(());
+        }
+        let awaited = self.processes[process].waiting.remove(&id);
+        if !awaited && copy == Copy::Awaited {
+            return Ok(());
+        }
+        self.step(process, Event::Answered(id, answer))
+    }
+
+    pub(crate) fn give_up(&mut self, process: usize, id: RequestId) -> Judged {
+        if !self.processes[process].waiting.remove(&id) {
+            return Ok(());
+        }
+        self.stats.gave_up += 1;
+        self.step(process, Event::Answered(id, failed(StoreErrorKind::TimedOut, "no answer in time")))
+    }
+}
+
+fn failed(kind: StoreErrorKind, message: &str) -> Answer {
+    Answer::Failed(StoreError::new(kind, message))
+}
+
+/// What a later version of Leasehold would write: fields that this one does not know, and a wider range of protocols.
+fn as_newer_version(swap: &mut Swap) {
+    let Some(text) = swap.value.as_deref().and_then(|value| std::str::from_utf8(value).ok()) else { return };
+    let Some(rest) = text.strip_prefix('{') else { return };
+    if text.contains("\"sim_later\"") {
+        return;
+    }
+    let newer = format!(
+        "{{\"sim_later\":{{\"a\":[1,null]}},{}",
+        rest.replace("\"protocol\":[1,1]", "\"protocol\":[1,2]")
+    );
+    swap.value = Some(Arc::from(newer.into_bytes()));
+}

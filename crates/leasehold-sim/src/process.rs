@@ -1,0 +1,153 @@
+//! A process that runs one node, and the slot that it runs in.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::event::Action;
+use leasehold_core::notice::Standing;
+use leasehold_core::store::RequestId;
+use leasehold_core::{Deadlines, Node, NodeName, SessionId};
+
+use crate::clock::{Clock, Instant};
+use crate::dice::Dice;
+use crate::oracle::SessionNo;
+use crate::world::Due;
+
+/// The place of one node: a machine, a name, and whoever runs there now.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) name: NodeName,
+    pub(crate) clock: Clock,
+    /// Who runs there.
+    pub(crate) process: Option<usize>,
+    /// How many processes have run there.
+    pub(crate) lives: u64,
+    /// How many new names it has had.
+    pub(crate) names: u32,
+    pub(crate) version: Version,
+    /// What its user asked for, which a new process is told again.
+    pub(crate) weight: Option<u32>,
+    pub(crate) capacity: Option<Option<u32>>,
+    /// How many faults keep its requests from the store.
+    pub(crate) requests_cut: u32,
+    /// How many faults keep the store's answers from it.
+    pub(crate) answers_cut: u32,
+    pub(crate) watch_lag: Instant,
+    pub(crate) watch_loss: u32,
+    pub(crate) refusing: u32,
+    pub(crate) crashing: u32,
+    pub(crate) not_accepting: u32,
+    pub(crate) sluggish: Instant,
+}
+
+/// Which version of Leasehold a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// The one of this source.
+    This,
+    /// A later one, whose records have fields that this one does not know.
+    Newer,
+}
+
+impl Slot {
+    pub(crate) fn new(name: NodeName, clock: Clock) -> Self {
+        Slot {
+            name,
+            clock,
+            process: None,
+            lives: 0,
+            names: 0,
+            version: Version::This,
+            weight: None,
+            capacity: None,
+            requests_cut: 0,
+            answers_cut: 0,
+            watch_lag: 0,
+            watch_loss: 0,
+            refusing: 0,
+            crashing: 0,
+            not_accepting: 0,
+            sluggish: 0,
+        }
+    }
+}
+
+/// One process: the real core, and what its driver keeps.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) slot: usize,
+    pub(crate) name: NodeName,
+    pub(crate) core: Node,
+    pub(crate) alive: bool,
+    /// It stands still; the number tells one pause from the next.
+    pub(crate) paused: Option<u32>,
+    pub(crate) pauses: u32,
+    /// What became due while it stood still.
+    pub(crate) deferred: Vec<Due>,
+    /// What its core had decided when it was stopped before doing it.
+    pub(crate) undone: Vec<Action>,
+    /// It will stand still for so long, as soon as it is at that place.
+    pub(crate) pause_at_check: Option<Instant>,
+    pub(crate) pause_at_step: Option<Instant>,
+    /// When the next tick is in the queue, and its number.
+    pub(crate) tick_at: Instant,
+    pub(crate) ticks: u64,
+    pub(crate) sessions: Vec<Session>,
+    /// Requests that wait for their answer.
+    pub(crate) waiting: BTreeSet<RequestId>,
+    pub(crate) watch: Watch,
+    /// Workers that have not ended.
+    pub(crate) workers: Vec<usize>,
+    pub(crate) standing: Standing,
+    /// When it began to stand still, for a clock that does not count that.
+    pub(crate) slept_at: Instant,
+    /// How many ticks it took in which millisecond.
+    pub(crate) busy: (u64, u32),
+    /// What it does when it has ended.
+    pub(crate) leaving: Leaving,
+    pub(crate) network: Dice,
+    pub(crate) driver: Dice,
+    pub(crate) work: Dice,
+    pub(crate) watch_dice: Dice,
+}
+
+/// Whether a process was told to leave, and what comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    No,
+    Then(crate::faults::Comeback),
+}
+
+/// A session, as the driver sees it: what all its grants share.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) number: SessionNo,
+    pub(crate) id: SessionId,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) lost: bool,
+    pub(crate) guarded: bool,
+}
+
+/// A process's watch on the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) connected: bool,
+    /// How much of the store's log it has been told.
+    pub(crate) told: usize,
+    /// Whether a delivery is in the queue.
+    pub(crate) scheduled: bool,
+    /// It could not be told something, because it was cut off.
+    pub(crate) stalled: bool,
+    /// Tells one connection from the next.
+    pub(crate) number: u32,
+}
+
+impl Process {
+    /// The session that its grants belong to.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.sessions.last()
+    }
+
+    pub(crate) fn running(&self) -> bool {
+        self.alive && self.paused.is_none()
+    }
+}

@@ -1,0 +1,286 @@
+//! Which faults a run may meet, and how often: each kind has its own rate.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peril {
+    /// A process dies, and perhaps comes back, under the same name or another one.
+    Crash,
+    /// A process is told to leave, and perhaps comes back.
+    Leave,
+    /// A process, or its whole machine, stands still for a while.
+    Pause,
+    /// The same, exactly between a worker's check and what it does then.
+    PauseAtCheck,
+    /// The same, exactly between the core's decision and its being carried out.
+    PauseAtStep,
+    /// A process cannot reach the store, nor the store it.
+    Cut,
+    /// What a process sends does not reach the store.
+    CutRequests,
+    /// What the store answers does not reach a process.
+    CutAnswers,
+    /// The store is slow.
+    SlowStore,
+    /// The store fails, before or after it has done what it was asked.
+    Errors,
+    /// Answers are lost after the write was applied.
+    LostAnswers,
+    /// Answers come twice, or late.
+    DoubledAnswers,
+    /// A watch breaks, as at a compaction, and begins anew.
+    WatchBreak,
+    /// A watch is late.
+    WatchLag,
+    /// A watch loses changes, unseen.
+    WatchLoss,
+    /// Listings are far behind, where the store allows that.
+    StaleLists,
+    /// The store restarts.
+    StoreRestart,
+    /// The store fails over and loses the last acknowledged writes, where it may.
+    Failover,
+    /// The store is emptied.
+    Emptied,
+    /// The store is rolled back to an older copy.
+    RolledBack,
+    /// Most nodes go at once.
+    MassLeave,
+    /// All nodes are restarted, one after the other.
+    RollingRestart,
+    /// A node's weight changes.
+    Weight,
+    /// A node's capacity changes.
+    Capacity,
+    /// A node does not accept new shards for a while.
+    Accepting,
+    /// The group becomes larger or smaller.
+    Resize,
+    /// An operator pins a shard.
+    Pin,
+    /// An operator drains a node.
+    Drain,
+    /// An operator freezes voluntary moves.
+    Freeze,
+    /// An operator asks for one shard to be released.
+    Release,
+    /// A record is damaged.
+    Corrupt,
+    /// A node's record vanishes.
+    Vanish,
+    /// Work refuses to stop when it is told to.
+    Refuse,
+    /// Work crashes again and again.
+    WorkCrash,
+    /// A node is replaced by a newer version, which writes fields that the others don't know.
+    Upgrade,
+    /// A second process runs under a name that is in use.
+    Twin,
+    /// A wall clock steps.
+    WallStep,
+    /// A process is starved: whatever it does, it does late.
+    Sluggish,
+}
+
+/// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
+const TABLE: &[(Peril, &str, &str, u32)] = &[
+    (Peril::Crash, "crash", "process", 1600),
+    (Peril::Leave, "leave", "process", 900),
+    (Peril::Pause, "pause", "process", 2200),
+    (Peril::PauseAtCheck, "pause-at-check", "process", 900),
+    (Peril::PauseAtStep, "pause-at-step", "process", 900),
+    (Peril::Cut, "cut", "network", 1600),
+    (Peril::CutRequests, "cut-requests", "network", 900),
+    (Peril::CutAnswers, "cut-answers", "network", 1200),
+    (Peril::SlowStore, "slow-store", "network", 900),
+    (Peril::Errors, "errors", "network", 900),
+    (Peril::LostAnswers, "lost-answers", "network", 1200),
+    (Peril::DoubledAnswers, "doubled-answers", "network", 900),
+    (Peril::WatchBreak, "watch-break", "watch", 900),
+    (Peril::WatchLag, "watch-lag", "watch", 900),
+    (Peril::WatchLoss, "watch-loss", "watch", 900),
+    (Peril::StaleLists, "stale-lists", "watch", 1500),
+    (Peril::StoreRestart, "store-restart", "store", 700),
+    (Peril::Failover, "failover", "loss", 900),
+    (Peril::Emptied, "emptied", "loss", 350),
+    (Peril::RolledBack, "rolled-back", "loss", 350),
+    (Peril::MassLeave, "mass-leave", "process", 350),
+    (Peril::RollingRestart, "rolling-restart", "process", 250),
+    (Peril::Weight, "weight", "operators", 700),
+    (Peril::Capacity, "capacity", "operators", 600),
+    (Peril::Accepting, "accepting", "operators", 600),
+    (Peril::Resize, "resize", "operators", 500),
+    (Peril::Pin, "pin", "operators", 600),
+    (Peril::Drain, "drain", "operators", 600),
+    (Peril::Freeze, "freeze", "operators", 300),
+    (Peril::Release, "release", "operators", 600),
+    (Peril::Corrupt, "corrupt", "records", 600),
+    (Peril::Vanish, "vanish", "records", 600),
+    (Peril::Refuse, "refuse", "work", 900),
+    (Peril::WorkCrash, "work-crash", "work", 900),
+    (Peril::Upgrade, "upgrade", "process", 500),
+    (Peril::Twin, "twin", "process", 600),
+    (Peril::WallStep, "wall-step", "clock", 900),
+    (Peril::Sluggish, "sluggish", "process", 700),
+];
+
+impl Peril {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = Peril> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    /// Its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        TABLE.iter().find(|row| row.0 == self).map_or("?", |row| row.1)
+    }
+}
+
+/// Which faults a run may meet, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    rates: BTreeMap<Peril, u32>,
+    swarm: Swarm,
+}
+
+/// Whether each seed has only some of the kinds. Runs that have a few kinds, but much of those, find more than runs
+/// that have a little of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swarm {
+    /// Each seed draws which kinds it has, and how much of them.
+    Drawn,
+    /// Every seed has all kinds of the profile.
+    Whole,
+}
+
+impl Profile {
+    /// Every kind of fault.
+    pub fn all() -> Self {
+        Profile { rates: TABLE.iter().map(|row| (row.0, row.3)).collect(), swarm: Swarm::Drawn }
+    }
+
+    /// No faults.
+    pub fn none() -> Self {
+        Profile { rates: BTreeMap::new(), swarm: Swarm::Whole }
+    }
+
+    /// These kinds, in every seed.
+    pub fn only(perils: impl IntoIterator<Item = (Peril, u32)>) -> Self {
+        Profile { rates: perils.into_iter().collect(), swarm: Swarm::Whole }
+    }
+
+    /// The expected number of faults of this kind in two minutes, in thousandths.
+    pub(crate) fn rate(&self, peril: Peril) -> u32 {
+        self.rates.get(&peril).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn swarm(&self) -> Swarm {
+        self.swarm
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Profile::all()
+    }
+}
+
+impl std::fmt::Display for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if *self == Profile::all() {
+            return f.write_str("all");
+        }
+        if self.rates.is_empty() {
+            return f.write_str("none");
+        }
+        let mut words: Vec<String> = Vec::new();
+        if self.swarm == Swarm::Drawn {
+            words.push("swarm".to_owned());
+        }
+        for (peril, rate) in &self.rates {
+            words.push(format!("{}={}.{:03}", peril.as_str(), rate / 1000, rate % 1000));
+        }
+        f.write_str(&words.join(","))
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    /// `all`, `none`, or a list of kinds and classes, each with how many to expect in two minutes if wished:
+    /// `crash=3,network,pause=0.5`. If the list begins with `-`, it says what to take away from `all`: `-loss,-twin`.
+    /// The word `swarm` lets each seed draw which of them it has, as it does with `all`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => return Ok(Profile::all()),
+            "none" => return Ok(Profile::none()),
+            _ => {}
+        }
+        let subtracts = text.starts_with('-');
+        let mut profile = if subtracts { Profile::all() } else { Profile::none() };
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            if word == "swarm" {
+                profile.swarm = Swarm::Drawn;
+                continue;
+            }
+            let (word, away) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
+            let (word, rate) = match word.split_once('=') {
+                Some((word, rate)) => {
+                    let rate: f64 = rate.parse().map_err(|_| format!("{rate:?} is no number of faults"))?;
+                    (word, Some((rate * 1000.0) as u32))
+                }
+                None => (word, None),
+            };
+            let rows: Vec<_> = TABLE.iter().filter(|row| row.1 == word || row.2 == word).collect();
+            if rows.is_empty() {
+                return Err(unknown(word));
+            }
+            for row in rows {
+                match away {
+                    true => profile.rates.remove(&row.0),
+                    false => profile.rates.insert(row.0, rate.unwrap_or(row.3)),
+                };
+            }
+        }
+        Ok(profile)
+    }
+}
+
+fn unknown(word: &str) -> String {
+    let kinds: Vec<_> = TABLE.iter().map(|row| row.1).collect();
+    let mut classes: Vec<_> = TABLE.iter().map(|row| row.2).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    format!(
+        "there is no fault {word:?}; there are the kinds {} and the classes {}",
+        kinds.join(", "),
+        classes.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lists() {
+        let profile: Profile = "crash=3,network".parse().unwrap();
+        assert_eq!(profile.rate(Peril::Crash), 3000);
+        assert_eq!(profile.rate(Peril::Cut), 1600);
+        assert_eq!(profile.rate(Peril::Pause), 0);
+        let profile: Profile = "-loss,-twin".parse().unwrap();
+        assert_eq!((profile.rate(Peril::Emptied), profile.rate(Peril::Twin)), (0, 0));
+        assert_eq!(profile.rate(Peril::Crash), 1600);
+        let again: Profile = profile.to_string().parse().unwrap();
+        assert_eq!(again, profile);
+        assert!("crush".parse::<Profile>().unwrap_err().contains("crash"));
+    }
+
+    #[test]
+    fn every_kind_has_a_row() {
+        assert_eq!(Peril::all().count(), Peril::Sluggish as usize + 1);
+        assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
+    }
+}

@@ -1,0 +1,106 @@
+//! What people read: the story of a failure, and the totals of many runs.
+
+use std::fmt::Write;
+
+use crate::clock::SECOND;
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::profile::Profile;
+use crate::runner::Summary;
+use crate::trace::transcript;
+
+/// How much of the story before the end is shown.
+const LINES_MAX: usize = 120;
+
+/// The command that shows this run again, exactly.
+pub fn command(options: &Options, outcome: &Outcome) -> String {
+    let mut text = format!("leasehold sim --seed {}", outcome.seed);
+    let usual = Options::default();
+    if options.nodes != usual.nodes {
+        let _ = write!(text, " --nodes {}", options.nodes);
+    }
+    if options.shards != usual.shards {
+        let _ = write!(text, " --shards {}", options.shards);
+    }
+    if let Some(kind) = options.store {
+        let _ = write!(text, " --store-kind {kind}");
+    }
+    if options.faults_for != usual.faults_for {
+        let _ = write!(text, " --for {}", options.faults_for.as_secs());
+    }
+    if options.faults != Profile::all() {
+        let _ = write!(text, " --faults {}", options.faults);
+    }
+    if let Some(sabotage) = options.sabotage {
+        let _ = write!(text, " --sabotage {sabotage}");
+    }
+    let numbers: Vec<_> = outcome.faults.iter().map(|planned| planned.number.to_string()).collect();
+    let _ =
+        write!(text, " --keep {}", if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") });
+    text + " --trace"
+}
+
+/// Everything about a run that broke a promise: what, the schedule, the end of the story, a picture, the command.
+pub fn failure(options: &Options, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    let Some(violation) = &outcome.violation else {
+        let _ = writeln!(text, "seed {}: all promises kept", outcome.seed);
+        return text;
+    };
+    let _ = writeln!(text, "seed {} on {}: {violation}", outcome.seed, outcome.store);
+    let _ = writeln!(text, "\nschedule, {} faults:", outcome.faults.len());
+    for planned in &outcome.faults {
+        let _ = writeln!(text, "  {planned}");
+    }
+    let skipped = outcome.lines.len().saturating_sub(LINES_MAX);
+    if !outcome.lines.is_empty() {
+        let _ = writeln!(text, "\nstory{}:", if skipped > 0 { ", its end" } else { "" });
+        text.push_str(&transcript(&outcome.lines[skipped..]));
+    }
+    if let Some(shard) = violation.shard {
+        let _ = write!(text, "\n{}", outcome.timeline.picture(shard, 60 * SECOND));
+    }
+    let _ = writeln!(text, "\nto see it again: {}", command(options, outcome));
+    text
+}
+
+/// The totals of many runs, for people.
+pub fn totals(summary: &Summary) -> String {
+    let stats = &summary.stats;
+    let mut text = String::new();
+    let _ = writeln!(text, "{} schedules, {} broke a promise", summary.seeds, summary.failures.len());
+    let _ = writeln!(
+        text,
+        "{} virtual hours, {} faults, {} steps of cores, {} starts, {} detachments, {} sessions fenced, {} incarnations",
+        stats.virtual_ns / SECOND / 3600,
+        stats.faults,
+        stats.steps,
+        stats.starts,
+        stats.detachments,
+        stats.fenced,
+        stats.incarnations
+    );
+    let _ = writeln!(
+        text,
+        "{} writes to fenced sinks, {} refused; after all faults: owned within {} s, settled within {} s at most",
+        stats.sink_writes,
+        stats.sink_rejected,
+        stats.owned_after / SECOND,
+        stats.settled_after / SECOND
+    );
+    for (seed, violation) in summary.failures.iter().take(20) {
+        let _ = writeln!(text, "seed {seed}: {violation}");
+    }
+    text
+}
+
+/// The totals of many runs, for programs.
+pub fn totals_json(summary: &Summary) -> String {
+    let failures: Vec<_> = summary
+        .failures
+        .iter()
+        .map(|(seed, violation)| serde_json::json!({ "seed": seed, "violation": violation }))
+        .collect();
+    let json = serde_json::json!({ "seeds": summary.seeds, "failures": failures, "stats": summary.stats });
+    serde_json::to_string_pretty(&json).expect("plain data")
+}

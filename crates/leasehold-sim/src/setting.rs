@@ -1,0 +1,157 @@
+//! The settings of one run, drawn from its seed: what does not change while it runs.
+
+use std::time::Duration;
+
+use leasehold_core::config::{Gate, Namespace};
+use leasehold_core::record::{Policy, ShardSet};
+use leasehold_core::store::{Facts, Freshness, Safety};
+use leasehold_core::{Config, GroupConfig, GroupName, NodeName};
+
+use crate::clock::{Clock, Instant, MS, SECOND};
+use crate::dice::{Dice, Purpose};
+use crate::faults::{Fault, Target};
+use crate::options::Options;
+use crate::shape::{Generations, Shape, StoreKind};
+
+/// The settings of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) shards: u32,
+    pub(crate) kind: StoreKind,
+    pub(crate) shape: Shape,
+    pub(crate) facts: Facts,
+    pub(crate) group: GroupName,
+    pub(crate) policy: Policy,
+    /// The ttl of most nodes.
+    pub(crate) ttl: Instant,
+    /// The longest ttl that any node may have.
+    pub(crate) ttl_max: Instant,
+    /// The longest ttl that a node does have.
+    pub(crate) ttl_longest: Instant,
+    mixed: bool,
+    pub(crate) faults_for: Instant,
+    pub(crate) gate: Gate,
+    pub(crate) dead_man: DeadMan,
+    walls: Walls,
+    pub(crate) wall_step_ms_max: u64,
+}
+
+/// Whether the kernel kills a process at its deadline, even one that stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeadMan {
+    Armed,
+    Off,
+}
+
+/// How wall clocks behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walls {
+    /// Within a second of each other. Where a store may lose everything, the time of day is the only thing left
+    /// that keeps epochs rising, so only these runs may lose it.
+    Steady,
+    /// Anything.
+    Wild,
+}
+
+impl Setting {
+    pub(crate) fn new(options: &Options, seed: u64) -> Self {
+        let mut dice = Dice::new(seed, Purpose::Setting, 0);
+        let any = dice.pick(&StoreKind::ALL);
+        let kind = options.store.unwrap_or(any);
+        let shape = kind.shape();
+        let usual = shape.ttl.as_nanos() as u64;
+        let ttl = dice.pick(&[usual, usual, usual / 2]);
+        let mixed = dice.permille(250);
+        let walls = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
+        Setting {
+            seed,
+            nodes: options.nodes.max(1),
+            shards: options.shards.max(1),
+            facts: shape.facts(kind),
+            kind,
+            shape,
+            group: GroupName::new("work").expect("a valid name"),
+            policy: policy(&mut dice),
+            ttl,
+            ttl_max: ttl * 2,
+            ttl_longest: if mixed { ttl * 2 } else { ttl },
+            mixed,
+            faults_for: (options.faults_for.as_nanos() as u64).max(5 * SECOND),
+            gate: dice.pick(&[Gate::Open, Gate::Open, Gate::Open, Gate::Ask]),
+            dead_man: dice.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),
+            walls,
+            wall_step_ms_max: if walls == Walls::Wild { 7_200_000 } else { 500 },
+        }
+    }
+
+    /// Whether this store, in this run, can meet this fault.
+    pub(crate) fn allows(&self, fault: &Fault) -> bool {
+        match fault {
+            Fault::WatchBreak { .. } | Fault::WatchLag { .. } | Fault::WatchLoss { .. } => self.shape.watch,
+            Fault::StaleLists { .. } => self.shape.reads == Freshness::ListsMayLag,
+            Fault::Failover { .. } => {
+                self.shape.safety == Safety::LosesLastWrites && self.walls == Walls::Steady
+            }
+            Fault::Emptied { .. } => self.walls == Walls::Steady,
+            Fault::RolledBack { .. } => {
+                self.shape.generation == Generations::OnRestore && self.walls == Walls::Steady
+            }
+            Fault::Corrupt { what: Target::Shard(_), .. } => self.walls == Walls::Steady,
+            _ => true,
+        }
+    }
+
+    /// The clocks of machine number `machine`: rates at the very edges of what is promised, or anywhere between.
+    pub(crate) fn clock(&self, machine: usize) -> Clock {
+        let mut dice = Dice::new(self.seed, Purpose::Machine, machine as u64);
+        let within = dice.between(990_000, 1_010_001);
+        let spread_ms = if self.walls == Walls::Wild { 7_200_000 } else { 500 };
+        Clock {
+            boot: dice.between(1000 * SECOND, 1_000_000 * SECOND),
+            rate: dice.pick(&[990_000, 1_010_000, 1_000_000, within]),
+            wall_ms: 1_750_000_000_000 + dice.below(spread_ms),
+            stood_still: 0,
+        }
+    }
+
+    /// The settings of a node.
+    pub(crate) fn config(&self, slot: usize, name: NodeName) -> Config {
+        let mut dice = Dice::new(self.seed, Purpose::Setting, 1000 + slot as u64);
+        let ttl = if self.mixed && dice.permille(400) { self.ttl_max } else { self.ttl };
+        let mut config = Config::with_ttl(name, Duration::from_nanos(ttl));
+        config.ttl_max = Duration::from_nanos(self.ttl_max);
+        config.weight = dice.pick(&[100, 100, 100, 200]);
+        config.zone = Some(if slot.is_multiple_of(2) { "a" } else { "b" }.to_owned());
+        config.groups = vec![GroupConfig {
+            group: self.group.clone(),
+            shards: ShardSet::Numbered(self.shards),
+            policy: self.policy.clone(),
+            capacity: None,
+        }];
+        config.gate = self.gate;
+        config.namespace = Namespace::Unknown;
+        config
+    }
+
+    /// How long work takes to stop: mostly quick.
+    pub(crate) fn stops_in(&self, dice: &mut Dice) -> Instant {
+        match dice.below(10) {
+            0..=6 => dice.between(MS / 10, 50 * MS),
+            7..=8 => dice.between(50 * MS, SECOND),
+            _ => dice.between(SECOND, self.ttl / 2),
+        }
+    }
+}
+
+fn policy(dice: &mut Dice) -> Policy {
+    Policy {
+        cooldown_ms: dice.pick(&[500, 5_000, 30_000]),
+        min_run_ms: dice.pick(&[0, 2_000]),
+        moves_max: dice.pick(&[0, 0, 2]),
+        restart_grace_ms: dice.pick(&[0, 0, 5_000]),
+        stop_timeout_ms: 5_000,
+        ..Policy::default()
+    }
+}

@@ -1,0 +1,38 @@
+//! What user code writes to: it refuses an epoch below the highest that it has seen, as the user's own conditional
+//! write should.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::Epoch;
+
+use crate::oracle::{Fence, Happening};
+use crate::world::{Judged, World};
+
+/// A sink that is fenced with epochs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sink {
+    highest: BTreeMap<usize, Epoch>,
+}
+
+impl Sink {
+    pub(crate) fn take(&mut self, shard: usize, epoch: Epoch) -> Fence {
+        let highest = self.highest.entry(shard).or_default();
+        if epoch < *highest {
+            return Fence::Rejected;
+        }
+        *highest = epoch;
+        Fence::Accepted
+    }
+}
+
+impl World {
+    pub(crate) fn write_arrives(&mut self, run: usize, shard: usize, epoch: Epoch) -> Judged {
+        let verdict = self.sink.take(shard, epoch);
+        self.stats.sink_writes += 1;
+        if verdict == Fence::Rejected {
+            self.stats.sink_rejected += 1;
+            self.tell("sink", || format!("refuses a late write for shard {shard} under epoch {epoch}"));
+        }
+        self.observe(Happening::Wrote { run, verdict })
+    }
+}

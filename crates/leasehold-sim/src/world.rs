@@ -1,0 +1,326 @@
+//! The world: virtual time, and everything that is due in it. Other files add what it can do: [`crate::driver`] carries
+//! out what cores decide, [`crate::network`] takes requests to the store and answers back, [`crate::watch`] tells of
+//! changes, [`crate::worker`] is user code, [`crate::inflict`] strikes, [`crate::heal`] judges the end.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use leasehold_core::event::{Event, Verdict, Wish};
+use leasehold_core::store::{Answer, Request, RequestId};
+use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
+
+use crate::clock::{Instant, SECOND};
+use crate::dice::{Dice, Purpose, mix};
+use crate::faults::{Planned, schedule};
+use crate::heal::Healing;
+use crate::invariants::Violation;
+use crate::options::Options;
+use crate::oracle::{Happening, Oracle};
+use crate::outcome::{Mark, Outcome, Stats};
+use crate::process::{Process, Slot};
+use crate::records::Records;
+use crate::sabotage::{Duty, Sabotage};
+use crate::setting::Setting;
+use crate::sink::Sink;
+use crate::store::SimStore;
+use crate::trace::Trace;
+use crate::weather::Weather;
+use crate::worker::{WorkDue, Worker};
+
+/// Something that will happen. Numbers are those of processes, workers, slots and faults.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// A process's core wants to be called.
+    Tick { process: usize, number: u64 },
+    /// A session's deadline may have come.
+    Guard { process: usize, session: usize },
+    /// A request arrives at the store.
+    Arrive { process: usize, request: Box<Request> },
+    /// An answer arrives at a process.
+    Answer { process: usize, id: RequestId, answer: Box<Answer>, copy: Copy },
+    /// A process has waited long enough for an answer.
+    GiveUp { process: usize, id: RequestId },
+    /// A watch tells a process what changed.
+    Told { process: usize, number: u32 },
+    /// A process tries to watch.
+    Connect { process: usize, number: u32 },
+    /// The kernel tells a process that another one's session is gone.
+    Gone { process: usize, session: SessionId },
+    /// The acquire gate has made up its mind.
+    Gate { process: usize, shard: ShardId, verdict: Verdict },
+    /// A process's core hears that work has ended.
+    Ended { process: usize, worker: usize },
+    /// User code does something.
+    Work { worker: usize, what: WorkDue },
+    /// A write of user code arrives at the sink.
+    Write { run: usize, shard: usize, epoch: Epoch },
+    /// A process goes on.
+    Resume { process: usize, pause: u32 },
+    /// A new process begins in a slot.
+    Spawn { slot: usize },
+    /// A user wants something of its node.
+    Wish { process: usize, wish: Wish },
+    /// A fault strikes.
+    Strike(usize),
+    /// A fault is over.
+    Relent(usize),
+    /// One more node of a rolling restart.
+    Roll { slot: usize, fault: usize },
+    /// Somebody looks at the world from outside.
+    Look,
+}
+
+/// Which copy of an answer it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copy {
+    /// The one that the driver waits for.
+    Awaited,
+    /// One that reaches the core even though it no longer waits.
+    Extra,
+}
+
+/// Whether all is well so far.
+pub(crate) type Judged = Result<(), Violation>;
+
+/// One run.
+pub(crate) struct World {
+    pub(crate) setting: Setting,
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) at: Instant,
+    queue: crate::queue::Queue<Due>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) store: SimStore,
+    pub(crate) records: Records,
+    pub(crate) weather: Weather,
+    pub(crate) sink: Sink,
+    pub(crate) oracle: Oracle,
+    pub(crate) faults: Vec<Planned>,
+    /// Faults that are on and have to be ended.
+    pub(crate) on: BTreeSet<usize>,
+    /// Slots of second processes under a name in use, with the fault that they are from.
+    pub(crate) twins: Vec<(usize, usize)>,
+    pub(crate) healing: Healing,
+    /// Sessions whose process is gone, where the kernel can tell.
+    pub(crate) proved_gone: Vec<SessionId>,
+    pub(crate) operator: Dice,
+    pub(crate) store_dice: Dice,
+    pub(crate) trace: Trace,
+    pub(crate) marks: Vec<(Instant, usize, Mark)>,
+    pub(crate) stats: Stats,
+    pub(crate) scratch: Vec<leasehold_core::event::Action>,
+    digest: u64,
+}
+
+/// How often somebody looks at the world from outside.
+pub(crate) const LOOK_EVERY: Instant = SECOND;
+
+impl World {
+    pub(crate) fn new(options: &Options, seed: u64) -> Self {
+        let setting = Setting::new(options, seed);
+        let mut faults = schedule(seed, &options.faults, &setting);
+        if let Some(keep) = &options.keep {
+            faults.retain(|planned| keep.contains(&planned.number));
+        }
+        let slots = (0..setting.nodes).map(|slot| {
+            let name = NodeName::new(format!("n{slot}")).expect("a valid name");
+            Slot::new(name, setting.clock(slot))
+        });
+        World {
+            sabotage: options.sabotage,
+            at: 0,
+            queue: crate::queue::Queue::new(),
+            slots: slots.collect(),
+            processes: Vec::new(),
+            workers: Vec::new(),
+            store: SimStore::new(setting.kind),
+            records: Records::default(),
+            weather: Weather::default(),
+            sink: Sink::default(),
+            oracle: Oracle::default(),
+            faults,
+            on: BTreeSet::new(),
+            twins: Vec::new(),
+            healing: Healing::new(&setting),
+            proved_gone: Vec::new(),
+            operator: Dice::new(seed, Purpose::Operator, 0),
+            store_dice: Dice::new(seed, Purpose::Store, 0),
+            trace: Trace::new(options.tracing),
+            marks: Vec::new(),
+            stats: Stats::default(),
+            scratch: Vec::new(),
+            digest: mix(seed),
+            setting,
+        }
+    }
+
+    /// Runs until all is judged.
+    pub(crate) fn run(mut self) -> Outcome {
+        self.prepare();
+        // A panic inside the core is a broken promise like any other.
+        let violation = match catch_unwind(AssertUnwindSafe(|| self.run_on())) {
+            Ok(judged) => judged.err(),
+            Err(panic) => Some(self.violation("no_panic", None, words_of(&*panic))),
+        };
+        if let Some(violation) = &violation {
+            let text = violation.to_string();
+            self.tell("VIOLATION", || text);
+        }
+        self.stats.virtual_ns = self.at;
+        self.stats.digest = self.digest;
+        self.stats.starts = self.oracle.state.runs.len() as u64;
+        Outcome::new(self, violation)
+    }
+
+    fn prepare(&mut self) {
+        self.open_namespace();
+        for slot in 0..self.slots.len() {
+            let after = self.operator.below(SECOND / 2);
+            self.put(after, Due::Spawn { slot });
+        }
+        for index in 0..self.faults.len() {
+            self.queue.put(self.faults[index].at, Due::Strike(index));
+        }
+        self.put(LOOK_EVERY, Due::Look);
+    }
+
+    fn run_on(&mut self) -> Judged {
+        while let Some((at, due)) = self.queue.take() {
+            debug_assert!(at >= self.at, "time never goes back");
+            self.at = at;
+            self.stats.events += 1;
+            self.note(&due);
+            self.happen(due)?;
+            if self.healing.done {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what happens part of the digest: two runs with the same digest did the same.
+    fn note(&mut self, due: &Due) {
+        let (kind, who) = match due {
+            Due::Tick { process, .. } => (1, *process),
+            Due::Guard { process, .. } => (2, *process),
+            Due::Arrive { process, .. } => (3, *process),
+            Due::Answer { process, .. } => (4, *process),
+            Due::GiveUp { process, .. } => (5, *process),
+            Due::Told { process, .. } => (6, *process),
+            Due::Connect { process, .. } => (7, *process),
+            Due::Gone { process, .. } => (8, *process),
+            Due::Gate { process, .. } => (9, *process),
+            Due::Ended { worker, .. } => (10, *worker),
+            Due::Work { worker, .. } => (11, *worker),
+            Due::Write { run, .. } => (12, *run),
+            Due::Resume { process, .. } => (13, *process),
+            Due::Spawn { slot } => (14, *slot),
+            Due::Strike(fault) => (15, *fault),
+            Due::Relent(fault) => (16, *fault),
+            Due::Roll { slot, .. } => (17, *slot),
+            Due::Look => (18, 0),
+            Due::Wish { process, .. } => (19, *process),
+        };
+        self.digest = mix(self.digest ^ self.at ^ (kind << 56) ^ ((who as u64) << 40));
+    }
+
+    fn happen(&mut self, due: Due) -> Judged {
+        let Some(due) = self.defer(due) else { return Ok(()) };
+        match due {
+            Due::Tick { process, number } => self.tick(process, number),
+            Due::Guard { process, session } => self.guard(process, session),
+            Due::Arrive { process, request } => self.arrive(process, *request),
+            Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
+            Due::GiveUp { process, id } => self.give_up(process, id),
+            Due::Told { process, number } => self.watch_tells(process, number),
+            Due::Connect { process, number } => self.watch_connects(process, number),
+            Due::Gone { process, session } => self.process_gone(process, session),
+            Due::Gate { process, shard, verdict } => self.step(process, Event::Gate { shard, verdict }),
+            Due::Ended { process, worker } => self.work_ended(process, worker),
+            Due::Work { worker, what } => self.work(worker, what),
+            Due::Write { run, shard, epoch } => self.write_arrives(run, shard, epoch),
+            Due::Resume { process, pause } => self.resume(process, pause),
+            Due::Spawn { slot } => self.spawn(slot),
+            Due::Strike(fault) => self.strike(fault),
+            Due::Relent(fault) => self.relent(fault),
+            Due::Roll { slot, fault } => self.roll(slot, fault),
+            Due::Wish { process, wish } => self.step(process, Event::Wish(wish)),
+            Due::Look => self.look(),
+        }
+    }
+
+    /// Drops what a dead process no longer does, and keeps for later what one that stands still cannot do now.
+    fn defer(&mut self, due: Due) -> Option<Due> {
+        let process = match &due {
+            Due::Tick { process, .. }
+            | Due::Guard { process, .. }
+            | Due::Answer { process, .. }
+            | Due::GiveUp { process, .. }
+            | Due::Told { process, .. }
+            | Due::Connect { process, .. }
+            | Due::Gone { process, .. }
+            | Due::Gate { process, .. }
+            | Due::Wish { process, .. }
+            | Due::Ended { process, .. } => *process,
+            Due::Work { worker, .. } => self.workers[*worker].process,
+            _ => return Some(due),
+        };
+        if !self.processes[process].alive {
+            return None;
+        }
+        if self.processes[process].paused.is_none() {
+            return Some(due);
+        }
+        if let Due::Guard { process, session } = due
+            && self.dead_man_kills(process, session)
+        {
+            return None;
+        }
+        self.processes[process].deferred.push(due);
+        None
+    }
+
+    /// Puts something so much later than now.
+    pub(crate) fn put(&mut self, after: Instant, due: Due) {
+        self.queue.put(self.at.saturating_add(after), due);
+    }
+
+    /// Puts something at that instant, or now if it has passed.
+    pub(crate) fn put_at(&mut self, at: Instant, due: Due) {
+        if at != Instant::MAX {
+            self.queue.put(at.max(self.at), due);
+        }
+    }
+
+    pub(crate) fn observe(&mut self, happening: Happening) -> Judged {
+        self.oracle.observe(self.at, happening)
+    }
+
+    pub(crate) fn broken(&self, duty: Duty) -> bool {
+        self.sabotage == Some(Sabotage::Driver(duty))
+    }
+
+    /// Adds a line to the story, if it is told.
+    pub(crate) fn tell(&mut self, who: &str, what: impl FnOnce() -> String) {
+        if self.trace.on() {
+            let what = what();
+            self.trace.tell(self.at, who, what);
+        }
+    }
+
+    /// Adds a line about a process.
+    pub(crate) fn tell_of(&mut self, process: usize, what: impl FnOnce() -> String) {
+        if self.trace.on() {
+            let who = format!("{} p{process}", self.processes[process].name);
+            let what = what();
+            self.trace.tell(self.at, who, what);
+        }
+    }
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
