@@ -287,4 +287,6 @@ pub enum Gone {
     Left,
     /// It was proved dead.
     Fenced,
+    /// Its record is gone. Whether it still runs is not known, so what it held stays held for its ttl.
+    Vanished,
 }

@@ -181,6 +181,9 @@ impl Meters {
             }
             Notice::NodeGone { node: other, session, how } => match how {
                 Gone::Left => tracing::info!(node, %other, ?session, "another node left"),
+                Gone::Vanished => {
+                    tracing::warn!(node, %other, ?session, "another node's record is gone; what it held waits");
+                }
                 Gone::Fenced => tracing::warn!(node, %other, ?session, "another node was proved dead"),
             },
             Notice::Fenced { node: other, session, silent_for } => {

@@ -72,9 +72,13 @@ pub struct Node {
     join: Option<PendingJoin>,
     /// Sessions of this process that are over, or that never began.
     former: BTreeSet<SessionId>,
+    /// The last of them that held anything.
+    ended: Option<SessionId>,
     /// A session of our own name that is not ours, and its `seq` when we first saw it.
     rival: Option<(SessionId, u64)>,
     name_taken_told: bool,
+    /// Until when sessions of our name whose records were lost may be alive.
+    unproved_until: Moment,
     has_been_attached: bool,
     healthy_since: Moment,
     renewals_failed: u32,
@@ -88,6 +92,8 @@ pub struct Node {
     generation: String,
     /// The incarnation that must not go on, and why.
     distrusted: Option<(Option<Incarnation>, String)>,
+    /// The incarnation that we tried to begin, and why.
+    begun: Option<(Incarnation, String)>,
 
     // What this node is and offers.
     weight: u32,
@@ -130,7 +136,8 @@ pub struct Node {
     proven_gone: BTreeSet<SessionId>,
     /// Sessions that shard records name but no node record does.
     lost_sessions: BTreeMap<NodeName, (SessionId, std::time::Duration)>,
-    reads_fail: bool,
+    /// Since when reads fail; `NEVER` if the last one did not.
+    reads_fail_since: Moment,
     last_read_at: Moment,
 
     // The fixed table of timers; `NEVER` is off. A tick too many does no harm.
@@ -177,8 +184,10 @@ impl Node {
             session: None,
             join: None,
             former: BTreeSet::new(),
+            ended: None,
             rival: None,
             name_taken_told: false,
+            unproved_until: Moment::ZERO,
             has_been_attached: false,
             healthy_since: Moment::ZERO,
             renewals_failed: 0,
@@ -189,6 +198,7 @@ impl Node {
             ttl_max_seen: std::time::Duration::ZERO,
             generation: String::new(),
             distrusted: None,
+            begun: None,
             weight: config.weight,
             capacity: config.capacity,
             accepting: true,
@@ -222,7 +232,7 @@ impl Node {
             reads_wanted: BTreeSet::new(),
             proven_gone: BTreeSet::new(),
             lost_sessions: BTreeMap::new(),
-            reads_fail: false,
+            reads_fail_since: never,
             last_read_at: Moment::ZERO,
             list_at: Moment::ZERO,
             renew_at: never,

@@ -220,6 +220,8 @@ impl Node {
     fn unowned(&mut self, shard: &ShardId) -> Freedom {
         let freedom = self.freedom(shard);
         match &freedom {
+            // Before the namespace is open nobody may take it, so nobody is late either.
+            Freedom::Now { .. } if !self.is_open() => {}
             Freedom::Now { .. } => {
                 let at = self.now.at;
                 self.unowned_since.entry(shard.clone()).or_insert(at);
@@ -299,6 +301,7 @@ impl Node {
                 match self.is_over(&holder, order) {
                     Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
                     Over::No => Freedom::No,
+                    Over::At(at) => Freedom::At(at),
                     Over::AfterReading => Freedom::AfterReading(holder.node),
                 }
             }
@@ -313,11 +316,19 @@ impl Node {
         let node = self.mirror.nodes.get(&holder.node);
         match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == holder.session => Over::No,
-            Some(Ok(_)) => {
-                // Its name has another session. That proves something only if it was read after the shard's record.
+            Some(Ok(record)) => {
+                // Its name has another session. That proves something only if it was read after the shard's record,
+                // and if that session began over one that had ended, not over a record that was lost.
+                let unproved = record.unproved;
                 let read_after = node.is_some_and(|node| node.read_issued > order);
                 if !read_after && self.rules.hold(Rule::ProofAfterShard) {
                     return Over::AfterReading;
+                }
+                let lost_until = node.map_or(Moment::NEVER, |node| {
+                    node.session_seen_at + stretch(holder.ttl(), self.config.drift_permille)
+                });
+                if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
+                    return Over::At(lost_until);
                 }
                 self.mirror.dead.insert(holder.session, self.now.at);
                 Over::Yes
@@ -596,8 +607,11 @@ impl Node {
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moved_at.insert(shard.clone(), self.now.at);
-        // Whatever its record says now, the time in which it had no holder begins anew.
-        self.unowned_since.remove(&shard);
+        // Whatever its record says now, the time in which it had no holder begins anew; unless it is our own claim,
+        // which the watch may show before the answer does.
+        if !self.holds.contains_key(&shard) {
+            self.unowned_since.remove(&shard);
+        }
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {
@@ -631,5 +645,6 @@ impl Node {
 enum Over {
     Yes,
     No,
+    At(Moment),
     AfterReading,
 }
