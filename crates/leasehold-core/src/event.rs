@@ -35,6 +35,9 @@ pub enum Event {
     },
     /// The user wants something.
     Wish(Wish),
+    /// The driver's own timer found `stop_at` passed and told all work so, before it could publish the
+    /// [`Action::Deadlines`] of a renewal that was confirmed at that very moment. Lost is lost: the session is over.
+    Lost,
 }
 
 /// How work ended.

@@ -294,7 +294,10 @@ impl Mirror {
                 return Change::None;
             }
             let epoch = known.good().map_or(self.epoch_seen, |record| record.epoch);
-            self.vanished.insert(id.clone(), (now, epoch));
+            // A retired shard's record is removed on purpose, after the group's floor was raised above its epoch.
+            if known.good().is_none_or(|record| record.state != ShardState::Retired) {
+                self.vanished.insert(id.clone(), (now, epoch));
+            }
             self.shards.remove(id);
             return Change::Changed;
         };

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::config::GroupConfig;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::placement::{Assignment, Candidate, Placement, Planner, Question};
+use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked};
 use crate::record::{Control, NodeRecord, NodeState, Policy, Served, ShardSet, ShardState};
 use crate::rules::Rules;
 
@@ -249,6 +249,18 @@ impl Planning {
             .filter_map(|i| group.question.nodes.get(i as usize))
             .map(|node| &node.name)
             .collect()
+    }
+
+    /// The candidates for a shard with what went into their order.
+    pub fn ranked(&self, plan: &Plan, shard: &ShardId) -> Vec<Ranked> {
+        let group = plan.groups.get(&shard.group).zip(self.planners.get(&shard.group));
+        group.map_or_else(Vec::new, |(group, planner)| planner.ranked(&group.question, shard))
+    }
+
+    /// The most that each candidate of a group may get.
+    pub fn caps(&self, plan: &Plan, group: &GroupName) -> Vec<Option<u32>> {
+        let group = plan.groups.get(group).zip(self.planners.get(group));
+        group.map_or_else(Vec::new, |(group, planner)| planner.caps(&group.question))
     }
 }
 

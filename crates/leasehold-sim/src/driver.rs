@@ -147,7 +147,8 @@ impl World {
                 let Some(session) = self.processes[process].session() else { return Ok(()) };
                 let session = session.number;
                 let record = swap.value.as_deref().map(ShardRecord::decode);
-                let held = matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
+                let held =
+                    matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
                 if !held {
                     self.observe(Happening::ReleaseSent { session, shard: number_of(shard) })?;
                 }

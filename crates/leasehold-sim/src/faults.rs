@@ -206,7 +206,8 @@ fn lasts(dice: &mut Dice, ttl: Instant) -> Instant {
 }
 
 fn comeback(dice: &mut Dice, ttl: Instant) -> Comeback {
-    let after = if dice.permille(500) { dice.between(10 * MS, SECOND) } else { dice.between(SECOND, 3 * ttl) };
+    let after =
+        if dice.permille(500) { dice.between(10 * MS, SECOND) } else { dice.between(SECOND, 3 * ttl) };
     match dice.below(10) {
         0..=6 => Comeback::SameName { after },
         7..=8 => Comeback::NewName { after },
@@ -331,7 +332,9 @@ impl fmt::Display for Fault {
                 };
                 write!(f, "node {slot} {way} for {}", Span(*lasts))
             }
-            Fault::SlowStore { lasts, times } => write!(f, "the store is {times} times slower for {}", Span(*lasts)),
+            Fault::SlowStore { lasts, times } => {
+                write!(f, "the store is {times} times slower for {}", Span(*lasts))
+            }
             Fault::Errors { lasts, permille } => {
                 write!(f, "{permille} of 1000 requests fail for {}", Span(*lasts))
             }
@@ -403,7 +406,9 @@ impl fmt::Display for Comeback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Comeback::SameName { after } => write!(f, " and comes back after {}", Span(*after)),
-            Comeback::NewName { after } => write!(f, " and comes back under a new name after {}", Span(*after)),
+            Comeback::NewName { after } => {
+                write!(f, " and comes back under a new name after {}", Span(*after))
+            }
             Comeback::Stays => write!(f, " and stays away"),
         }
     }

@@ -163,7 +163,8 @@ impl World {
 
     /// Most nodes that are away come back, and there is room for all shards.
     fn fill_slots(&mut self) -> Judged {
-        let keep_away = if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
+        let keep_away =
+            if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
         for slot in 0..self.setting.nodes {
             if slot as u64 != keep_away || self.setting.nodes == 1 {
                 self.spawn(slot)?;
@@ -198,9 +199,9 @@ impl World {
                 last.is_some_and(|last| last.id == session && !last.lost)
             });
             let open = &self.oracle.state.shard(shard).open;
-            let running = open.iter().any(|run| {
-                Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder
-            });
+            let running = open
+                .iter()
+                .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
             Owned { holder, running }
         });
         Census { shards: shards.collect(), views: views.collect() }
@@ -265,7 +266,12 @@ impl World {
         self.setting.gate == Gate::Open || self.healing.began
     }
 
-    pub(crate) fn violation(&self, invariant: &'static str, shard: Option<usize>, message: String) -> Violation {
+    pub(crate) fn violation(
+        &self,
+        invariant: &'static str,
+        shard: Option<usize>,
+        message: String,
+    ) -> Violation {
         Violation { invariant, at: self.at, shard, message }
     }
 }
@@ -287,7 +293,10 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self.views.iter().all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        let agreed = self
+            .views
+            .iter()
+            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
         let leaving = self.views.iter().any(|(process, _)| world.processes[*process].leaving != Leaving::No);
         handed_over
             && agreed

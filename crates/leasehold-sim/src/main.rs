@@ -83,7 +83,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--keep" => {
                 let text = value()?;
                 let words = text.split(',').filter(|word| !word.is_empty() && *word != "none");
-                let keep: Result<Vec<usize>, _> = words.map(|word| number(word).map(|n| n as usize)).collect();
+                let keep: Result<Vec<usize>, _> =
+                    words.map(|word| number(word).map(|n| n as usize)).collect();
                 options.keep = Some(keep?);
             }
             _ => return Err(format!("what is {word:?}?")),
@@ -131,7 +132,8 @@ fn many(arguments: &Arguments) -> ExitCode {
             draw(progress);
         }
     };
-    let summary = run_many(&arguments.options, arguments.seeds.clone(), arguments.jobs, AfterFailure::GoOn, tell);
+    let summary =
+        run_many(&arguments.options, arguments.seeds.clone(), arguments.jobs, AfterFailure::GoOn, tell);
     if bar {
         eprintln!();
     }

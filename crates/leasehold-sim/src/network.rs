@@ -196,6 +196,9 @@ fn as_newer_version(swap: &mut Swap) {
     if text.contains("\"sim_later\"") {
         return;
     }
-    let newer = format!("{{\"sim_later\":{{\"a\":[1,null]}},{}", rest.replace("\"protocol\":[1,1]", "\"protocol\":[1,2]"));
+    let newer = format!(
+        "{{\"sim_later\":{{\"a\":[1,null]}},{}",
+        rest.replace("\"protocol\":[1,1]", "\"protocol\":[1,2]")
+    );
     swap.value = Some(Arc::from(newer.into_bytes()));
 }

@@ -126,7 +126,8 @@ impl World {
             control.release.clear();
             control.drain.clear();
             control.drain.extend(keep_drain.map(|name| (name, Default::default())));
-            control.unquarantine = ids.into_iter().map(|id| (id, leasehold_core::record::EPOCH_MAX)).collect();
+            control.unquarantine =
+                ids.into_iter().map(|id| (id, leasehold_core::record::EPOCH_MAX)).collect();
         });
     }
 }

@@ -253,7 +253,11 @@ fn unknown(word: &str) -> String {
     let mut classes: Vec<_> = TABLE.iter().map(|row| row.2).collect();
     classes.sort_unstable();
     classes.dedup();
-    format!("there is no fault {word:?}; there are the kinds {} and the classes {}", kinds.join(", "), classes.join(", "))
+    format!(
+        "there is no fault {word:?}; there are the kinds {} and the classes {}",
+        kinds.join(", "),
+        classes.join(", ")
+    )
 }
 
 #[cfg(test)]

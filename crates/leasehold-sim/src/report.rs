@@ -35,7 +35,8 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
         let _ = write!(text, " --sabotage {sabotage}");
     }
     let numbers: Vec<_> = outcome.faults.iter().map(|planned| planned.number.to_string()).collect();
-    let _ = write!(text, " --keep {}", if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") });
+    let _ =
+        write!(text, " --keep {}", if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") });
     text + " --trace"
 }
 

@@ -92,7 +92,8 @@ impl FromStr for Sabotage {
         let all = Sabotage::all();
         all.iter().copied().find(|sabotage| sabotage.to_string() == text).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(Sabotage::to_string).collect();
-            let needs = if cfg!(feature = "sabotage") { "" } else { " (the others need the feature `sabotage`)" };
+            let needs =
+                if cfg!(feature = "sabotage") { "" } else { " (the others need the feature `sabotage`)" };
             format!("there is no rule {text:?} to switch off; there are {}{needs}", names.join(", "))
         })
     }
@@ -101,7 +102,9 @@ impl FromStr for Sabotage {
 /// Switches every rule off in turn and says which promise was seen broken, and after how many seeds, as a table in
 /// Markdown.
 pub fn sabotage_table(options: &Options, seeds_max: u64, jobs: usize) -> String {
-    let mut text = String::from("| rule switched off | caught by | seeds needed | first seed |\n| --- | --- | ---: | ---: |\n");
+    let mut text = String::from(
+        "| rule switched off | caught by | seeds needed | first seed |\n| --- | --- | ---: | ---: |\n",
+    );
     for sabotage in Sabotage::all() {
         let options = Options { sabotage: Some(sabotage), ..options.clone() };
         let summary = run_many(&options, 0..seeds_max, jobs, AfterFailure::Stop, |_| {});

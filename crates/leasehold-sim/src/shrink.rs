@@ -12,7 +12,8 @@ pub fn shrink(options: &Options, failed: &Outcome) -> Outcome {
     let mut best = failed.clone();
     let mut keep: Vec<usize> = failed.faults.iter().map(|planned| planned.number).collect();
     // Whatever strikes after the promise was broken has no part in it.
-    let before = failed.faults.iter().filter(|planned| planned.at <= violation.at).map(|planned| planned.number);
+    let before =
+        failed.faults.iter().filter(|planned| planned.at <= violation.at).map(|planned| planned.number);
     try_with(options, before.collect(), violation.invariant, &mut keep, &mut best);
     let mut chunk = keep.len().div_ceil(2).max(1);
     loop {

@@ -38,7 +38,12 @@ impl Timeline {
             to: run.ended_at.unwrap_or(world.at),
         });
         Timeline {
-            names: world.processes.iter().enumerate().map(|(p, node)| format!("{} p{p}", node.name)).collect(),
+            names: world
+                .processes
+                .iter()
+                .enumerate()
+                .map(|(p, node)| format!("{} p{p}", node.name))
+                .collect(),
             marks: world.marks.clone(),
             runs: runs.collect(),
             end: world.at,
@@ -87,7 +92,8 @@ impl Timeline {
             }
             if row.iter().any(|sign| *sign != ' ') {
                 let row: String = row.into_iter().collect();
-                let epochs = if epochs.is_empty() { String::new() } else { format!("  epoch {}", epochs.join(", ")) };
+                let epochs =
+                    if epochs.is_empty() { String::new() } else { format!("  epoch {}", epochs.join(", ")) };
                 let _ = writeln!(text, "{name:width$} |{row}|{epochs}");
             }
         }

@@ -50,7 +50,9 @@ impl Weather {
     }
 
     pub(crate) fn doubled_answers(&self) -> u32 {
-        self.worst(|trouble| if let Trouble::DoubledAnswers(permille) = trouble { Some(permille) } else { None })
+        self.worst(
+            |trouble| if let Trouble::DoubledAnswers(permille) = trouble { Some(permille) } else { None },
+        )
     }
 
     pub(crate) fn stale_by(&self) -> Instant {

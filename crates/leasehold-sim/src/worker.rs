@@ -138,12 +138,14 @@ impl World {
         kill_at: Option<Moment>,
     ) -> Judged {
         let workers = &self.processes[process].workers;
-        let mine = |worker: &usize| self.workers[*worker].shard == *shard && self.workers[*worker].epoch == epoch;
+        let mine =
+            |worker: &usize| self.workers[*worker].shard == *shard && self.workers[*worker].epoch == epoch;
         let Some(worker) = workers.iter().copied().find(mine) else {
             // Nothing of it runs: the core hears so, once more if need be.
-            let before = self.workers.iter().rposition(|it| {
-                it.process == process && it.shard == *shard && it.epoch == epoch
-            });
+            let before = self
+                .workers
+                .iter()
+                .rposition(|it| it.process == process && it.shard == *shard && it.epoch == epoch);
             if let Some(worker) = before {
                 self.put(MS, Due::Ended { process, worker });
             }

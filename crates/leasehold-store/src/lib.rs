@@ -1,6 +1,8 @@
 //! What Leasehold asks of a store ([`Store`], [`Registry`]), and what helps to write and test one: an in-memory store
-//! ([`memory`]) and stores around stores that make trouble or take notes ([`wrap`]).
+//! ([`memory`]), stores around stores that make trouble or take notes ([`wrap`]), and the suite that checks a store
+//! against the contract ([`conformance`]).
 
+pub mod conformance;
 pub mod memory;
 mod registry;
 mod store;

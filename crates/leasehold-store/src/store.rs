@@ -43,9 +43,15 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self) -> Result<Listing, StoreError>;
 
     /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
+    ///
+    /// Nobody sends more than [`Facts::swaps_max`] at once, or one key twice in a call; a store may refuse that, as a
+    /// whole and with [`StoreErrorKind::Refused`](leasehold_core::store::StoreErrorKind::Refused).
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError>;
 
     /// Tells of changes from now on, beginning with a snapshot; `None` if the store cannot.
+    ///
+    /// All changes are told, those of this client too. Of several changes of one record that follow each other at
+    /// once only the last need be told.
     async fn watch(&self) -> Result<Option<Watch>, StoreError> {
         Ok(None)
     }
@@ -58,6 +64,12 @@ pub trait Store: Send + Sync + 'static {
     async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
         let _ = session;
         Ok(())
+    }
+
+    /// Tells the store that a session which this process claimed is over, and that nothing of it runs any more. Other
+    /// sessions of this process, of other nodes that share this store, go on.
+    fn release_session(&self, session: SessionId) {
+        let _ = session;
     }
 
     /// The store's keys that live on its own lease, if it has such a thing.

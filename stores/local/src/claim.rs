@@ -54,12 +54,12 @@ impl Claim {
                 place.live.display()
             ))
         };
-        let claim = lock_and_name(&fresh, &place.live.join(format!("{session}{SUFFIX}"))).map_err(|e| {
+        let held = lock_and_name(&fresh, &place.live.join(format!("{session}{SUFFIX}"))).map_err(|e| {
             let _ = fs::remove_file(&fresh);
             told(e)
         })?;
         sweep(place, session);
-        Ok(claim)
+        Ok(Claim { held: Some(held) })
     }
 
     /// Gives the lock up, for a session that is over. Children that this process started may still hold it.
@@ -87,7 +87,7 @@ pub(crate) fn probe(place: &Place, session: SessionId) -> Proof {
     probe_file(&place.live.join(format!("{session}{SUFFIX}")))
 }
 
-fn lock_and_name(fresh: &Path, name: &Path) -> rustix::io::Result<Claim> {
+fn lock_and_name(fresh: &Path, name: &Path) -> rustix::io::Result<OwnedFd> {
     // Without CLOEXEC: children inherit the lock. Open for writing: the kernel tells the others when it is closed.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::open(fresh, flags, Mode::from_raw_mode(0o644))?;
@@ -104,7 +104,7 @@ fn lock_and_name(fresh: &Path, name: &Path) -> rustix::io::Result<Claim> {
         return Err(rustix::io::Errno::NOSPC);
     }
     rustix::fs::rename(fresh, name)?;
-    Ok(Claim { held: Some(file) })
+    Ok(file)
 }
 
 fn probe_file(path: &Path) -> Proof {
@@ -115,6 +115,10 @@ fn probe_file(path: &Path) -> Proof {
         return Proof::None;
     }
     let Ok(inode) = rustix::fs::fstat(&file).map(|found| found.st_ino) else { return Proof::None };
+    // Should the session have another lock file by now, this one says nothing of it.
+    if rustix::fs::stat(path).map(|found| found.st_ino) != Ok(inode) {
+        return Proof::None;
+    }
     let mut text = String::new();
     if fs::File::from(file).read_to_string(&mut text).is_err() {
         return Proof::None;

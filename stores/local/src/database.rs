@@ -68,6 +68,7 @@ impl Database {
             check_pages(&connection, &place.file).map_err(told)?;
         }
         renew_id_if_rolled_back(&mut connection, place, seen).map_err(told)?;
+        place.share_like_file();
         if place.standing()? != Standing::File(identity) {
             return Err(replaced(place));
         }
@@ -224,7 +225,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
         .into());
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // Checkpoints happen after a call was answered, see `link`; this is only the backstop.
+    // Checkpoints happen after a call was answered, see `Link::tidy`; this is only the backstop.
     connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
     connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
     if !ours {

@@ -25,6 +25,15 @@ pub(crate) struct LaneThread {
     jobs: mpsc::Sender<Job>,
 }
 
+/// Which thread writes the `-wal` back into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tidying {
+    /// This one, between two calls.
+    Here,
+    /// Another one: a slow disk must not keep the next renewal waiting.
+    Elsewhere,
+}
+
 /// Marks a call as abandoned when its caller has dropped it.
 struct Caller(Arc<AtomicBool>);
 
@@ -36,9 +45,9 @@ impl Drop for Caller {
 
 impl LaneThread {
     /// Starts the thread.
-    pub(crate) fn start(name: &str, link: Link) -> io::Result<Self> {
+    pub(crate) fn start(name: &str, link: Link, tidying: Tidying) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || serve(link, &queue))?;
+        thread::Builder::new().name(name.to_owned()).spawn(move || serve(link, &queue, tidying))?;
         Ok(LaneThread { jobs })
     }
 
@@ -64,13 +73,15 @@ impl LaneThread {
     }
 }
 
-fn serve(mut link: Link, queue: &mpsc::Receiver<Job>) {
+fn serve(mut link: Link, queue: &mpsc::Receiver<Job>, tidying: Tidying) {
     while let Ok(job) = queue.recv() {
         if job.abandoned.load(Ordering::Acquire) {
             continue;
         }
         let patience = Patience::new(link.shared.options.busy_for, job.abandoned);
         patience.during(|| (job.work)(&mut link));
-        link.tidy();
+        if tidying == Tidying::Here {
+            link.tidy();
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! One thread's connection to the file, with a look at which file it is before and after every call.
 
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::Moment;
@@ -15,8 +14,8 @@ use crate::place::{Place, Standing};
 use crate::records::Head;
 use crate::trouble::Trouble;
 
-/// From this size on, the `-wal` is written back into the database after a call was answered.
-const WAL_BYTES_MAX: u64 = 1 << 20;
+/// After this many versions the `-wal` is written back into the database: about a thousand pages.
+const TIDY_EVERY: u64 = 250;
 
 /// What all threads of one handle share.
 #[derive(Debug)]
@@ -54,6 +53,8 @@ pub(crate) struct Link {
     database: Option<Database>,
     /// How carefully the file is looked at when it is opened next.
     check: Check,
+    /// The revision at which the `-wal` was written back last.
+    tidied: Option<u64>,
 }
 
 impl Shared {
@@ -94,12 +95,12 @@ impl Link {
     /// Opens the file, as a user asked for it.
     pub(crate) fn open(shared: Arc<Shared>, check: Check) -> Result<Self, StoreError> {
         let database = Database::open(&shared.place, shared.options.create, None, check)?;
-        Ok(Link { shared, database: Some(database), check: Check::Whole })
+        Ok(Link { shared, database: Some(database), check: Check::Whole, tidied: None })
     }
 
     /// A connection that is opened at its first call.
     pub(crate) fn unopened(shared: Arc<Shared>) -> Self {
-        Link { shared, database: None, check: Check::Head }
+        Link { shared, database: None, check: Check::Head, tidied: None }
     }
 
     /// Reads one state of the database.
@@ -141,11 +142,16 @@ impl Link {
         })
     }
 
-    /// Writes the `-wal` back when it has grown. To be called when nobody waits.
+    /// Writes the `-wal` back when enough has been written. To be called when nobody waits.
     pub(crate) fn tidy(&mut self) {
-        let Some(database) = &self.database else { return };
-        let grown = fs::metadata(self.shared.place.beside("-wal")).is_ok_and(|wal| wal.len() > WAL_BYTES_MAX);
-        if grown {
+        let Some(revision) = self.shared.seen().map(|seen| seen.revision) else { return };
+        let tidied = *self.tidied.get_or_insert(revision);
+        // A revision that went back is that of another file.
+        if revision < tidied.saturating_add(TIDY_EVERY) && revision >= tidied {
+            return;
+        }
+        self.tidied = Some(revision);
+        if let Some(database) = &self.database {
             // Passive: it neither waits for anybody nor keeps anybody waiting. Trouble shows at the next call.
             let _ = database.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }

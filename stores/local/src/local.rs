@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use leasehold_store::{
 
 use crate::claim::Claim;
 use crate::database::Check;
-use crate::lane::LaneThread;
+use crate::lane::{LaneThread, Tidying};
 use crate::link::{Answered, Link, Shared};
 use crate::options::Options;
 use crate::patience::Patience;
@@ -29,8 +31,8 @@ pub struct Local {
     shared: Arc<Shared>,
     renewal: LaneThread,
     work: LaneThread,
-    /// The lock of the session that this process lives as.
-    claim: Arc<Mutex<Option<Claim>>>,
+    /// The locks of the sessions that this process lives as, one for each node that shares this store.
+    claims: Arc<Mutex<BTreeMap<SessionId, Claim>>>,
 }
 
 impl Local {
@@ -46,14 +48,14 @@ impl Local {
         let busy_for = options.busy_for;
         let shared = Arc::new(Shared::new(place, namespace.to_owned(), options));
         Patience::of(busy_for).during(|| {
-            let start = |name, check| {
+            let start = |name, check, tidying| {
                 let link = Link::open(Arc::clone(&shared), check)?;
-                LaneThread::start(name, link)
+                LaneThread::start(name, link, tidying)
                     .map_err(|e| refused(format!("no thread could be started ({e})")))
             };
-            let work = start("lh-work", Check::Whole)?;
-            let renewal = start("lh-renewal", Check::Head)?;
-            Ok(Local { shared: Arc::clone(&shared), renewal, work, claim: Arc::default() })
+            let work = start("lh-work", Check::Whole, Tidying::Here)?;
+            let renewal = start("lh-renewal", Check::Head, Tidying::Elsewhere)?;
+            Ok(Local { shared: Arc::clone(&shared), renewal, work, claims: Arc::default() })
         })
     }
 
@@ -134,17 +136,23 @@ impl Store for Local {
     }
 
     async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
-        let claim = Arc::clone(&self.claim);
+        let claims = Arc::clone(&self.claims);
         self.renewal
             .call(move |link| {
-                let fresh = Claim::take(&link.shared.place, session)?;
-                let former = claim.lock().unwrap_or_else(PoisonError::into_inner).replace(fresh);
-                if let Some(former) = former {
-                    former.release();
+                let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Entry::Vacant(place) = claims.entry(session) {
+                    place.insert(Claim::take(&link.shared.place, session)?);
                 }
                 Ok(())
             })
             .await
+    }
+
+    fn release_session(&self, session: SessionId) {
+        let claim = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        if let Some(claim) = claim {
+            claim.release();
+        }
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

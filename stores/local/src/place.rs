@@ -1,6 +1,7 @@
 //! Where a store lies on the disk, and which file is there now.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -118,10 +119,26 @@ impl Place {
         }
     }
 
+    /// Lets the users who may use the database use the files beside it, as SQLite does with its own. Best effort:
+    /// only the owner can.
+    pub(crate) fn share_like_file(&self) {
+        let Ok(mode) = fs::metadata(&self.file).map(|file| file.permissions().mode() & 0o666) else { return };
+        let wish = |path: &Path, mode: u32| {
+            let found = fs::metadata(path).map(|found| found.permissions().mode() & 0o777);
+            if found.is_ok_and(|found| found != mode) {
+                let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
+            }
+        };
+        wish(&self.live, mode | (mode & 0o444) >> 2);
+        for name in ["open", "bell", "file"] {
+            wish(&self.live.join(name), mode);
+        }
+    }
+
     /// Keeps all other processes from opening the store until the guard is dropped.
     pub(crate) fn open_alone(&self) -> Result<Alone, StoreError> {
         let path = self.live.join("open");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
         let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666))
             .map_err(|e| refused(format!("{} cannot be opened ({e})", path.display())))?;
         patience::until_some(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok())

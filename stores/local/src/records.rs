@@ -190,7 +190,8 @@ fn stored(row: &Row<'_>, version: usize, value: usize) -> rusqlite::Result<Optio
         ValueRef::Integer(number) => number.to_string().into_bytes().into(),
         ValueRef::Real(number) => number.to_string().into_bytes().into(),
     };
-    Ok(Some(Stored { version: Version::new(unsigned(row, version)?.to_string()), value: bytes }))
+    let version: i64 = row.get(version)?;
+    Ok(Some(Stored { version: Version::new(version.to_string()), value: bytes }))
 }
 
 fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

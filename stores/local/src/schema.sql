@@ -13,7 +13,7 @@ CREATE TABLE records (
   value,                        -- text, or a blob if it is not UTF-8; null remembers a removal for the watches
   PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX records_by_version ON records (namespace, version);
+CREATE INDEX records_by_version ON records (namespace, version);
 CREATE INDEX removals ON records (version) WHERE value IS NULL;
 
 -- For people: sqlite3 x.db 'select * from live'

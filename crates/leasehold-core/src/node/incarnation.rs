@@ -78,6 +78,7 @@ impl Node {
                 if self.is_open() && !was_open {
                     self.waiting_for = None;
                     self.reconsider_all = true;
+                    self.begin_to_look_for_wanted();
                 }
                 self.schedule_opening();
             }

@@ -107,7 +107,7 @@ impl Node {
                     Purpose::Fence { node, session, silent_from, value } => {
                         self.on_fenced(node, session, silent_from, value, outcome);
                     }
-                    Purpose::Meta | Purpose::Group => self.list_at = self.now.at,
+                    Purpose::Meta | Purpose::Group | Purpose::Tidy => self.list_at = self.now.at,
                     _ => {}
                 }
             }

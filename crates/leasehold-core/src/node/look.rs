@@ -3,6 +3,7 @@
 use super::Node;
 use super::shards::Phase;
 use crate::event::Located;
+use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::name::{Epoch, GroupName, ShardId};
 use crate::time::Now;
 use crate::view::{self, Me, Problem, ShardPhase, View};
@@ -58,6 +59,24 @@ impl Node {
     /// The epoch under which this shard runs here.
     pub fn owns(&self, shard: &ShardId) -> Option<Epoch> {
         self.holds.get(shard).filter(|hold| hold.phase == Phase::Running).map(|hold| hold.epoch)
+    }
+
+    /// Why a shard is where it is, and why it has not moved; `None` if there is no such shard.
+    pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
+        let mut explanation =
+            explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
+        if self.owns(shard).is_some() {
+            let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
+            if to.is_some() || self.hands_over() {
+                explanation.unmoved_because = self.may_move(shard, to).err();
+            }
+        }
+        Some(explanation)
+    }
+
+    /// What would move if something changed.
+    pub fn what_if(&self, change: &WhatIf) -> Result<Difference, String> {
+        explain::what_if(&self.mirror, &self.roster, &self.settings, &self.planning, change)
     }
 
     /// Which shard of a numbered group a key belongs to, and who has it.

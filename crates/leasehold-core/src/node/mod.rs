@@ -23,6 +23,7 @@ mod planning;
 mod requests;
 mod session;
 mod shards;
+mod tidy;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -264,6 +265,7 @@ impl Node {
             Event::Ended { shard, epoch, how } => self.on_ended(shard, epoch, how),
             Event::Gate { shard, verdict } => self.on_gate(shard, verdict),
             Event::Wish(wish) => self.on_wish(wish),
+            Event::Lost => self.detach(Cause::DeadlineReached),
         }
         self.run_timers();
         self.work_off();

@@ -232,6 +232,7 @@ impl Node {
             leaving.killed = true;
             self.kill_everything();
         }
+        self.holds.retain(|_, hold| hold.phase != Phase::Asking);
         let Some(leaving) = &self.leaving else { return };
         if at >= leaving.deadline + GIVE_UP_AFTER {
             return self.finish();
@@ -286,7 +287,7 @@ impl Node {
     /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
     pub(super) fn begin_to_look_for_wanted(&mut self) {
         let (interval, window) = (self.config.acquire_retry_interval, self.config.acquire_retry_window);
-        if self.session.is_none() || interval.is_zero() || window.is_zero() {
+        if self.session.is_none() || !self.is_open() || interval.is_zero() || window.is_zero() {
             return;
         }
         self.acquire_until = self.now.at + window;

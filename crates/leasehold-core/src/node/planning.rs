@@ -189,7 +189,7 @@ impl Node {
         all.then_some(slots)
     }
 
-    fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
+    pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
         record.write = WriteId::from_bits(self.chance.bits());
         record.written_unix_ms = self.now.unix_ms;
         let value = Some(record.encode().into());

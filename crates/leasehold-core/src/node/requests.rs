@@ -32,6 +32,8 @@ pub(super) enum Purpose {
     LookAtMeta,
     /// Write a group's settings.
     Group,
+    /// Remove records of what is long gone.
+    Tidy,
     /// See whether these nodes are silent, or what became of their sessions.
     Probe(Vec<NodeName>),
     /// Fence this session with this value.

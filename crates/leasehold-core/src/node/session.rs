@@ -54,6 +54,9 @@ impl Node {
     /// Before anything else in every step: has the time come, or did the clock stand still?
     pub(super) fn compare_clocks(&mut self, now: Now) {
         let before = self.now;
+        if before.unix_ms == 0 {
+            self.standing_since = now.at;
+        }
         self.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
         let Some(session) = &self.session else { return };
         let stop_at = session.deadlines.stop_at;
@@ -131,6 +134,7 @@ impl Node {
             self.mend_groups();
             self.verify_held();
             self.replan_if_never();
+            self.tidy();
         } else if self.standing != Standing::Left {
             self.try_to_join();
         }
@@ -301,7 +305,9 @@ impl Node {
             last_sent_at: join.sent_at,
         });
         self.out.push(Action::Deadlines(deadlines));
-        self.waiting_for = None;
+        if self.is_open() {
+            self.waiting_for = None;
+        }
         self.rival = None;
         self.renewals_failed = 0;
         self.healthy_since = self.now.at;

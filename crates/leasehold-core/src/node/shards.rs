@@ -78,7 +78,8 @@ impl Node {
         for (shard, wanted) in self.plan.iter() {
             let held_by_other =
                 self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).is_some_and(|holder| {
-                    self.roster.get(&holder.node).is_some_and(|member| member.session == holder.session)
+                    !self.mirror.dead.contains_key(&holder.session)
+                        && self.roster.get(&holder.node).is_some_and(|m| m.session == holder.session)
                 });
             let quiet = held_by_other && !self.holds.contains_key(shard) && wanted != Some(&self.config.node);
             if !quiet {
@@ -145,7 +146,8 @@ impl Node {
             }
             Phase::Quarantined => {
                 let released = self.control().and_then(|control| control.unquarantine.get(shard)).copied();
-                if must_stop.is_some() || self.leaving.is_some() {
+                let elsewhere = self.plan.wanted(shard).is_some_and(|node| !self.is_me(node));
+                if must_stop.is_some() || self.leaving.is_some() || (self.hands_over() && elsewhere) {
                     self.begin_release(shard, must_stop);
                 } else if released >= Some(epoch) {
                     self.unquarantine(shard);
@@ -187,6 +189,10 @@ impl Node {
             return;
         }
         let Freedom::Now { expect, above, why, vacated } = self.unowned(shard) else { return };
+        if self.names_us(shard) && (self.plan.wanted(shard) != Some(&self.config.node) || self.hands_over()) {
+            // A claim of ours whose answer was lost, and that we no longer want.
+            return self.give_up_unrun(shard);
+        }
         let Some(why) = self.whose_turn(shard, why, vacated) else { return };
         if !self.can_acquire(shard) {
             return;
@@ -198,6 +204,16 @@ impl Node {
             return;
         }
         self.claim(shard, expect, above, why);
+    }
+
+    fn is_numbered(&self, shard: &ShardId) -> bool {
+        self.settings.get(&shard.group).is_some_and(|group| group.set != ShardSet::Named)
+    }
+
+    /// Whether its record names this session.
+    fn names_us(&self, shard: &ShardId) -> bool {
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        holder.is_some_and(|holder| Some(holder.session) == self.session_id())
     }
 
     /// Whether a shard is unowned now; if it may become so, we come back to it then.
@@ -260,7 +276,7 @@ impl Node {
         let above = record.epoch;
         match &record.state {
             // A slot that was retired when its group became smaller is there again once the group has grown.
-            ShardState::Retired if shard.name.as_slot().is_some() && self.plan.has(shard) => {
+            ShardState::Retired if self.is_numbered(shard) && self.plan.has(shard) => {
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
             ShardState::Retired => Freedom::No,
@@ -605,7 +621,9 @@ impl Node {
         };
         let session = self.session_id().expect("only a node with a session claims");
         let holder = Holder { node: self.me(), session, ttl_ms: self.config.ttl.as_millis() as u64 };
-        let quarantined = self.mirror.shards.get(shard).and_then(|s| s.good()).is_some_and(|r| r.quarantined);
+        let pardoned = self.control().and_then(|control| control.unquarantine.get(shard)).copied();
+        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        let quarantined = seen.is_some_and(|record| record.quarantined && pardoned < Some(record.epoch));
         self.shard_record(shard, epoch, ShardState::Held { holder }, quarantined, why)
     }
 }

@@ -126,6 +126,18 @@ impl Node {
         self.outbox.insert(shard.clone());
     }
 
+    /// Releases a shard whose record names us although we do not run it.
+    pub(super) fn give_up_unrun(&mut self, shard: &ShardId) {
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(record) = seen.good() else { return };
+        let (base, epoch, quarantined) = (Some(seen.version.clone()), record.epoch, record.quarantined);
+        let (state, why) = self.vacated_state(shard, None);
+        let record = self.shard_record(shard, epoch, state, quarantined, why);
+        let write = Write::new(WriteKind::Release, base, record);
+        self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
+        self.outbox.insert(shard.clone());
+    }
+
     fn vacated_state(&self, shard: &ShardId, why: Option<StopReason>) -> (ShardState, MoveReason) {
         let settings = self.settings.get(&shard.group);
         if why == Some(StopReason::Disengaged) {

@@ -101,7 +101,7 @@ impl Choices {
 }
 
 fn choose(field: &Field, hash: u64) -> u32 {
-    field.best(hash, |_, _| true).map_or(NOBODY, |pair| pair.node)
+    field.first(hash).unwrap_or(NOBODY)
 }
 
 /// The first choice of a shard, given its former one, where the former nodes are now and which ones became better.

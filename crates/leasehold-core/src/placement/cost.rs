@@ -79,6 +79,13 @@ pub(super) fn least_score(hash: u64, inverse: u64) -> u64 {
     ((u128::from(!hash) * u128::from(inverse)) >> 64) as u64
 }
 
+/// At least the score of a pair, from its [`least_score`] and without a logarithm: above one half, `-log2(u)` is at
+/// most `2 × (1 - u)`, and so at most 1.39 times the least score, apart from the rounding.
+#[inline(always)]
+pub(super) fn greatest_score_of(hash: u64, least_score: u64) -> u64 {
+    if hash >> 63 == 0 { u64::MAX } else { least_score + (least_score >> 1) + (1 << 17) }
+}
+
 /// At least the score of a pair: one whose [`least_score`] is above this one is worse.
 #[inline(always)]
 pub(super) fn greatest_score(cost: u64, weight: u32) -> u64 {
@@ -138,7 +145,10 @@ mod tests {
         for hash in telling_hashes() {
             for weight in [1, 2, 3, 7, 100, 65_537, u32::MAX - 1, u32::MAX] {
                 let score = (u128::from(cost(hash)) << 15) / u128::from(weight);
-                assert!(u128::from(least_score(hash, inverse(weight))) <= score, "{hash:x} / {weight}");
+                let least = least_score(hash, inverse(weight));
+                assert!(u128::from(least) <= score, "{hash:x} / {weight}");
+                let greatest = greatest_score_of(hash, least);
+                assert!(u128::from(greatest) > score || greatest == u64::MAX, "{hash:x} / {weight}");
                 assert!(
                     u128::from(greatest_score(cost(hash), weight)) > score
                         || greatest_score(cost(hash), weight) == u64::MAX,

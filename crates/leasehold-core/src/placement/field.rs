@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Question;
 use super::caps::capacity;
-use super::cost::{compare_scores, cost, greatest_score, inverse, least_score};
+use super::cost::{compare_scores, cost, greatest_score, greatest_score_of, inverse, least_score};
 use super::hash::{node_hash, pair_hash};
 use crate::name::NodeName;
 use crate::record::ZoneRule;
@@ -30,6 +30,7 @@ pub(super) struct Contender {
     pub(super) hash: u64,
     pub(super) weight: u32,
     pub(super) tier: Tier,
+    inverse: u64,
 }
 
 /// A pair of a shard and a node, seen from the shard.
@@ -56,6 +57,24 @@ struct Lane {
     node: Vec<u32>,
 }
 
+/// So many nodes of a lane are compared without a branch, because the best so far changes often among the first.
+const HEAD: usize = 128;
+
+impl Lane {
+    /// Where the smallest of the least scores is among the first nodes, and the second smallest of them.
+    #[inline]
+    fn least_scores(&self, shard: u64) -> (usize, u64) {
+        let (mut least, mut second, mut at) = (u64::MAX, u64::MAX, 0);
+        for (i, (&node_hash, &inverse)) in self.hash.iter().zip(&self.inverse).take(HEAD).enumerate() {
+            let score = least_score(pair_hash(shard, node_hash), inverse);
+            second = second.min(least.max(score));
+            at = if score < least { i } else { at };
+            least = least.min(score);
+        }
+        (at, second)
+    }
+}
+
 impl Field {
     pub(super) fn new(question: &Question) -> Self {
         let mut field = Field::default();
@@ -66,13 +85,14 @@ impl Field {
                 _ => Tier::First,
             };
             let hash = node_hash(&node.name);
+            let inverse = inverse(node.weight.max(1));
             if tier != Tier::Out {
                 let lane = &mut field.lanes[usize::from(tier == Tier::Second)];
                 lane.hash.push(hash);
-                lane.inverse.push(inverse(node.weight));
+                lane.inverse.push(inverse);
                 lane.node.push(i as u32);
             }
-            field.nodes.push(Contender { name: node.name.clone(), hash, weight: node.weight, tier });
+            field.nodes.push(Contender { name: node.name.clone(), hash, weight: node.weight, tier, inverse });
         }
         field
     }
@@ -101,26 +121,47 @@ impl Field {
     #[inline]
     pub(super) fn better(&self, shard: u64, a: u32, b: u32) -> u32 {
         let (left, right) = (&self.nodes[a as usize], &self.nodes[b as usize]);
-        if left.weight == right.weight && left.tier == right.tier {
+        if left.tier == right.tier {
             let (hash_a, hash_b) = (pair_hash(shard, left.hash), pair_hash(shard, right.hash));
-            if hash_a != hash_b {
-                return if hash_a > hash_b { a } else { b };
+            let least_b = least_score(hash_b, right.inverse);
+            if least_score(hash_a, left.inverse) > greatest_score_of(hash_b, least_b) {
+                return b;
             }
         }
         if self.compare(&self.pair(shard, a), &self.pair(shard, b)).is_lt() { a } else { b }
     }
 
+    /// The best node for a shard.
+    #[inline]
+    pub(super) fn first(&self, shard: u64) -> Option<u32> {
+        let lane = self.lanes.iter().find(|lane| !lane.node.is_empty())?;
+        let (likely, runner_up) = lane.least_scores(shard);
+        let best = self.pair(shard, lane.node[likely]);
+        if runner_up <= greatest_score(best.cost, self.nodes[best.node as usize].weight) {
+            return self.best(shard, |_, _| true).map(|pair| pair.node);
+        }
+        self.best_in(lane, HEAD, shard, Some(best), &|_, _| true).map(|pair| pair.node)
+    }
+
     /// The best node for a shard among those that `may` lets have it.
     #[inline]
     pub(super) fn best(&self, shard: u64, may: impl Fn(u32, u64) -> bool) -> Option<Pair> {
-        self.lanes.iter().find_map(|lane| self.best_in(lane, shard, &may))
+        self.lanes.iter().find_map(|lane| self.best_in(lane, 0, shard, None, &may))
     }
 
+    /// The best of a lane from some node on, if it is better than the best so far.
     #[inline]
-    fn best_in(&self, lane: &Lane, shard: u64, may: &impl Fn(u32, u64) -> bool) -> Option<Pair> {
-        let mut best: Option<Pair> = None;
-        let mut limit = u64::MAX;
-        for (i, (&node_hash, &inverse)) in lane.hash.iter().zip(&lane.inverse).enumerate() {
+    fn best_in(
+        &self,
+        lane: &Lane,
+        from: usize,
+        shard: u64,
+        mut best: Option<Pair>,
+        may: &impl Fn(u32, u64) -> bool,
+    ) -> Option<Pair> {
+        let limit_of = |pair: &Pair| greatest_score(pair.cost, self.nodes[pair.node as usize].weight);
+        let mut limit = best.as_ref().map_or(u64::MAX, limit_of);
+        for (i, (&node_hash, &inverse)) in lane.hash.iter().zip(&lane.inverse).enumerate().skip(from) {
             let hash = pair_hash(shard, node_hash);
             if least_score(hash, inverse) > limit {
                 continue;
@@ -131,7 +172,7 @@ impl Field {
             }
             let pair = Pair { node, hash, cost: cost(hash) };
             if best.is_none_or(|best| self.compare(&pair, &best).is_lt()) {
-                limit = greatest_score(pair.cost, self.nodes[node as usize].weight);
+                limit = limit_of(&pair);
                 best = Some(pair);
             }
         }

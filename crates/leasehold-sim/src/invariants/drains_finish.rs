@@ -14,7 +14,8 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     for (process, _) in &census.views {
         let held = census.shards.iter().filter(|owned| owned.holder == Some(*process)).count();
         if world.processes[*process].name == *drained && held > 0 {
-            let message = format!("{drained} is drained and still holds {held} shards; {}", world.standings(census));
+            let message =
+                format!("{drained} is drained and still holds {held} shards; {}", world.standings(census));
             return Err(world.violation(NAME, None, message));
         }
     }

@@ -12,7 +12,9 @@ pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judge
     let process = state.sessions[session].process;
     Some((
         Some(shard),
-        format!("shard {shard} begins in process {process} under epoch {epoch}, after epoch {highest} was used"),
+        format!(
+            "shard {shard} begins in process {process} under epoch {epoch}, after epoch {highest} was used"
+        ),
     ))
 }
 

@@ -16,7 +16,10 @@ pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgem
         }
         Happening::Began { session, shard, .. } if state.sessions[session].lost => {
             let process = state.sessions[session].process;
-            Some((Some(shard), format!("shard {shard} begins in process {process} under a grant that is lost")))
+            Some((
+                Some(shard),
+                format!("shard {shard} begins in process {process} under a grant that is lost"),
+            ))
         }
         _ => None,
     }

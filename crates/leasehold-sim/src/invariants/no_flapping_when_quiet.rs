@@ -11,7 +11,9 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     if begun == 0 && idle.is_none() {
         return Ok(());
     }
-    let message =
-        format!("{begun} starts while all was quiet; shard not running: {idle:?}; {}", world.standings(census));
+    let message = format!(
+        "{begun} starts while all was quiet; shard not running: {idle:?}; {}",
+        world.standings(census)
+    );
     Err(world.violation(NAME, idle, message))
 }

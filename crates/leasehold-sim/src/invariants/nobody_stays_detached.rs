@@ -11,7 +11,12 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     for (process, _) in &census.views {
         let node = &world.processes[*process];
         if node.standing != Standing::Attached {
-            let message = format!("process {process} of {} is {}; {}", node.name, node.standing, world.standings(census));
+            let message = format!(
+                "process {process} of {} is {}; {}",
+                node.name,
+                node.standing,
+                world.standings(census)
+            );
             return Err(world.violation(NAME, None, message));
         }
     }

@@ -38,7 +38,11 @@ fn ran_past(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
     }
     Some((
         Some(run.shard),
-        format!("shard {} ran in process {process} for {} ms after its grant ended", run.shard, (at - until) / MS),
+        format!(
+            "shard {} ran in process {process} for {} ms after its grant ended",
+            run.shard,
+            (at - until) / MS
+        ),
     ))
 }
 

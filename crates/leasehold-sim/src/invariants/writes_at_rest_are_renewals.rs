@@ -9,7 +9,8 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let healing = &world.healing;
     let others = healing.other_writes - healing.other_writes_before;
     if others > 0 {
-        let message = format!("{others} writes at rest that are no renewals; the last one of {:?}", healing.last_other);
+        let message =
+            format!("{others} writes at rest that are no renewals; the last one of {:?}", healing.last_other);
         return Err(world.violation(NAME, None, message));
     }
     // Renewals come up to a tenth early, on a clock that may be fast; and one more for the edges.
@@ -17,7 +18,8 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let renewals = healing.node_writes - healing.node_writes_before;
     let most = each * census.views.len() as u64;
     if renewals > most {
-        let message = format!("{renewals} renewals at rest of {} nodes; {most} would be enough", census.views.len());
+        let message =
+            format!("{renewals} renewals at rest of {} nodes; {most} would be enough", census.views.len());
         return Err(world.violation(NAME, None, message));
     }
     Ok(())

@@ -106,6 +106,11 @@ impl MemoryServer {
         self.lock().break_watches("the connection was lost");
     }
 
+    /// Restarts the server: everything is still there, and all watches break.
+    pub fn restart(&self) {
+        self.lock().break_watches("the server was restarted");
+    }
+
     /// How many changes a watch may be behind before it is interrupted and starts again with a snapshot (1024 at
     /// first).
     pub fn set_watch_capacity(&self, events_max: usize) {

@@ -36,7 +36,7 @@ pub enum Link {
 impl CutOff {
     /// Puts a link in front of a store; it is whole at first.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        CutOff { inner, line: Arc::new(Line { link: Mutex::new(Link::Whole), changed: Notify::new() }) }
+        CutOff { inner, line: Arc::new(Line::whole()) }
     }
 
     /// Lets through from now on only what `link` does.
@@ -51,7 +51,7 @@ impl CutOff {
 
     /// What it lets through now.
     pub fn link(&self) -> Link {
-        self.line.link()
+        self.line.now().link
     }
 }
 
@@ -65,25 +65,28 @@ impl Around for CutOff {
         _call: Call,
         sent: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        if self.line.until(|link| link != Link::Stalled).await == Link::Cut {
+        let sent_on = self.line.until(|now| now.link != Link::Stalled).await;
+        if sent_on.link == Link::Cut {
             return Err(cut("the link to the store is cut; nothing was sent"));
         }
-        let broken = pin!(self.line.until(|link| link == Link::Cut));
+        let broken = pin!(self.line.until(|now| now.cuts != sent_on.cuts));
         let answer = match future::select(pin!(sent), broken).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => return Err(cut("the link to the store was cut before it answered")),
         };
-        match self.line.until(|link| !link.is_silent()).await {
-            Link::Cut | Link::AnswersCut => Err(cut("the store's answer was lost")),
-            _ => answer,
+        let arrives_on = self.line.until(|now| !now.link.is_silent()).await;
+        if arrives_on.link != Link::Whole || arrives_on.cuts != sent_on.cuts {
+            return Err(cut("the store's answer was lost"));
         }
+        answer
     }
 
     fn watching(&self, watch: Watch) -> Watch {
         let rewatch = Rewatch::new(self.inner.clone(), watch);
-        Box::pin(stream::unfold((rewatch, self.line.clone()), |(mut rewatch, line)| async move {
-            let event = next_event(&mut rewatch, &line).await?;
-            Some((event, (rewatch, line)))
+        let watched = Watched { rewatch, breaks: self.line.now().breaks, line: self.line.clone() };
+        Box::pin(stream::unfold(watched, |mut watched| async move {
+            let event = watched.next().await?;
+            Some((event, watched))
         }))
     }
 }
@@ -91,18 +94,29 @@ impl Around for CutOff {
 store_around!(CutOff);
 registry_around!(CutOff);
 
-async fn next_event(rewatch: &mut Rewatch, line: &Line) -> Option<WatchEvent> {
-    loop {
-        if line.until(|link| !link.is_silent()).await != Link::Whole {
-            if rewatch.break_off() {
-                return Some(WatchEvent::Interrupted("the link to the store is cut".to_owned()));
+/// A watch over the link.
+struct Watched {
+    rewatch: Rewatch,
+    line: Arc<Line>,
+    /// The breaks of the link that the watch has told of, so that a short one between two looks is told too.
+    breaks: u64,
+}
+
+impl Watched {
+    async fn next(&mut self) -> Option<WatchEvent> {
+        loop {
+            let now = self.line.until(|now| !now.link.is_silent()).await;
+            if now.breaks != self.breaks {
+                self.breaks = now.breaks;
+                self.rewatch.break_off();
+                return Some(WatchEvent::Interrupted("the link to the store was cut".to_owned()));
             }
-            line.until(|link| link == Link::Whole).await;
-        }
-        let disturbed = pin!(line.until(|link| link != Link::Whole));
-        match future::select(disturbed, pin!(rewatch.next())).await {
-            Either::Left(_) => {}
-            Either::Right((event, _)) => return event,
+            self.line.until(|now| now.link == Link::Whole || now.breaks != self.breaks).await;
+            let disturbed = pin!(self.line.until(|now| now.link != Link::Whole || now.breaks != self.breaks));
+            match future::select(disturbed, pin!(self.rewatch.next())).await {
+                Either::Left(_) => {}
+                Either::Right((event, _)) => return event,
+            }
         }
     }
 }
@@ -118,31 +132,50 @@ fn cut(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, message)
 }
 
-/// The state of the link. Waiters are woken in the order in which they began to wait, so that runs repeat; tokio's
-/// `watch` channel wakes them in any order.
+/// What the link is, and how often it was not. The counts tell of what was over before anybody looked.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    link: Link,
+    /// How often it was cut.
+    cuts: u64,
+    /// How often watches broke: with each cut, also one of the answers only.
+    breaks: u64,
+}
+
+/// The link. Waiters are woken in the order in which they began to wait, so that runs repeat; tokio's `watch` channel
+/// wakes them in any order.
 struct Line {
-    link: Mutex<Link>,
+    state: Mutex<State>,
     changed: Notify,
 }
 
 impl Line {
-    fn link(&self) -> Link {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    fn whole() -> Self {
+        let state = State { link: Link::Whole, cuts: 0, breaks: 0 };
+        Line { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    fn now(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, link: Link) {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.link = link;
+        state.cuts += u64::from(link == Link::Cut);
+        state.breaks += u64::from(matches!(link, Link::Cut | Link::AnswersCut));
+        drop(state);
         self.changed.notify_waiters();
     }
 
     /// Waits until the link is as wanted, and says what it is then.
-    async fn until(&self, wanted: impl Fn(Link) -> bool) -> Link {
+    async fn until(&self, wanted: impl Fn(State) -> bool) -> State {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            let link = self.link();
-            if wanted(link) {
-                return link;
+            let state = self.now();
+            if wanted(state) {
+                return state;
             }
             changed.await;
         }

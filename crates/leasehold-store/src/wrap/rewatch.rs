@@ -20,9 +20,9 @@ impl Rewatch {
         Rewatch { store, watch: Some(watch) }
     }
 
-    /// Ends the watch inside. Says whether there was one.
-    pub(super) fn break_off(&mut self) -> bool {
-        self.watch.take().is_some()
+    /// Ends the watch inside; the next event is then the snapshot of a new one.
+    pub(super) fn break_off(&mut self) {
+        self.watch = None;
     }
 
     /// The next event, from a new watch if the last one was broken off: that one begins with a snapshot. Nothing is

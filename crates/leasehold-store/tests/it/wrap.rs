@@ -196,6 +196,7 @@ async fn a_call_under_way_fails_when_the_link_is_cut() {
     let cut = async {
         sleep(SECOND).await;
         store.set(Link::Cut);
+        store.heal();
     };
     let ((answer, ()), took) = time(async { tokio::join!(store.list(), cut) }).await;
     assert_eq!(answer.unwrap_err().kind, StoreErrorKind::Unreachable);
@@ -243,6 +244,11 @@ async fn watches_break_with_the_link_and_come_back_with_a_snapshot() {
     store.heal();
     let Some(WatchEvent::Snapshot(listing)) = next(&mut watch).await else { panic!() };
     assert_eq!(listing.entries.len(), 1);
+
+    store.set(Link::AnswersCut);
+    store.heal();
+    assert!(matches!(next(&mut watch).await, Some(WatchEvent::Interrupted(_))), "however short the cut was");
+    assert!(matches!(next(&mut watch).await, Some(WatchEvent::Snapshot(_))));
 
     store.set(Link::Stalled);
     put(&*inner, "nodes/b", None, "1").await;

@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,4 +85,25 @@ pub(crate) async fn changed(watch: &mut Watch) -> Vec<(Key, Option<Stored>)> {
         WatchEvent::Changed(changes) => changes,
         other => panic!("no change: {other:?}"),
     }
+}
+
+/// The time, on a clock that only runs forward.
+pub(crate) fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Waits until all connections are closed, so that everything is in the one file.
+pub(crate) fn settle(file: &Path) {
+    let mut wal = file.as_os_str().to_owned();
+    wal.push("-wal");
+    for _ in 0..500 {
+        // Two that close at the same moment each leave the tidying to the other, so a third does it.
+        drop(rusqlite::Connection::open(file).and_then(|last| last.execute_batch("SELECT * FROM store")));
+        if !Path::new(&wal).exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the store was not closed");
 }

@@ -1,0 +1,229 @@
+//! Why a shard is where it is, and what would happen if: plain answers from the same functions that plan.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::node::Unmoved;
+use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
+use crate::record::{MoveReason, NodeState, Served};
+use crate::view;
+
+/// Why a shard is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The shard.
+    pub shard: ShardId,
+    /// Who holds it.
+    pub holder: Option<NodeName>,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Why it last moved.
+    pub moved_because: Option<MoveReason>,
+    /// Who should hold it.
+    pub wanted: Option<NodeName>,
+    /// Whether an operator pinned it, and where.
+    pub pinned_to: Option<NodeName>,
+    /// The candidates, best first.
+    pub ranking: Vec<Ranked>,
+    /// Nodes that are not candidates, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Why it has not moved to where it is wanted; only its holder knows.
+    pub unmoved_because: Option<Unmoved>,
+}
+
+/// A candidate for a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ranked {
+    /// The node.
+    pub node: NodeName,
+    /// Its score for this shard: the lower, the better. A placement of the user's own has none.
+    pub score: Option<String>,
+    /// Its weight.
+    pub weight: u32,
+    /// How many shards of the group the plan gives it.
+    pub load: usize,
+    /// The most that it may have, by balance and capacity.
+    pub cap: Option<u32>,
+    /// Whether that is reached.
+    pub full: bool,
+}
+
+/// A node that cannot have the shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The node.
+    pub node: NodeName,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// A change to try out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhatIf {
+    /// A node is gone.
+    Down(NodeName),
+    /// A node hands everything over.
+    Drained(NodeName),
+    /// A node is added, serving the groups of the others.
+    Added {
+        /// Its name.
+        node: NodeName,
+        /// Its weight.
+        weight: u32,
+        /// Its capacity.
+        capacity: Option<u32>,
+        /// Where it stands.
+        zone: Option<String>,
+    },
+    /// A node has another weight.
+    Weight(NodeName, u32),
+}
+
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The shards that would move.
+    pub moves: Vec<Move>,
+    /// Shards per node: wanted now, and then.
+    pub loads: BTreeMap<NodeName, (usize, usize)>,
+    /// Shards that would have no node.
+    pub homeless: usize,
+}
+
+/// A shard that would move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// Which.
+    pub shard: ShardId,
+    /// Who holds it now, or should.
+    pub from: Option<NodeName>,
+    /// Who would.
+    pub to: Option<NodeName>,
+}
+
+/// Why a shard is where it is; `None` if there is no such shard.
+pub fn explain(
+    mirror: &Mirror,
+    roster: &Roster,
+    planning: &Planning,
+    plan: &Plan,
+    shard: &ShardId,
+) -> Option<Explanation> {
+    let record = mirror.shards.get(shard).and_then(|seen| seen.good());
+    let group = plan.groups.get(&shard.group);
+    if record.is_none() && !plan.has(shard) {
+        return None;
+    }
+    let held = view::whereabouts(mirror, shard);
+    let mut ranking = Vec::new();
+    if let Some(group) = group {
+        let caps = planning.caps(plan, &shard.group);
+        for ranked in planning.ranked(plan, shard) {
+            let Some(candidate) = group.question.nodes.get(ranked.node as usize) else { continue };
+            let load = group.answer.to.iter().filter(|to| **to == Some(ranked.node)).count();
+            let cap = caps.get(ranked.node as usize).copied().flatten();
+            ranking.push(Ranked {
+                node: candidate.name.clone(),
+                score: ranked.score.map(|score| format!("{score:.6}")),
+                weight: candidate.weight,
+                load,
+                cap,
+                full: cap.is_some_and(|cap| load >= cap as usize),
+            });
+        }
+    }
+    let left_out = (roster.iter())
+        .filter_map(|(node, member)| Some(LeftOut { node: node.clone(), why: left_out(member, shard)? }))
+        .collect();
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    Some(Explanation {
+        shard: shard.clone(),
+        holder: held.node,
+        epoch: held.epoch,
+        moved_because: record.map(|record| record.why),
+        wanted: plan.wanted(shard).cloned(),
+        pinned_to: control.and_then(|control| control.pins.get(shard)).cloned(),
+        ranking,
+        left_out,
+        unmoved_because: None,
+    })
+}
+
+fn left_out(member: &Member, shard: &ShardId) -> Option<&'static str> {
+    match member.groups.get(&shard.group) {
+        None => Some("does not serve the group"),
+        Some(Served { declined: true, .. }) => Some("its acquire gate refuses the group"),
+        _ if member.state == NodeState::Draining => Some("is draining"),
+        _ if !member.accepting => Some("takes no shards now (unhealthy or recovering)"),
+        _ if member.weight == 0 => Some("has weight 0"),
+        _ if member.declined.contains(shard) => Some("declines this shard"),
+        _ => None,
+    }
+}
+
+/// What would move if something changed.
+pub fn what_if(
+    mirror: &Mirror,
+    roster: &Roster,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    planning: &Planning,
+    change: &WhatIf,
+) -> Result<Difference, String> {
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let mut changed = roster.clone();
+    let known = |node: &NodeName| match roster.contains_key(node) {
+        true => Ok(()),
+        false => {
+            let names: Vec<&str> = roster.keys().map(NodeName::as_str).collect();
+            Err(format!("there is no live node {node}; there are: {}", names.join(", ")))
+        }
+    };
+    match change {
+        WhatIf::Down(node) => {
+            known(node)?;
+            changed.remove(node);
+        }
+        WhatIf::Drained(node) => {
+            known(node)?;
+            changed.entry(node.clone()).and_modify(|member| member.state = NodeState::Draining);
+        }
+        WhatIf::Weight(node, weight) => {
+            known(node)?;
+            changed.entry(node.clone()).and_modify(|member| member.weight = *weight);
+        }
+        WhatIf::Added { node, weight, capacity, zone } => {
+            if roster.contains_key(node) {
+                return Err(format!("there is a live node {node} already: choose another name"));
+            }
+            let groups = settings.keys().map(|group| (group.clone(), Served::default())).collect();
+            let member = Member {
+                session: SessionId::from_bits(0),
+                state: NodeState::Active,
+                accepting: true,
+                weight: *weight,
+                capacity: *capacity,
+                zone: zone.clone(),
+                groups,
+                declined: Default::default(),
+                view: 0,
+            };
+            changed.insert(node.clone(), member);
+        }
+    }
+    let before = planning.afresh().plan(roster, settings, control);
+    let after = planning.afresh().plan(&changed, settings, control);
+    let moves = (before.iter().zip(after.iter()))
+        .filter(|((_, from), (_, to))| from != to)
+        .map(|((shard, from), (_, to))| Move { shard: shard.clone(), from: from.cloned(), to: to.cloned() })
+        .collect();
+    let (counts_before, counts_after) = (before.wanted_counts(), after.wanted_counts());
+    let names = roster.keys().chain(changed.keys());
+    let count = |counts: &BTreeMap<NodeName, usize>, name: &NodeName| counts.get(name).copied().unwrap_or(0);
+    let loads =
+        names.map(|name| (name.clone(), (count(&counts_before, name), count(&counts_after, name)))).collect();
+    let homeless = after.iter().filter(|(_, to)| to.is_none()).count();
+    Ok(Difference { moves, loads, homeless })
+}

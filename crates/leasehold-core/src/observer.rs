@@ -1,0 +1,118 @@
+//! A client that only watches: it reads what the store says, and plans as the nodes do, but joins nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::GroupConfig;
+use crate::event::Located;
+use crate::explain::{self, Difference, Explanation, WhatIf};
+use crate::mirror::{Mirror, Source};
+use crate::name::{GroupName, ShardId};
+use crate::placement::Placement;
+use crate::plan::{self, GroupSettings, Plan, Planning, Roster};
+use crate::store::{Listing, WatchEvent};
+use crate::time::Now;
+use crate::view::{self, View};
+
+/// What a client that only watches has seen.
+#[derive(Debug)]
+pub struct Observer {
+    mirror: Mirror,
+    planning: Planning,
+    roster: Roster,
+    settings: BTreeMap<GroupName, GroupSettings>,
+    plan: Plan,
+    stale: bool,
+}
+
+impl Observer {
+    /// One that has seen nothing yet. Give it the nodes' own placement if they have one.
+    pub fn new(own: Option<Arc<dyn Placement>>) -> Self {
+        Observer {
+            mirror: Mirror::default(),
+            planning: Planning::new(own),
+            roster: Roster::new(),
+            settings: BTreeMap::new(),
+            plan: Plan::default(),
+            stale: true,
+        }
+    }
+
+    /// Takes in a whole listing.
+    pub fn listed(&mut self, now: Now, listing: &Listing) {
+        // A watcher has nothing to lose: a store that was rolled back is simply what there is now.
+        let issued = self.mirror.tick();
+        let mut rolled_back = false;
+        self.mirror.observe_listing(now.at, Source::Fresh(issued), listing, |_, change| {
+            rolled_back |= matches!(change, crate::mirror::Change::RolledBack(_));
+        });
+        if rolled_back {
+            self.mirror = Mirror::default();
+            self.mirror.observe_listing(now.at, Source::Fresh(0), listing, |_, _| {});
+        }
+        self.stale = true;
+    }
+
+    /// Takes in what the watch said.
+    pub fn watched(&mut self, now: Now, event: WatchEvent) {
+        match event {
+            WatchEvent::Snapshot(listing) => self.listed(now, &listing),
+            WatchEvent::Changed(changes) => {
+                for (key, stored) in &changes {
+                    self.mirror.observe(now.at, Source::Watch, key, stored.as_ref());
+                }
+                self.stale = true;
+            }
+            WatchEvent::Interrupted(_) | WatchEvent::ProcessGone(_) => {}
+        }
+    }
+
+    /// Whether a first listing has arrived.
+    pub fn is_ready(&self) -> bool {
+        self.mirror.ready
+    }
+
+    /// What the store says.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.roster = plan::roster(&self.mirror);
+        self.settings = self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
+        let control = self.mirror.control.as_ref().and_then(|seen| seen.best());
+        self.plan = self.planning.plan(&self.roster, &self.settings, control);
+    }
+
+    /// Everything that it knows.
+    pub fn view(&mut self, now: Now) -> View {
+        self.refresh();
+        view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now)
+    }
+
+    /// Which shard of a numbered group a key belongs to, and who has it.
+    pub fn locate(&mut self, group: &GroupName, key: &[u8]) -> Option<Located> {
+        self.refresh();
+        view::locate(&self.mirror, &self.settings, group, key)
+    }
+
+    /// Who has a shard.
+    pub fn whereabouts(&self, shard: &ShardId) -> Located {
+        view::whereabouts(&self.mirror, shard)
+    }
+
+    /// Why a shard is where it is. Why it has not moved is only known to its holder.
+    pub fn explain(&mut self, shard: &ShardId) -> Option<Explanation> {
+        self.refresh();
+        explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)
+    }
+
+    /// What would move if something changed.
+    pub fn what_if(&mut self, change: &WhatIf) -> Result<Difference, String> {
+        self.refresh();
+        explain::what_if(&self.mirror, &self.roster, &self.settings, &self.planning, change)
+    }
+}

@@ -1,0 +1,151 @@
+//! A thread's way to sleep until a moment on the boot clock, and to be woken before.
+
+use std::io;
+use std::sync::Arc;
+
+use leasehold_core::Moment;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod imp {
+    use super::*;
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+    use rustix::fd::OwnedFd;
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+
+    /// A kernel timer on the boot clock, which fires at once after a suspend that took longer than was left.
+    #[derive(Debug)]
+    pub(crate) struct AlarmClock {
+        timer: OwnedFd,
+        bell: Bell,
+    }
+
+    /// Wakes the sleeper.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Bell(Arc<OwnedFd>);
+
+    impl AlarmClock {
+        pub(crate) fn new() -> io::Result<Self> {
+            let timer =
+                timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+            let bell = Bell(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+            Ok(AlarmClock { timer, bell })
+        }
+
+        pub(crate) fn bell(&self) -> Bell {
+            self.bell.clone()
+        }
+
+        /// Sleeps until the moment, or until the bell rings. It may also return for no reason.
+        pub(crate) fn wait_until(&self, at: Moment) -> io::Result<()> {
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let it_value = if at == Moment::NEVER {
+                zero
+            } else {
+                let nanos = at.as_nanos().max(1);
+                Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ }
+            };
+            let setting = Itimerspec { it_interval: zero, it_value };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)?;
+            let mut sources =
+                [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(&*self.bell.0, PollFlags::IN)];
+            match poll(&mut sources, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Both are non-blocking: reading only takes back what made them ready.
+            let mut count = [0u8; 8];
+            let _ = rustix::io::read(&self.timer, &mut count);
+            let _ = rustix::io::read(&*self.bell.0, &mut count);
+            Ok(())
+        }
+    }
+
+    impl Bell {
+        pub(crate) fn ring(&self) {
+            // The only way to fail is a counter that is full, and then the sleeper is woken already.
+            let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod imp {
+    use super::*;
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    /// Sleeps in short slices, because condition variables stand still while the machine sleeps.
+    #[derive(Debug)]
+    pub(crate) struct AlarmClock {
+        bell: Bell,
+    }
+
+    /// Wakes the sleeper.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+    impl AlarmClock {
+        pub(crate) fn new() -> io::Result<Self> {
+            Ok(AlarmClock { bell: Bell(Arc::new((Mutex::new(false), Condvar::new()))) })
+        }
+
+        pub(crate) fn bell(&self) -> Bell {
+            self.bell.clone()
+        }
+
+        /// Sleeps until the moment, or until the bell rings. It may also return for no reason.
+        pub(crate) fn wait_until(&self, at: Moment) -> io::Result<()> {
+            let (rung, bell) = &*self.bell.0;
+            let slice = at.since(crate::clock::now()).min(Duration::from_millis(50));
+            let rung = rung.lock().unwrap_or_else(|e| e.into_inner());
+            let (mut rung, _) =
+                bell.wait_timeout_while(rung, slice, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
+            *rung = false;
+            Ok(())
+        }
+    }
+
+    impl Bell {
+        pub(crate) fn ring(&self) {
+            *self.0.0.lock().unwrap_or_else(|e| e.into_inner()) = true;
+            self.0.1.notify_one();
+        }
+    }
+}
+
+pub(crate) use imp::{AlarmClock, Bell};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use std::time::Duration;
+
+    #[test]
+    fn it_wakes_at_the_moment_and_at_the_bell() {
+        let alarm = AlarmClock::new().unwrap();
+        let at = clock::now() + Duration::from_millis(30);
+        while clock::now() < at {
+            alarm.wait_until(at).unwrap();
+        }
+        assert!(clock::now().since(at) < Duration::from_secs(5));
+
+        let bell = alarm.bell();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                bell.ring();
+            });
+            let start = clock::now();
+            let mut woken = start;
+            while woken.since(start) < Duration::from_millis(10) {
+                alarm.wait_until(Moment::NEVER).unwrap();
+                woken = clock::now();
+            }
+            assert!(woken.since(start) < Duration::from_secs(5), "the bell ends a wait without end");
+        });
+    }
+}

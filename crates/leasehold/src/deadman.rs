@@ -1,0 +1,79 @@
+//! The dead-man timer: the kernel kills the process when its session was not renewed in time.
+//!
+//! Everything else that stops work from inside needs a thread that still runs. This does not: a POSIX timer on the boot
+//! clock with SIGKILL fires on a process whose threads are all stuck, and on one that was stopped with SIGSTOP.
+//! It is set forward before the grants hear of a later deadline, so that it never stands behind them, and it is off
+//! while the node runs nothing.
+
+use std::io;
+
+use leasehold_core::Moment;
+
+/// What kills the process at a moment that somebody must keep moving.
+pub(crate) trait Alarm {
+    /// Kills the process at this moment, unless it is set again or switched off before.
+    fn set(&mut self, at: Moment) -> io::Result<()>;
+    /// Kills nothing.
+    fn off(&mut self) -> io::Result<()>;
+}
+
+/// For nodes without a dead-man timer.
+#[derive(Debug)]
+pub(crate) struct NoAlarm;
+
+impl Alarm for NoAlarm {
+    fn set(&mut self, _: Moment) -> io::Result<()> {
+        Ok(())
+    }
+    fn off(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A timer of the kernel that kills this process with SIGKILL at a moment on the boot clock.
+///
+/// Dropping it switches it off. It survives neither `exec` nor `fork`: it watches this process only.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub struct DeadMan {
+    timer: nix::sys::timer::Timer,
+}
+
+#[cfg(target_os = "linux")]
+impl DeadMan {
+    /// A timer that is not set.
+    pub fn new() -> io::Result<Self> {
+        use nix::sys::signal::{SigEvent, SigevNotify, Signal};
+        let kill = SigEvent::new(SigevNotify::SigevSignal { signal: Signal::SIGKILL, si_value: 0 });
+        let timer = nix::sys::timer::Timer::new(nix::time::ClockId::CLOCK_BOOTTIME, kill)?;
+        Ok(DeadMan { timer })
+    }
+
+    /// Kills the process at this moment, at once if it is past; replaces what was set before.
+    pub fn set(&mut self, at: Moment) -> io::Result<()> {
+        // Zero would switch it off.
+        self.write(at.as_nanos().max(1))
+    }
+
+    /// Kills nothing until it is set again.
+    pub fn off(&mut self) -> io::Result<()> {
+        self.write(0)
+    }
+
+    fn write(&mut self, nanos: u64) -> io::Result<()> {
+        use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+        let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
+        let at = nix::sys::time::TimeSpec::new(seconds as _, (nanos % 1_000_000_000) as _);
+        Ok(self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Alarm for DeadMan {
+    fn set(&mut self, at: Moment) -> io::Result<()> {
+        DeadMan::set(self, at)
+    }
+    fn off(&mut self) -> io::Result<()> {
+        DeadMan::off(self)
+    }
+}

@@ -1,0 +1,325 @@
+//! The driver: runs the core, and does what it says.
+//!
+//! ```text
+//!   store answers ─┐                       ┌─> calls      one task per request, each with its own time limit
+//!   store watch ───┤                       ├─> works      handlers on the user's runtime, under grants
+//!   handlers end ──┼─> core.step(now, ..) ─┼─> hooks      the acquire gate
+//!   user's wishes ─┤                       ├─> publisher  the view, at most every 100 ms
+//!   clock ─────────┘                       └─> meters     log, metrics, stream of events
+//! ```
+//!
+//! It runs on a thread and a runtime of its own, so that user code cannot starve renewals. Nothing in here waits for
+//! the store, for a handler or for a hook: each of them reports when it is done. If the driver itself is stuck, the
+//! watchdog stops all work in time.
+
+mod calls;
+mod publish;
+mod works;
+#[cfg(test)]
+mod works_tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::event::{Ended, Returning, Verdict};
+use leasehold_core::store::WatchEvent;
+use leasehold_core::{Action, Epoch, Event, GroupName, Moment, Now, ShardId, Wish};
+use tokio::sync::{broadcast, mpsc, watch};
+
+pub(crate) use calls::{Calls, follow};
+pub(crate) use publish::Publisher;
+pub(crate) use works::{Grants, Works};
+
+use crate::chance;
+use crate::clock::Clock;
+use crate::deadman::Alarm;
+use crate::events::Told;
+use crate::group::Handler;
+use crate::hooks::{self, Health, Hooks};
+use crate::observe::Meters;
+
+/// How long after its core wanted to be woken in the past the driver looks again: a bug there must not burn a core.
+const OVERDUE_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long after the time for leaving is up the core gives up on a store that does not answer.
+const CORE_GIVES_UP_AFTER: Duration = Duration::from_secs(2);
+
+/// A question to the core, asked on the driver's own thread.
+pub(crate) type Query = Box<dyn FnOnce(&leasehold_core::Node, Now) + Send>;
+
+/// What comes in.
+pub(crate) enum Input {
+    /// For the core.
+    Core(Event),
+    /// One handler of a shard is gone.
+    HandlerEnded { shard: ShardId, epoch: Epoch, how: Ended },
+    /// Another handler for a group.
+    Handle(GroupName, Handler),
+    /// Whether the user welcomes new shards.
+    Accept(bool),
+    /// What the health hook says.
+    Health(Health),
+    /// Something that only the core can answer.
+    Query(Query),
+    /// The watchdog found the session lost.
+    SessionLost,
+    /// Hand over and leave.
+    Leave { within: Duration, returning: Returning },
+}
+
+/// How a node's life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Everything was handed over and the session closed: others can start at once.
+    Clean,
+    /// The store could not be told, or work did not stop: others start when the session has run out.
+    Unconfirmed,
+}
+
+/// The parts that a driver is made of.
+pub(crate) struct Driver<A> {
+    pub(crate) core: leasehold_core::Node,
+    pub(crate) clock: Clock,
+    pub(crate) calls: Calls,
+    pub(crate) works: Works<A>,
+    pub(crate) hooks: Hooks,
+    pub(crate) hook_every: Duration,
+    pub(crate) publisher: Publisher,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) told: broadcast::Sender<Arc<Told>>,
+    pub(crate) finished: watch::Sender<Option<Finish>>,
+    pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
+    /// How long after a leave was due the session has surely run out.
+    pub(crate) ttl: Duration,
+    pub(crate) life: Life,
+}
+
+/// Where the driver stands.
+pub(crate) struct Life {
+    pub(crate) accept: bool,
+    pub(crate) health: Health,
+    /// When the core has given up on telling the store that it leaves.
+    pub(crate) leave_by: Moment,
+    /// When we give up on the core.
+    pub(crate) give_up_at: Moment,
+    pub(crate) lost_in_step: bool,
+    pub(crate) finish: Option<Finish>,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Life {
+            accept: true,
+            health: Health::Healthy,
+            leave_by: Moment::NEVER,
+            give_up_at: Moment::NEVER,
+            lost_in_step: false,
+            finish: None,
+        }
+    }
+}
+
+impl<A: Alarm> Driver<A> {
+    /// Runs until the node has left.
+    pub(crate) async fn run(mut self, follow_watch: bool) {
+        let (watch_tx, mut watched) = mpsc::channel(256);
+        if follow_watch {
+            self.calls.follow(watch_tx.clone());
+        }
+        self.start_hooks();
+        self.step(Event::Tick);
+        while self.life.finish.is_none() {
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                Some(input) = self.inputs.recv() => self.take(input),
+                Some(event) = watched.recv() => self.watched(event),
+                () = self.clock.sleep_until(wake_at) => {}
+            }
+            self.tick_if_due();
+            self.publish_if_due();
+        }
+        self.end();
+    }
+
+    fn wake_at(&self) -> Moment {
+        let soonest = self.clock.now() + OVERDUE_PAUSE;
+        self.core.deadline().max(soonest).min(self.publisher.due_at()).min(self.life.give_up_at)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Core(event) => self.step(event),
+            Input::HandlerEnded { shard, epoch, how } => {
+                if let Some(event) = self.works.handler_ended(&shard, epoch, how) {
+                    self.step(event);
+                }
+            }
+            Input::Handle(group, handler) => self.works.add_handler(group, handler),
+            Input::Accept(accept) => {
+                self.life.accept = accept;
+                self.wish_accepting();
+            }
+            Input::Health(health) => {
+                self.life.health = health;
+                self.wish_accepting();
+            }
+            Input::Query(query) => query(&self.core, self.clock.read()),
+            Input::SessionLost => self.step(Event::Tick),
+            Input::Leave { within, returning } => self.leave(within, returning),
+        }
+    }
+
+    fn watched(&mut self, event: WatchEvent) {
+        self.step(Event::Watched(event));
+    }
+
+    fn wish_accepting(&mut self) {
+        let accepting = self.life.accept && self.life.health == Health::Healthy;
+        self.step(Event::Wish(Wish::Accepting(accepting)));
+    }
+
+    fn leave(&mut self, within: Duration, returning: Returning) {
+        let leave_by = self.clock.now() + within + CORE_GIVES_UP_AFTER;
+        self.life.leave_by = self.life.leave_by.min(leave_by);
+        self.life.give_up_at = self.life.leave_by + self.ttl;
+        self.step(Event::Wish(Wish::Leave { within, returning }));
+    }
+
+    /// The core's timers come before anything that waits in the queue.
+    fn tick_if_due(&mut self) {
+        let now = self.clock.now();
+        if self.life.finish.is_none() && now >= self.core.deadline() {
+            self.step(Event::Tick);
+        }
+        if self.life.finish.is_none() && now >= self.life.give_up_at {
+            self.life.finish = Some(Finish::Unconfirmed);
+        }
+    }
+
+    fn publish_if_due(&mut self) {
+        if self.clock.now() >= self.publisher.due_at() {
+            let view = self.publisher.publish(&self.core, &self.clock);
+            self.meters.view(&view, self.works.running.len());
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut quiet = event == Event::Tick;
+        self.life.lost_in_step = false;
+        let mut events = VecDeque::from([event]);
+        let mut actions = Vec::new();
+        while let Some(event) = events.pop_front() {
+            self.core.step(self.clock.read(), event, &mut actions);
+            quiet &= actions.is_empty();
+            for action in actions.drain(..) {
+                events.extend(self.perform(action));
+            }
+        }
+        if !quiet {
+            self.publisher.changed(self.clock.now());
+        }
+    }
+
+    /// Does one thing that the core said; the answer is what the core must hear of it at once.
+    fn perform(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::OpenSession(session) => {
+                self.works.open_session();
+                self.calls.open_session(session);
+            }
+            Action::Ask(request) => self.calls.ask(request),
+            Action::Deadlines(deadlines) => {
+                if self.works.extend(deadlines).is_err() {
+                    return Some(Event::Lost);
+                }
+            }
+            Action::Lose => {
+                self.works.lose();
+                self.life.lost_in_step = true;
+            }
+            Action::Start { shard, epoch } => return self.works.start(shard, epoch),
+            Action::Stop { shard, epoch, kill_at, .. } => return self.works.stop(&shard, epoch, kill_at),
+            Action::AskGate(shard) => self.ask_gate(shard),
+            Action::Tell(notice) => {
+                self.meters.tell(&notice);
+                let _ = self.told.send(Arc::new(Told { unix_ms: self.clock.unix_ms(), notice }));
+            }
+            Action::Done => self.life.finish = Some(self.how_it_finished()),
+        }
+        None
+    }
+
+    fn ask_gate(&self, shard: ShardId) {
+        let inputs = self.works.inputs.clone();
+        let Some(gate) = self.hooks.gate.clone() else {
+            let _ = inputs.send(Input::Core(Event::Gate { shard, verdict: Verdict::Take }));
+            return;
+        };
+        let (runtime, clock) = (self.works.runtime.clone(), self.clock.clone());
+        let within = self.hook_every;
+        self.calls.tasks().spawn(async move {
+            let about = shard.clone();
+            let asked = hooks::ask(&runtime, &clock, within, async move { gate(about).await }).await;
+            let verdict = asked.unwrap_or(Verdict::Refuse);
+            let _ = inputs.send(Input::Core(Event::Gate { shard, verdict }));
+        });
+    }
+
+    /// Weight and health are asked again and again; only changes are passed on.
+    fn start_hooks(&self) {
+        let (every, clock) = (self.hook_every, self.clock.clone());
+        let (runtime, inputs) = (self.works.runtime.clone(), self.works.inputs.clone());
+        if let Some(weight) = self.hooks.weight.clone() {
+            let (clock, runtime, inputs) = (clock.clone(), runtime.clone(), inputs.clone());
+            self.calls.tasks().spawn(async move {
+                let mut last = None;
+                loop {
+                    let ask = weight.clone();
+                    let answer = hooks::ask(&runtime, &clock, every, async move { ask().await }).await;
+                    if answer.is_some() && answer != last {
+                        last = answer;
+                        let _ = inputs.send(Input::Core(Event::Wish(Wish::Weight(answer.unwrap_or(0)))));
+                    }
+                    clock.sleep(every + chance::up_to(every / 10)).await;
+                }
+            });
+        }
+        if let Some(health) = self.hooks.health.clone() {
+            self.calls.tasks().spawn(async move {
+                let mut last = Health::Healthy;
+                loop {
+                    let ask = health.clone();
+                    let answer = hooks::ask(&runtime, &clock, every, async move { ask().await }).await;
+                    let answer = answer.unwrap_or(Health::Unhealthy);
+                    if answer != last {
+                        last = answer;
+                        let _ = inputs.send(Input::Health(answer));
+                    }
+                    clock.sleep(every + chance::up_to(every / 10)).await;
+                }
+            });
+        }
+    }
+
+    /// Clean, unless work still runs, the session was only given up at the end, or nobody could be told any more.
+    fn how_it_finished(&self) -> Finish {
+        let in_time = self.clock.now() < self.life.leave_by;
+        let clean = self.works.running.is_empty() && in_time && !self.life.lost_in_step;
+        if clean { Finish::Clean } else { Finish::Unconfirmed }
+    }
+
+    fn end(mut self) {
+        self.works.kill_all();
+        let view = self.publisher.publish(&self.core, &self.clock);
+        self.meters.view(&view, self.works.running.len());
+        let _ = self.finished.send(self.life.finish);
+        if self.works.running.is_empty() {
+            self.calls.close_session();
+        } else {
+            // Work that is stuck in a thread outlives us: the kernel's timer must too.
+            std::mem::forget(self.works.alarm);
+        }
+    }
+}

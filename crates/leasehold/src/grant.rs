@@ -1,0 +1,230 @@
+//! What user code gets for a shard that it holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Epoch, GroupName, Moment, ShardId};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::session::Session;
+
+/// The right to work on one shard, for as long as it holds.
+///
+/// A grant is cheap to clone and can be given to anything that acts for the shard. It is over when the node cannot
+/// prove its session in time, when the shard moves on, or when the shard's handlers have returned; it never comes
+/// back, and a new start comes with a new grant of a higher [`epoch`](Grant::epoch).
+///
+/// Call [`check`](Grant::check) right before every side effect, and put the epoch into the write itself where the
+/// target can compare it: an effect that was already sent cannot be recalled.
+#[derive(Clone)]
+pub struct Grant(Arc<Inner>);
+
+struct Inner {
+    shard: ShardId,
+    epoch: Epoch,
+    clock: Clock,
+    session: Arc<Session>,
+    /// Nothing of the work may run any more, because its end was reported.
+    over: AtomicBool,
+    stopping: CancellationToken,
+    lost: CancellationToken,
+}
+
+/// The grant is over: somebody else may be working on the shard, now or soon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "shard {shard} (epoch {epoch}) is no longer held here, because {why}: stop, and write nothing more for it"
+)]
+pub struct Lost {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Under which epoch it was held.
+    pub epoch: Epoch,
+    /// What ended the grant.
+    pub why: LostReason,
+}
+
+/// What ended a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostReason {
+    /// The node could not prove its session in time, or learned that it is over.
+    Session,
+    /// The shard's work has ended here.
+    Ended,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LostReason::Session => "this node's session is over",
+            LostReason::Ended => "its work here has ended",
+        })
+    }
+}
+
+impl Grant {
+    pub(crate) fn new(shard: ShardId, epoch: Epoch, clock: Clock, session: Arc<Session>) -> Self {
+        let stopping = session.stopping().child_token();
+        let lost = session.lost().child_token();
+        Grant(Arc::new(Inner { shard, epoch, clock, session, over: AtomicBool::new(false), stopping, lost }))
+    }
+
+    /// The shard.
+    pub fn shard(&self) -> &ShardId {
+        &self.0.shard
+    }
+
+    /// The shard's group.
+    pub fn group(&self) -> &GroupName {
+        &self.0.shard.group
+    }
+
+    /// The slot, if the shard is one of a numbered group.
+    pub fn slot(&self) -> Option<u32> {
+        self.0.shard.name.as_slot()
+    }
+
+    /// The fencing token: above that of every earlier start of this shard, anywhere. Put it into conditional writes.
+    pub fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+
+    /// When the work is told to stop unless the session is renewed, on this machine's boot clock. It moves forward
+    /// with every renewal; of a lost grant it is [`Moment::ZERO`].
+    pub fn deadline(&self) -> Moment {
+        if self.0.over.load(Ordering::Acquire) { Moment::ZERO } else { self.0.session.stop_at() }
+    }
+
+    /// How long until [`deadline`](Grant::deadline); zero when the grant is lost.
+    pub fn remaining(&self) -> Duration {
+        self.deadline().since(self.0.clock.now())
+    }
+
+    /// Whether the work may go on: two atomic loads and a reading of the clock, to call before every side effect.
+    ///
+    /// It fails from `stop_at` on, even when every task and thread that should have said so is stuck, and once it has
+    /// failed it fails for ever. While the work is told to stop for a planned move it still succeeds: the shard is
+    /// held until the work has ended.
+    #[inline]
+    pub fn check(&self) -> Result<(), Lost> {
+        if self.0.session.holds() && !self.0.over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(self.why_lost())
+    }
+
+    #[cold]
+    fn why_lost(&self) -> Lost {
+        let why = if self.0.over.load(Ordering::Acquire) { LostReason::Ended } else { LostReason::Session };
+        Lost { shard: self.0.shard.clone(), epoch: self.0.epoch, why }
+    }
+
+    /// Whether the grant is over.
+    pub fn is_lost(&self) -> bool {
+        self.check().is_err()
+    }
+
+    /// Waits until the grant is over.
+    pub async fn lost(&self) -> Lost {
+        if !self.is_lost() {
+            self.0.lost.cancelled().await;
+        }
+        self.why_lost()
+    }
+
+    /// Cancelled when the work must wind down: the shard moves, the node drains, or the session is over. What has not
+    /// returned when time is up is cut off.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
+    }
+
+    /// Waits until the work is told to stop.
+    pub async fn stopped(&self) {
+        self.0.stopping.cancelled().await;
+    }
+
+    /// Tells the work to wind down.
+    pub(crate) fn stop(&self) {
+        self.0.stopping.cancel();
+    }
+
+    /// Ends the grant, because nothing of its work runs any more. Comes before anybody hears of that end.
+    pub(crate) fn end(&self) {
+        self.0.over.store(true, Ordering::Release);
+        self.0.lost.cancel();
+        self.0.stopping.cancel();
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.0.session
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("shard", &self.0.shard)
+            .field("epoch", &self.0.epoch)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::Deadlines;
+
+    fn grant(stop_after_ms: u64) -> Grant {
+        let clock = Clock::virtual_time();
+        let stop_at = clock.now() + Duration::from_millis(stop_after_ms);
+        let deadlines = Deadlines { stop_at, kill_at: stop_at, valid_until: stop_at };
+        let session = Arc::new(Session::new(clock.clone(), deadlines, Duration::ZERO));
+        Grant::new("orders/3".parse().unwrap(), Epoch(7), clock, session)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn check_fails_at_the_deadline_with_nobody_there_to_say_so() {
+        let grant = grant(100);
+        assert_eq!((grant.slot(), grant.epoch(), grant.group().as_str()), (Some(3), Epoch(7), "orders"));
+        assert_eq!(grant.remaining(), Duration::from_millis(100));
+        assert_eq!(grant.check(), Ok(()));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        let lost = grant.check().unwrap_err();
+        assert_eq!(lost.why, LostReason::Session);
+        assert!(lost.to_string().contains("orders/3 (epoch 7)") && lost.to_string().contains("stop"));
+        assert_eq!((grant.deadline(), grant.remaining()), (Moment::ZERO, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_told_to_stop_still_holds_until_it_ended() {
+        let (grant, other) = (grant(1000), grant(1000));
+        grant.stop();
+        grant.stopped().await;
+        assert_eq!(grant.check(), Ok(()));
+        grant.end();
+        assert_eq!(grant.lost().await.why, LostReason::Ended);
+        assert!(grant.is_lost());
+        assert_eq!(other.check(), Ok(()), "one shard's end is its own");
+        assert!(!other.stopping().is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn losing_the_session_wakes_those_who_wait() {
+        let grant = grant(1000);
+        let waiting = {
+            let grant = grant.clone();
+            async move { grant.lost().await }
+        };
+        let losing = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            grant.session().lose();
+        };
+        let (lost, ()) = tokio::join!(waiting, losing);
+        assert_eq!(lost.why, LostReason::Session);
+        assert!(grant.stopping().is_cancelled());
+    }
+}

@@ -1,0 +1,176 @@
+//! Putting a node together and starting its threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::placement::Placement;
+use leasehold_core::{Config, GroupName};
+use leasehold_store::Store;
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc, watch};
+
+use crate::chance;
+use crate::clock::Clock;
+use crate::deadman::{Alarm, NoAlarm};
+use crate::driver::{Calls, Driver, Finish, Grants, Input, Life, Publisher, Works};
+use crate::error::Error;
+use crate::events::{self, Told};
+use crate::group::Handler;
+use crate::hooks::Hooks;
+use crate::node::Node;
+use crate::observe::Meters;
+use crate::registry::{Registry, RegistryOptions};
+use crate::tasks::{self, Place, Tasks};
+use crate::watchdog::Watchdog;
+
+/// The most by which work is cut off before the dead-man timer would kill the process.
+const KILL_EARLY_MAX: Duration = Duration::from_millis(100);
+
+/// Whether the kernel kills a process that did not renew in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeadManTimer {
+    Off,
+    On,
+}
+
+/// What a node is made from, checked.
+pub(crate) struct Setup {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) handlers: Vec<(GroupName, Handler)>,
+    pub(crate) placement: Option<Arc<dyn Placement>>,
+    pub(crate) hooks: Hooks,
+    pub(crate) hook_every: Option<Duration>,
+    pub(crate) dead_man: DeadManTimer,
+    pub(crate) place: Place,
+    pub(crate) clock: Clock,
+    pub(crate) runtime: Handle,
+}
+
+/// The driver's ends of what connects it with its node.
+struct Ends {
+    core: leasehold_core::Node,
+    inputs: mpsc::UnboundedSender<Input>,
+    inbox: mpsc::UnboundedReceiver<Input>,
+    grants: Arc<Grants>,
+    watchdog: Watchdog,
+    publisher: Publisher,
+    told: broadcast::Sender<Arc<Told>>,
+    finished: watch::Sender<Option<Finish>>,
+}
+
+impl Setup {
+    /// Starts the driver and its watchdog.
+    pub(crate) fn start(self) -> Result<Node, Error> {
+        let (inputs, inbox) = mpsc::unbounded_channel();
+        let (finished_tx, finished) = watch::channel(None);
+        let told = broadcast::Sender::new(events::WAITING_MAX);
+        let grants = Arc::new(Grants::default());
+        let on_lost = {
+            let inputs = inputs.clone();
+            move || drop(inputs.send(Input::SessionLost))
+        };
+        let watchdog = Watchdog::start(self.place, self.clock.clone(), on_lost).map_err(Error::machine)?;
+        let (config, facts, own) = (self.config.clone(), self.store.facts(), self.placement.clone());
+        let core = leasehold_core::Node::with_placement(config, facts, chance::seed(), own);
+        let (publisher, views) = Publisher::new(core.view(self.clock.read()));
+        let registry =
+            Registry::new(self.store.clone(), RegistryOptions::default(), self.place, self.clock.clone());
+        let node = Node {
+            name: self.config.node.clone(),
+            clock: self.clock.clone(),
+            margin: self.config.margin,
+            inputs: inputs.clone(),
+            grants: grants.clone(),
+            views,
+            told: told.downgrade(),
+            finished,
+            registry: Some(registry),
+        };
+        self.launch(Ends { core, inputs, inbox, grants, watchdog, publisher, told, finished: finished_tx })?;
+        Ok(node)
+    }
+
+    fn launch(self, ends: Ends) -> Result<(), Error> {
+        match (self.place, self.dead_man) {
+            (Place::CurrentRuntime, _) => {
+                tasks::spawn_on(&Handle::current(), self.drive(ends, NoAlarm));
+                Ok(())
+            }
+            (Place::OwnThread, DeadManTimer::Off) => {
+                tasks::on_own_thread("leasehold-driver", move || self.drive(ends, NoAlarm))
+                    .map_err(Error::machine)
+            }
+            (Place::OwnThread, DeadManTimer::On) => self.launch_with_dead_man(ends),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn launch_with_dead_man(self, ends: Ends) -> Result<(), Error> {
+        use crate::deadman::DeadMan;
+        // The timer cannot be sent to another thread; whether one can be had is found out first.
+        drop(DeadMan::new().map_err(Error::machine)?);
+        tasks::on_own_thread("leasehold-driver", move || async move {
+            match DeadMan::new() {
+                Ok(timer) => self.drive(ends, timer).await,
+                Err(error) => tracing::error!(%error, "the node ended, because it got no dead-man timer"),
+            }
+        })
+        .map_err(Error::machine)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn launch_with_dead_man(self, _: Ends) -> Result<(), Error> {
+        Err(Error::Config(vec!["the dead-man timer needs Linux".to_owned()]))
+    }
+
+    fn kill_early(&self) -> Duration {
+        match self.dead_man {
+            DeadManTimer::Off => Duration::ZERO,
+            DeadManTimer::On => {
+                KILL_EARLY_MAX.min(self.config.margin.saturating_sub(self.config.kill_budget) / 4)
+            }
+        }
+    }
+
+    async fn drive<A: Alarm>(self, ends: Ends, alarm: A) {
+        let kill_early = self.kill_early();
+        let Setup { store, config, handlers, hooks, hook_every, clock, runtime, .. } = self;
+        let follow_watch = store.facts().watch;
+        let meters = Arc::new(Meters::new(&config.node));
+        let tasks = Tasks::on(Handle::current());
+        let calls = Calls::new(store, clock.clone(), tasks, ends.inputs.clone(), meters.clone());
+        let mut works = Works {
+            clock: clock.clone(),
+            runtime,
+            inputs: ends.inputs,
+            grants: ends.grants,
+            watchdog: ends.watchdog,
+            alarm,
+            kill_early,
+            siblings_stop_within: config.margin,
+            handlers: Default::default(),
+            session: None,
+            running: Default::default(),
+        };
+        for (group, handler) in handlers {
+            works.add_handler(group, handler);
+        }
+        let driver = Driver {
+            core: ends.core,
+            clock,
+            calls,
+            works,
+            hooks,
+            hook_every: hook_every.unwrap_or(config.renew_every),
+            publisher: ends.publisher,
+            meters,
+            told: ends.told,
+            finished: ends.finished,
+            inputs: ends.inbox,
+            ttl: config.ttl,
+            life: Life::default(),
+        };
+        driver.run(follow_watch).await;
+    }
+}

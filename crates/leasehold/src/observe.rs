@@ -1,0 +1,236 @@
+//! What people see of a node: one log line per change, and these counters and gauges through the `metrics` facade.
+//!
+//! All but those of the registry carry the label `node`, and those carry `store`, its kind; none carries a shard.
+//!
+//! | name | kind | labels | meaning |
+//! | --- | --- | --- | --- |
+//! | `leasehold_attached` | gauge | | 1 while the node has a session that it renews, or could until a moment ago |
+//! | `leasehold_standing_changes_total` | counter | `to`, `cause` | changes of the node's standing |
+//! | `leasehold_renewals_total` | counter | `result` = `ok`, `failed` | renewals of the session |
+//! | `leasehold_renewal_seconds` | histogram | | from sending a renewal to its confirmation |
+//! | `leasehold_renewal_failure_streak` | gauge | | renewals that failed in a row |
+//! | `leasehold_deadline_seconds` | gauge | | time until work is told to stop unless a renewal is confirmed |
+//! | `leasehold_shards_owned` | gauge | | shards that this node holds |
+//! | `leasehold_shards_wanted` | gauge | | shards that the plan gives to this node |
+//! | `leasehold_shards_unowned` | gauge | | shards that nobody holds, as this node sees it |
+//! | `leasehold_shards_running` | gauge | | shards whose work runs here |
+//! | `leasehold_starts_total` | counter | `reason` | shards that started here, by why they moved |
+//! | `leasehold_releases_total` | counter | `reason` | shards that this node gave up, by why |
+//! | `leasehold_handoff_gap_seconds` | histogram | | how long a shard was seen without an owner before it started here |
+//! | `leasehold_work_failures_total` | counter | | handlers that failed or panicked |
+//! | `leasehold_stuck_total` | counter | | shards whose work did not stop in time |
+//! | `leasehold_quarantined_total` | counter | | shards that were held back because their work kept crashing |
+//! | `leasehold_acquire_exhausted_total` | counter | | retry windows that ended without getting the shard |
+//! | `leasehold_no_room_total` | counter | | times that shards of a group had no node with room |
+//! | `leasehold_fenced_total` | counter | | sessions of other nodes that this node proved dead |
+//! | `leasehold_corrupt_records_total` | counter | | records that are damaged or not Leasehold's |
+//! | `leasehold_store_calls_total` | counter | `lane`, `op`, `result` | calls to the store |
+//! | `leasehold_store_call_seconds` | histogram | `lane`, `op` | how long they took |
+//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive |
+//! | `leasehold_registry_keys` | gauge | | keys that are registered |
+//! | `leasehold_registry_renewals_total` | counter | `result` | renewals of the lease of registered keys |
+//! | `leasehold_registry_restores_total` | counter | `result` | tries to register everything again after an outage |
+
+use std::time::Duration;
+
+use leasehold_core::notice::{Gone, Standing};
+use leasehold_core::store::{Lane, Op};
+use leasehold_core::{NodeName, Notice, View};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+/// The meters of one node. Those on hot paths are looked up once.
+pub(crate) struct Meters {
+    node: String,
+    attached: Gauge,
+    renewals_ok: Counter,
+    renewals_failed: Counter,
+    renewal_seconds: Histogram,
+    streak: Gauge,
+    deadline: Gauge,
+    owned: Gauge,
+    wanted: Gauge,
+    unowned: Gauge,
+    running: Gauge,
+    gap: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn new(node: &NodeName) -> Self {
+        let node = node.to_string();
+        let label = || node.clone();
+        Meters {
+            attached: gauge!("leasehold_attached", "node" => label()),
+            renewals_ok: counter!("leasehold_renewals_total", "node" => label(), "result" => "ok"),
+            renewals_failed: counter!("leasehold_renewals_total", "node" => label(), "result" => "failed"),
+            renewal_seconds: histogram!("leasehold_renewal_seconds", "node" => label()),
+            streak: gauge!("leasehold_renewal_failure_streak", "node" => label()),
+            deadline: gauge!("leasehold_deadline_seconds", "node" => label()),
+            owned: gauge!("leasehold_shards_owned", "node" => label()),
+            wanted: gauge!("leasehold_shards_wanted", "node" => label()),
+            unowned: gauge!("leasehold_shards_unowned", "node" => label()),
+            running: gauge!("leasehold_shards_running", "node" => label()),
+            gap: histogram!("leasehold_handoff_gap_seconds", "node" => label()),
+            node,
+        }
+    }
+
+    pub(crate) fn store_call(&self, lane: Lane, op: &Op, ok: bool, took: Duration) {
+        let lane = match lane {
+            Lane::Renewal => "renewal",
+            Lane::Work => "work",
+        };
+        let op = match op {
+            Op::Read(_) => "read",
+            Op::List => "list",
+            Op::Swap(_) => "swap",
+        };
+        let result = if ok { "ok" } else { "failed" };
+        self.count3("leasehold_store_calls_total", [("lane", lane), ("op", op), ("result", result)]);
+        histogram!("leasehold_store_call_seconds", "node" => self.node.clone(), "lane" => lane, "op" => op)
+            .record(took);
+    }
+
+    pub(crate) fn view(&self, view: &View, running: usize) {
+        self.running.set(running as f64);
+        self.unowned.set(view.groups.iter().map(|group| group.unowned).sum::<usize>() as f64);
+        if let Some(me) = &view.me {
+            self.owned.set(me.held as f64);
+            self.wanted.set(me.wanted as f64);
+            self.streak.set(f64::from(me.renewals_failed));
+            self.deadline.set(me.stop_in_ms.unwrap_or(0) as f64 / 1000.0);
+        }
+    }
+
+    /// Logs and counts what the core tells.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        self.log(notice);
+        match notice {
+            Notice::Standing { to, cause, .. } => {
+                let attached = matches!(to, Standing::Attached | Standing::Degraded);
+                self.attached.set(if attached { 1.0 } else { 0.0 });
+                let labels = [("to", to.as_str()), ("cause", cause.as_str())];
+                self.count2("leasehold_standing_changes_total", labels);
+            }
+            Notice::Renewed { took } => {
+                self.renewals_ok.increment(1);
+                self.renewal_seconds.record(*took);
+                self.streak.set(0.0);
+            }
+            Notice::RenewalFailed { streak, .. } => {
+                self.renewals_failed.increment(1);
+                self.streak.set(f64::from(*streak));
+            }
+            Notice::Started { why, unowned_for, .. } => {
+                self.count1("leasehold_starts_total", ("reason", why.as_str()));
+                if let Some(gap) = unowned_for {
+                    self.gap.record(*gap);
+                }
+            }
+            Notice::Released { why, .. } => {
+                self.count1("leasehold_releases_total", ("reason", why.as_str()));
+            }
+            Notice::WorkEnded { error: Some(_), .. } => self.count("leasehold_work_failures_total"),
+            Notice::Stuck { .. } => self.count("leasehold_stuck_total"),
+            Notice::Quarantined { .. } => self.count("leasehold_quarantined_total"),
+            Notice::RetriesExhausted { .. } => self.count("leasehold_acquire_exhausted_total"),
+            Notice::NoRoom { .. } => self.count("leasehold_no_room_total"),
+            Notice::Fenced { .. } => self.count("leasehold_fenced_total"),
+            Notice::CorruptRecord { .. } => self.count("leasehold_corrupt_records_total"),
+            _ => {}
+        }
+    }
+
+    fn count(&self, name: &'static str) {
+        counter!(name, "node" => self.node.clone()).increment(1);
+    }
+
+    fn count1(&self, name: &'static str, (key, value): (&'static str, &'static str)) {
+        counter!(name, "node" => self.node.clone(), key => value).increment(1);
+    }
+
+    fn count2(&self, name: &'static str, [a, b]: [(&'static str, &'static str); 2]) {
+        counter!(name, "node" => self.node.clone(), a.0 => a.1, b.0 => b.1).increment(1);
+    }
+
+    fn count3(&self, name: &'static str, [a, b, c]: [(&'static str, &'static str); 3]) {
+        counter!(name, "node" => self.node.clone(), a.0 => a.1, b.0 => b.1, c.0 => c.1).increment(1);
+    }
+
+    fn log(&self, notice: &Notice) {
+        let node = self.node.as_str();
+        match notice {
+            Notice::Standing { from, to, cause, after } => match to {
+                Standing::Degraded | Standing::Detached => {
+                    tracing::warn!(node, %from, %to, %cause, ?after, "standing changed");
+                }
+                _ => tracing::info!(node, %from, %to, %cause, ?after, "standing changed"),
+            },
+            Notice::Waiting { why, for_up_to } => tracing::info!(node, why, ?for_up_to, "waiting"),
+            Notice::NameTaken { session, .. } => {
+                tracing::warn!(node, ?session, "another live process uses this node's name; use another one");
+            }
+            Notice::Incarnation { why, epoch_floor } => {
+                tracing::warn!(node, why, %epoch_floor, "a new incarnation of the namespace began");
+            }
+            Notice::Renewed { took } => tracing::trace!(node, ?took, "renewed"),
+            Notice::RenewalFailed { streak, error } => {
+                tracing::debug!(node, streak, error, "a renewal failed");
+            }
+            Notice::NodeJoined { node: other, session } => {
+                tracing::info!(node, %other, ?session, "another node joined");
+            }
+            Notice::NodeGone { node: other, session, how } => match how {
+                Gone::Left => tracing::info!(node, %other, ?session, "another node left"),
+                Gone::Fenced => tracing::warn!(node, %other, ?session, "another node was proved dead"),
+            },
+            Notice::Fenced { node: other, session, silent_for } => {
+                tracing::warn!(node, %other, ?session, ?silent_for, "fenced a session that was silent");
+            }
+            Notice::Started { shard, epoch, why, unowned_for } => {
+                tracing::info!(node, %shard, %epoch, %why, ?unowned_for, "shard started");
+            }
+            Notice::Stopping { shard, epoch, why } => {
+                tracing::info!(node, %shard, %epoch, ?why, "shard stopping");
+            }
+            Notice::WorkEnded { shard, epoch, error, again_after } => match error {
+                Some(error) => tracing::warn!(node, %shard, %epoch, error, ?again_after, "work failed"),
+                None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned by itself"),
+            },
+            Notice::Released { shard, epoch, why, successor } => {
+                tracing::info!(node, %shard, %epoch, %why, ?successor, "shard released");
+            }
+            _ => self.log_trouble(notice),
+        }
+    }
+
+    fn log_trouble(&self, notice: &Notice) {
+        let node = self.node.as_str();
+        match notice {
+            Notice::Stuck { shard, epoch } => {
+                tracing::warn!(node, %shard, %epoch, "work did not stop in time; the shard stays held here");
+            }
+            Notice::Quarantined { shard, epoch } => {
+                tracing::warn!(node, %shard, %epoch, "work keeps crashing; the shard is held and not run");
+            }
+            Notice::RetriesExhausted { shards } => {
+                tracing::warn!(node, shards, "shards that should come here did not become free in time");
+            }
+            Notice::NoRoom { group, shards } => {
+                tracing::warn!(node, %group, shards, "no node has room for these shards");
+            }
+            Notice::RoomAgain { group } => tracing::info!(node, %group, "room was found for all shards"),
+            Notice::Frozen { vanished, of } => {
+                tracing::warn!(node, vanished, of, "voluntary moves are frozen: much of the roster vanished");
+            }
+            Notice::Thawed => tracing::info!(node, "voluntary moves are allowed again"),
+            Notice::NoReceiver { shards } => {
+                tracing::warn!(node, shards, "draining, but nobody can take these shards; they run on here");
+            }
+            Notice::CorruptRecord { key, error } => {
+                tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
+            }
+            Notice::StoreTrouble { error } => tracing::debug!(node, error, "the store failed; trying again"),
+            other => tracing::debug!(node, ?other, "told"),
+        }
+    }
+}

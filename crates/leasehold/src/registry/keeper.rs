@@ -1,0 +1,385 @@
+//! The task that keeps registered keys alive: it makes the store look like what is wanted, again and again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+
+use leasehold_core::Moment;
+use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_store::{LeaseId, LeaseState, Store};
+use metrics::{counter, gauge};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{RegistryHealth, RegistryOptions, RegistryState};
+use crate::chance;
+use crate::clock::Clock;
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What registrants want of the keeper.
+#[derive(Debug)]
+pub(super) enum Order {
+    Register { owner: u64, key: String, value: Vec<u8>, reply: Reply<LeaseId> },
+    Unregister { owner: u64, key: String, reply: Reply<()> },
+    Forget { owner: u64, done: Option<oneshot::Sender<()>> },
+}
+
+/// Keeps the keys of all registrants that share one lease.
+pub(super) struct Keeper {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    options: RegistryOptions,
+    inbox: mpsc::UnboundedReceiver<Order>,
+    health: watch::Sender<RegistryHealth>,
+    wanted: BTreeMap<String, Wanted>,
+    /// Keys that may still be under the lease and must go.
+    unwanted: BTreeSet<String>,
+    waiting: Waiting,
+    lease: Option<Lease>,
+    renew_at: Moment,
+    retry_at: Moment,
+    failures: u32,
+    error: Option<String>,
+}
+
+struct Wanted {
+    owner: u64,
+    value: Vec<u8>,
+    written: bool,
+}
+
+struct Lease {
+    id: LeaseId,
+    /// A write under it has an unknown outcome and might land later: only revoking it settles that.
+    doubtful: bool,
+}
+
+/// Those who wait for the next round.
+#[derive(Default)]
+struct Waiting {
+    registered: Vec<(String, Reply<LeaseId>)>,
+    removed: Vec<Reply<()>>,
+    forgotten: Vec<oneshot::Sender<()>>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        options: RegistryOptions,
+        inbox: mpsc::UnboundedReceiver<Order>,
+        health: watch::Sender<RegistryHealth>,
+    ) -> Self {
+        Keeper {
+            store,
+            clock,
+            options,
+            inbox,
+            health,
+            wanted: BTreeMap::new(),
+            unwanted: BTreeSet::new(),
+            waiting: Waiting::default(),
+            lease: None,
+            renew_at: Moment::NEVER,
+            retry_at: Moment::NEVER,
+            failures: 0,
+            error: None,
+        }
+    }
+
+    /// Runs until the last registrant is gone.
+    pub(super) async fn run(mut self) {
+        loop {
+            let wake_at = if self.failures > 0 { self.retry_at } else { self.renew_at };
+            let order = tokio::select! {
+                biased;
+                order = self.inbox.recv() => match order {
+                    Some(order) => Some(order),
+                    None => break,
+                },
+                () = self.clock.sleep_until(wake_at) => None,
+            };
+            let asked = match order {
+                Some(order) => {
+                    self.take(order);
+                    while let Ok(order) = self.inbox.try_recv() {
+                        self.take(order);
+                    }
+                    Round::Asked
+                }
+                None => Round::Due,
+            };
+            self.round(asked).await;
+        }
+        self.end().await;
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Register { owner, key, value, reply } => {
+                self.unwanted.remove(&key);
+                self.wanted.insert(key.clone(), Wanted { owner, value, written: false });
+                self.waiting.registered.push((key, reply));
+            }
+            Order::Unregister { owner, key, reply } => {
+                if self.wanted.get(&key).is_some_and(|wanted| wanted.owner == owner) {
+                    self.drop_key(&key);
+                }
+                self.waiting.removed.push(reply);
+            }
+            Order::Forget { owner, done } => {
+                let keys: Vec<String> = self
+                    .wanted
+                    .iter()
+                    .filter(|(_, w)| w.owner == owner)
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                keys.iter().for_each(|key| self.drop_key(key));
+                self.waiting.forgotten.extend(done);
+            }
+        }
+    }
+
+    fn drop_key(&mut self, key: &str) {
+        self.wanted.remove(key);
+        if self.lease.is_some() {
+            self.unwanted.insert(key.to_owned());
+        }
+    }
+
+    async fn round(&mut self, round: Round) {
+        let outage = self.failures > 0;
+        match self.settle().await {
+            Ok(()) => {
+                if outage {
+                    self.count("leasehold_registry_restores_total", "ok");
+                    tracing::info!(
+                        failures = self.failures,
+                        keys = self.wanted.len(),
+                        "registered keys are back"
+                    );
+                }
+                self.failures = 0;
+                self.error = None;
+            }
+            Err(error) => self.failed(error, round),
+        }
+        self.answer();
+        self.publish();
+    }
+
+    fn failed(&mut self, error: StoreError, round: Round) {
+        // Whoever asks during an outage gets a try of its own, which does not slow down the regular ones.
+        if round == Round::Due || self.failures == 0 {
+            let pause = self.options.retry.pause(self.failures);
+            self.retry_at = self.clock.now() + pause + chance::up_to(pause / 10);
+            self.failures += 1;
+            self.count("leasehold_registry_restores_total", "failed");
+            let (failures, again_after) = (self.failures, pause);
+            tracing::warn!(%error, failures, ?again_after, "registered keys cannot be kept; trying again");
+        }
+        self.error = Some(error.to_string());
+        // Nobody waits for a key that was refused, so it must not turn up later.
+        let refused: Vec<String> = self.waiting.registered.iter().map(|(key, _)| key.clone()).collect();
+        for key in refused {
+            if self.wanted.get(&key).is_some_and(|wanted| !wanted.written) {
+                self.drop_key(&key);
+            }
+        }
+        let failure = || StoreError::new(error.kind, error.message.clone());
+        for (key, reply) in std::mem::take(&mut self.waiting.registered) {
+            let kept = self.wanted.contains_key(&key).then(|| self.lease_id()).flatten();
+            let _ = reply.send(kept.ok_or_else(failure));
+        }
+        for reply in std::mem::take(&mut self.waiting.removed) {
+            let _ = reply.send(Err(failure()));
+        }
+    }
+
+    /// Makes the store look like what is wanted.
+    async fn settle(&mut self) -> Result<(), StoreError> {
+        if let Some(lease) = self.lease.take_if(|lease| lease.doubtful) {
+            if let Err(error) = self.call(|r, lease| r.revoke(lease), &lease.id).await {
+                self.lease = Some(lease);
+                return Err(error);
+            }
+            self.start_over();
+        }
+        // Twice: the lease may turn out to be gone, and then everything is written under a new one.
+        for _ in 0..2 {
+            if self.lease.is_none() && self.wanted.is_empty() {
+                self.unwanted.clear();
+                self.renew_at = Moment::NEVER;
+                return Ok(());
+            }
+            if self.settle_once().await? == LeaseState::Alive {
+                return Ok(());
+            }
+            self.lease = None;
+            self.start_over();
+        }
+        Err(StoreError::new(StoreErrorKind::Damaged, "the store forgets leases as soon as they are made"))
+    }
+
+    async fn settle_once(&mut self) -> Result<LeaseState, StoreError> {
+        let id = match &self.lease {
+            Some(lease) => lease.id.clone(),
+            None => self.new_lease().await?,
+        };
+        if self.clock.now() >= self.renew_at {
+            let began_at = self.clock.now();
+            let renewed = self.call(|r, lease| r.keep_alive(lease), &id).await;
+            self.count("leasehold_registry_renewals_total", if renewed.is_ok() { "ok" } else { "failed" });
+            if renewed? == LeaseState::Gone {
+                tracing::warn!("the store dropped the lease of registered keys; registering them again");
+                return Ok(LeaseState::Gone);
+            }
+            self.renew_at = began_at + self.options.ttl / 3;
+        }
+        while let Some(key) = self.unwanted.first().cloned() {
+            self.write(|r, lease| r.remove(lease, &key), &id).await?;
+            self.unwanted.remove(&key);
+        }
+        let missing: Vec<String> =
+            self.wanted.iter().filter(|(_, wanted)| !wanted.written).map(|(key, _)| key.clone()).collect();
+        for key in missing {
+            let value = self.wanted[&key].value.clone();
+            if self.write(|r, lease| r.put(lease, &key, &value), &id).await? == LeaseState::Gone {
+                return Ok(LeaseState::Gone);
+            }
+            self.wanted.get_mut(&key).expect("nothing was taken in meanwhile").written = true;
+        }
+        Ok(LeaseState::Alive)
+    }
+
+    async fn new_lease(&mut self) -> Result<LeaseId, StoreError> {
+        let (ttl, began_at) = (self.options.ttl, self.clock.now());
+        let none = LeaseId(String::new());
+        let id = self.call(|r, _| r.grant(ttl), &none).await?;
+        self.renew_at = began_at + ttl / 3;
+        self.lease = Some(Lease { id: id.clone(), doubtful: false });
+        Ok(id)
+    }
+
+    fn start_over(&mut self) {
+        self.unwanted.clear();
+        self.wanted.values_mut().for_each(|wanted| wanted.written = false);
+    }
+
+    /// A call that changes keys: without an answer, the lease is in doubt.
+    async fn write<'a, T, F>(
+        &'a mut self,
+        call: impl FnOnce(&'a dyn leasehold_store::Registry, &'a LeaseId) -> F,
+        id: &'a LeaseId,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + 'a,
+    {
+        let Keeper { store, clock, options, lease, .. } = self;
+        let outcome = timed(&**store, clock, options, call, id).await;
+        if outcome.is_err()
+            && let Some(lease) = lease
+        {
+            lease.doubtful = true;
+        }
+        outcome
+    }
+
+    async fn call<'a, T, F>(
+        &'a self,
+        call: impl FnOnce(&'a dyn leasehold_store::Registry, &'a LeaseId) -> F,
+        id: &'a LeaseId,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + 'a,
+    {
+        timed(&*self.store, &self.clock, &self.options, call, id).await
+    }
+
+    fn lease_id(&self) -> Option<LeaseId> {
+        self.lease.as_ref().map(|lease| lease.id.clone())
+    }
+
+    fn answer(&mut self) {
+        let lease = self.lease_id();
+        for (_, reply) in std::mem::take(&mut self.waiting.registered) {
+            if let Some(lease) = lease.clone() {
+                let _ = reply.send(Ok(lease));
+            }
+        }
+        for reply in std::mem::take(&mut self.waiting.removed) {
+            let _ = reply.send(Ok(()));
+        }
+        for done in std::mem::take(&mut self.waiting.forgotten) {
+            let _ = done.send(());
+        }
+    }
+
+    fn publish(&self) {
+        let state = match (self.failures, &self.lease) {
+            (1.., _) => RegistryState::Failing,
+            (0, Some(_)) => RegistryState::Healthy,
+            (0, None) => RegistryState::Idle,
+        };
+        let kind = self.store.facts().kind;
+        gauge!("leasehold_registry_healthy", "store" => kind).set(if state == RegistryState::Failing {
+            0.0
+        } else {
+            1.0
+        });
+        gauge!("leasehold_registry_keys", "store" => kind).set(self.wanted.len() as f64);
+        self.health.send_replace(RegistryHealth {
+            state,
+            lease: self.lease_id(),
+            keys: self.wanted.len(),
+            failures: self.failures,
+            error: self.error.clone(),
+        });
+    }
+
+    fn count(&self, name: &'static str, result: &'static str) {
+        counter!(name, "store" => self.store.facts().kind, "result" => result).increment(1);
+    }
+
+    /// Nobody is left: the lease goes, if the store can be reached in time.
+    async fn end(mut self) {
+        self.wanted.clear();
+        self.publish();
+        if let Some(lease) = self.lease.take() {
+            let until = self.clock.now() + self.options.close_within;
+            let revoked =
+                self.clock.timeout_at(until, self.call(|r, lease| r.revoke(lease), &lease.id)).await;
+            if !matches!(revoked, Some(Ok(()))) {
+                tracing::debug!("the lease of registered keys was not revoked; it expires");
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Somebody wants something.
+    Asked,
+    /// It is time.
+    Due,
+}
+
+async fn timed<'a, T, F>(
+    store: &'a dyn Store,
+    clock: &Clock,
+    options: &RegistryOptions,
+    call: impl FnOnce(&'a dyn leasehold_store::Registry, &'a LeaseId) -> F,
+    lease: &'a LeaseId,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>> + 'a,
+{
+    let registry = store
+        .registry()
+        .ok_or_else(|| StoreError::new(StoreErrorKind::Refused, "this store has no expiring keys"))?;
+    let until = clock.now() + options.call_timeout;
+    clock
+        .timeout_at(until, call(registry, lease))
+        .await
+        .unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut, "no answer in time")))
+}

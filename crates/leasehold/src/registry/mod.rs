@@ -1,0 +1,235 @@
+//! Keys that other programs read, kept alive under one lease of the store for as long as this process lives.
+//!
+//! This is for finding things (an address, a version), never for ownership: the store's own expiry decides when a key
+//! goes. All registries of one process on the same store and with the same ttl share one lease, which is made at first
+//! use. After an outage everything is registered again by itself; a key that was unregistered meanwhile stays gone.
+
+mod keeper;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_core::config::Backoff;
+use leasehold_store::{LeaseId, Store};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::tasks::{self, Place};
+use keeper::{Keeper, Order};
+
+/// How registered keys are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryOptions {
+    /// How long the store keeps the keys after this process went silent.
+    pub ttl: Duration,
+    /// The pauses between tries while the store is away; they start anew after each success.
+    pub retry: Backoff,
+    /// How long one call to the store may take.
+    pub call_timeout: Duration,
+    /// How long closing may take; what is not removed by then expires.
+    pub close_within: Duration,
+}
+
+impl Default for RegistryOptions {
+    fn default() -> Self {
+        let steps = [1, 2, 4, 8].map(Duration::from_secs).to_vec();
+        RegistryOptions {
+            ttl: Duration::from_secs(15),
+            retry: Backoff::Steps(steps),
+            call_timeout: Duration::from_secs(2),
+            close_within: Duration::from_secs(3),
+        }
+    }
+}
+
+/// How registered keys are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistryHealth {
+    /// What is going on.
+    pub state: RegistryState,
+    /// The lease that keeps the keys, once there is one. Another one after an outage.
+    pub lease: Option<LeaseId>,
+    /// How many keys should be there, of all registries that share the lease.
+    pub keys: usize,
+    /// How many tries in a row failed.
+    pub failures: u32,
+    /// What the last of them said.
+    pub error: Option<String>,
+}
+
+/// What is going on with registered keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegistryState {
+    /// Nothing is registered, so there is no lease.
+    #[default]
+    Idle,
+    /// All keys are there.
+    Healthy,
+    /// The store does not answer, or lost the keys; they are registered again as soon as it can be done.
+    Failing,
+}
+
+/// Registers keys. Clones are the same registrant; when the last one is dropped, its keys are removed, and with the
+/// last registrant of the process the lease is revoked.
+#[derive(Clone, Debug)]
+pub struct Registry(Arc<Registrant>);
+
+#[derive(Debug)]
+struct Registrant {
+    store: StoreHandle,
+    place: Place,
+    clock: Clock,
+    options: RegistryOptions,
+    id: u64,
+    line: Mutex<Option<Arc<Line>>>,
+}
+
+#[derive(Clone)]
+struct StoreHandle(Arc<dyn Store>);
+
+impl std::fmt::Debug for StoreHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.facts().kind)
+    }
+}
+
+/// The way to a keeper. It ends when the last line to it is dropped.
+#[derive(Debug)]
+struct Line {
+    orders: mpsc::UnboundedSender<Order>,
+    health: watch::Receiver<RegistryHealth>,
+}
+
+/// The keepers of this process: one per store and ttl. A keeper holds its store, so that an address means the same
+/// store for as long as its entry can be used.
+static LINES: Mutex<BTreeMap<(usize, Duration), Weak<Line>>> = Mutex::new(BTreeMap::new());
+static REGISTRANTS: AtomicU64 = AtomicU64::new(0);
+
+impl Registry {
+    /// Registers keys on this store, without a node.
+    pub fn on(store: Arc<dyn Store>) -> Self {
+        Registry::with_options(store, RegistryOptions::default())
+    }
+
+    /// The same with other options. The options of the first registry of a process, store and ttl count.
+    pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Self {
+        Registry::new(store, options, Place::OwnThread, Clock::boot())
+    }
+
+    /// The same on the current runtime and its clock, for tests under `tokio::time::pause`.
+    pub fn with_virtual_time(store: Arc<dyn Store>, options: RegistryOptions) -> Self {
+        Registry::new(store, options, Place::CurrentRuntime, Clock::virtual_time())
+    }
+
+    pub(crate) fn new(store: Arc<dyn Store>, options: RegistryOptions, place: Place, clock: Clock) -> Self {
+        let id = REGISTRANTS.fetch_add(1, Ordering::Relaxed);
+        let line = Mutex::new(None);
+        Registry(Arc::new(Registrant { store: StoreHandle(store), place, clock, options, id, line }))
+    }
+
+    /// A registry on the same store whose keys live for another time.
+    pub fn with_ttl(&self, ttl: Duration) -> Self {
+        let Registrant { store, place, clock, options, .. } = &*self.0;
+        Registry::new(store.0.clone(), RegistryOptions { ttl, ..options.clone() }, *place, clock.clone())
+    }
+
+    /// Registers a key, over whatever is there, and waits until the store has it. After an error the key is not
+    /// registered. The lease is another one after an outage.
+    pub async fn register(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<LeaseId, Error> {
+        let (reply, waiting) = oneshot::channel();
+        let (key, value) = (key.to_owned(), value.into());
+        let line = self.line()?;
+        let order = Order::Register { owner: self.0.id, key: key.clone(), value, reply };
+        line.orders.send(order).map_err(|_| Error::Left)?;
+        let answer = waiting.await.map_err(|_| Error::Left)?;
+        answer.map_err(|error| Error::store(format!("registering {key:?}"), error))
+    }
+
+    /// Removes a key that was registered here. An error says that the store has not confirmed it; it is tried again
+    /// until the key is gone, and it never comes back.
+    pub async fn unregister(&self, key: &str) -> Result<(), Error> {
+        let Some(line) = self.line_if_open() else { return Ok(()) };
+        let (reply, waiting) = oneshot::channel();
+        let order = Order::Unregister { owner: self.0.id, key: key.to_owned(), reply };
+        line.orders.send(order).map_err(|_| Error::Left)?;
+        let answer = waiting.await.map_err(|_| Error::Left)?;
+        answer.map_err(|error| Error::store(format!("unregistering {key:?}"), error))
+    }
+
+    /// How the keys are doing.
+    pub fn health(&self) -> RegistryHealth {
+        self.line_if_open().map(|line| line.health.borrow().clone()).unwrap_or_default()
+    }
+
+    /// All registered keys in the store that are alive, whoever registered them.
+    pub async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let store = &self.0.store.0;
+        let registry = store.registry().ok_or(Error::NoRegistry(store.facts().kind))?;
+        registry.keys().await.map_err(|error| Error::store("listing registered keys", error))
+    }
+
+    /// Removes the keys that were registered here and waits for it, for a bounded time. The lease is revoked with
+    /// the last registry of this process.
+    pub async fn close(self) {
+        let Some(line) = self.take_line() else { return };
+        let (done, waiting) = oneshot::channel();
+        let _ = line.orders.send(Order::Forget { owner: self.0.id, done: Some(done) });
+        drop(line);
+        let until = self.0.clock.now() + self.0.options.close_within;
+        let _ = self.0.clock.timeout_at(until, waiting).await;
+    }
+
+    fn line_if_open(&self) -> Option<Arc<Line>> {
+        self.0.line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn take_line(&self) -> Option<Arc<Line>> {
+        self.0.line.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn line(&self) -> Result<Arc<Line>, Error> {
+        let mut mine = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = &*mine {
+            return Ok(line.clone());
+        }
+        let line = self.shared_line()?;
+        *mine = Some(line.clone());
+        Ok(line)
+    }
+
+    fn shared_line(&self) -> Result<Arc<Line>, Error> {
+        let Registrant { store, place, clock, options, .. } = &*self.0;
+        let at = (Arc::as_ptr(&store.0).cast::<()>() as usize, options.ttl);
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(&at).and_then(Weak::upgrade) {
+            return Ok(line);
+        }
+        if store.0.registry().is_none() {
+            return Err(Error::NoRegistry(store.0.facts().kind));
+        }
+        lines.retain(|_, line| line.strong_count() > 0);
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (health_tx, health) = watch::channel(RegistryHealth::default());
+        let keeper = Keeper::new(store.0.clone(), clock.clone(), options.clone(), inbox, health_tx);
+        match place {
+            Place::OwnThread => {
+                tasks::on_own_thread("leasehold-registry", move || keeper.run()).map_err(Error::machine)?;
+            }
+            Place::CurrentRuntime => tasks::spawn_on(&tokio::runtime::Handle::current(), keeper.run()),
+        }
+        let line = Arc::new(Line { orders, health });
+        lines.insert(at, Arc::downgrade(&line));
+        Ok(line)
+    }
+}
+
+impl Drop for Registrant {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = line.orders.send(Order::Forget { owner: self.id, done: None });
+        }
+    }
+}

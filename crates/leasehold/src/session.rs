@@ -1,0 +1,214 @@
+//! One session as all its grants see it: a few atomics and three tokens, no lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Deadlines, Moment};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+
+/// What `stop_at` holds once the session is lost: no clock shows an earlier time, so every check fails for ever.
+const LOST: u64 = 0;
+
+/// The deadlines of one session, shared by its grants, the driver and the watchdog.
+///
+/// `stop_at` is the arbiter: extending it and losing it are compare-and-swaps of the same word. So whoever has seen
+/// the session lost, by the clock or by word of the core, has seen it lost for good, and an extension that comes too
+/// late is told so.
+#[derive(Debug)]
+pub(crate) struct Session {
+    clock: Clock,
+    stop_at: AtomicU64,
+    kill_at: AtomicU64,
+    kill_early: Duration,
+    stopping: CancellationToken,
+    lost: CancellationToken,
+    kill: CancellationToken,
+}
+
+/// The session was lost before it could be extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionLost;
+
+impl Session {
+    /// A session with its first deadlines. Its work is killed `kill_early` before `kill_at`, so that a dead-man timer
+    /// set to `kill_at` finds nothing left to do.
+    pub(crate) fn new(clock: Clock, deadlines: Deadlines, kill_early: Duration) -> Self {
+        Session {
+            clock,
+            stop_at: AtomicU64::new(deadlines.stop_at.as_nanos()),
+            kill_at: AtomicU64::new(deadlines.kill_at.as_nanos()),
+            kill_early,
+            stopping: CancellationToken::new(),
+            lost: CancellationToken::new(),
+            kill: CancellationToken::new(),
+        }
+    }
+
+    /// Whether the session is good right now: one load and one reading of the clock. Passing `stop_at` latches.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        loop {
+            // The clock is read last, so that time spent between the two readings counts against the grant.
+            let stop_at = self.stop_at.load(Ordering::Acquire);
+            let now = self.clock.now().as_nanos();
+            if now < stop_at {
+                return true;
+            }
+            if stop_at == LOST || self.latch(stop_at) {
+                return false;
+            }
+        }
+    }
+
+    #[cold]
+    fn latch(&self, seen: u64) -> bool {
+        self.stop_at.compare_exchange(seen, LOST, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Moves the deadlines forward, unless the session is lost already.
+    pub(crate) fn extend(&self, deadlines: Deadlines) -> Result<(), SessionLost> {
+        // Still good by the clock? Otherwise this latches it, and the new deadlines come too late.
+        if !self.holds() {
+            return Err(SessionLost);
+        }
+        let stop_at = deadlines.stop_at.as_nanos();
+        self.stop_at
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                (old != LOST).then_some(old.max(stop_at))
+            })
+            .map_err(|_| SessionLost)?;
+        self.kill_at.fetch_max(deadlines.kill_at.as_nanos(), Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Ends the session for good: first the latch, then everybody is told.
+    pub(crate) fn lose(&self) {
+        self.stop_at.store(LOST, Ordering::Release);
+        self.lost.cancel();
+        self.stopping.cancel();
+    }
+
+    /// Cuts off all work of the session.
+    pub(crate) fn kill(&self) {
+        self.lose();
+        self.kill.cancel();
+    }
+
+    /// When work is told to stop; the first of all moments once the session is lost.
+    pub(crate) fn stop_at(&self) -> Moment {
+        Moment::from_nanos(self.stop_at.load(Ordering::Acquire))
+    }
+
+    /// When work that still runs is cut off from inside.
+    pub(crate) fn kill_at(&self) -> Moment {
+        self.die_at() - self.kill_early
+    }
+
+    /// When work must be gone, by whatever means.
+    pub(crate) fn die_at(&self) -> Moment {
+        Moment::from_nanos(self.kill_at.load(Ordering::Acquire))
+    }
+
+    /// Whether everybody was told that it is lost.
+    pub(crate) fn is_told(&self) -> bool {
+        self.lost.is_cancelled()
+    }
+
+    /// Cancelled when all work of the session must stop.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// Cancelled when the session is lost.
+    pub(crate) fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// Cancelled when what still runs is cut off.
+    pub(crate) fn killed(&self) -> &CancellationToken {
+        &self.kill
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadlines(stop_ms: u64) -> Deadlines {
+        let base = 3_600_000;
+        Deadlines {
+            stop_at: Moment::from_millis(base + stop_ms),
+            kill_at: Moment::from_millis(base + stop_ms + 100),
+            valid_until: Moment::from_millis(base + stop_ms + 200),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_holds_until_stop_at_and_never_again() {
+        let session = Session::new(Clock::virtual_time(), deadlines(100), Duration::ZERO);
+        assert!(session.holds());
+        tokio::time::advance(Duration::from_millis(99)).await;
+        assert!(session.holds());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!session.holds(), "stop_at itself is too late");
+        assert_eq!(session.extend(deadlines(1000)), Err(SessionLost));
+        assert!(!session.holds(), "a late renewal revives nothing");
+        assert_eq!(session.stop_at(), Moment::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_extension_that_comes_after_stop_at_is_refused_although_nobody_looked() {
+        let session = Session::new(Clock::virtual_time(), deadlines(100), Duration::ZERO);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(session.extend(deadlines(1000)), Err(SessionLost));
+        assert!(!session.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deadlines_only_move_forward() {
+        let session = Session::new(Clock::virtual_time(), deadlines(100), Duration::ZERO);
+        session.extend(deadlines(500)).unwrap();
+        session.extend(deadlines(300)).unwrap();
+        assert_eq!(session.stop_at(), deadlines(500).stop_at);
+        assert_eq!(session.kill_at(), deadlines(500).kill_at);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn losing_tells_everybody_and_killing_implies_losing() {
+        let session = Session::new(Clock::virtual_time(), deadlines(100), Duration::from_millis(30));
+        let work = session.stopping().child_token();
+        session.lose();
+        assert!(work.is_cancelled() && session.is_told() && !session.holds());
+        assert!(!session.killed().is_cancelled());
+        session.kill();
+        assert!(session.killed().is_cancelled());
+        assert_eq!(session.kill_at(), deadlines(70).kill_at, "cut off a little before the kernel would");
+    }
+
+    /// Readers race with an extender at the very deadline: nobody may see the session lost and then hold again.
+    #[test]
+    fn lost_is_a_latch_also_when_threads_race() {
+        let clock = Clock::boot();
+        for round in 0..200u32 {
+            let at = clock.now() + Duration::from_micros(u64::from(round % 20) * 10);
+            let span = |at: Moment| Deadlines { stop_at: at, kill_at: at, valid_until: at };
+            let session = Session::new(clock.clone(), span(at), Duration::ZERO);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while session.holds() {}
+                        for _ in 0..100 {
+                            assert!(!session.holds(), "a lost session came back");
+                        }
+                    });
+                }
+                let extended = session.extend(span(clock.now() + Duration::from_micros(200)));
+                if extended.is_err() {
+                    assert!(!session.holds());
+                }
+            });
+        }
+    }
+}

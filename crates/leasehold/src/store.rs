@@ -1,0 +1,51 @@
+//! Opening a store by its address.
+
+use std::sync::Arc;
+
+use leasehold_store::{Store, StoreError, StoreErrorKind};
+
+/// Opens one namespace of the store at an address such as `local:./work.db`.
+///
+/// | address | store | feature |
+/// | --- | --- | --- |
+/// | `local:PATH` | an SQLite file, shared by the processes of one machine | `local` |
+///
+/// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
+pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let refused = |message: String| StoreError::new(StoreErrorKind::Refused, message);
+    let Some((scheme, rest)) = address.split_once(':') else {
+        let message = format!("{address:?} is no address of a store: write it as local:./work.db");
+        return Err(refused(message));
+    };
+    match scheme {
+        #[cfg(feature = "local")]
+        "local" => Ok(Arc::new(leasehold_local::Local::open(rest, namespace)?)),
+        _ => Err(refused(format!(
+            "no store for {scheme:?} (of {rest:?}) is built in: switch its feature on, or open it with its own crate"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_store_says_what_to_write() {
+        let error = open("work.db", "demo").err().unwrap();
+        assert!(error.message.contains("local:./work.db"), "{error}");
+        let error = open("carrier-pigeon://coop", "demo").err().unwrap();
+        assert!(error.message.contains("carrier-pigeon"), "{error}");
+        let _ = namespace_is_used();
+    }
+
+    #[cfg(feature = "local")]
+    fn namespace_is_used() -> Arc<dyn Store> {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("local:{}/work.db", folder.path().display());
+        open(&address, "demo").unwrap()
+    }
+
+    #[cfg(not(feature = "local"))]
+    fn namespace_is_used() {}
+}

@@ -1,0 +1,111 @@
+//! The one place where tasks and threads are started. What is started here ends with its owner.
+
+use std::future::Future;
+use std::io;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// Tasks on one runtime that are dropped, wherever they stand, when this is dropped.
+#[derive(Debug)]
+pub struct Tasks {
+    runtime: Handle,
+    end: CancellationToken,
+}
+
+impl Tasks {
+    /// A set of tasks on this runtime.
+    pub fn on(runtime: Handle) -> Self {
+        Tasks { runtime, end: CancellationToken::new() }
+    }
+
+    /// Starts a task of the set.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let end = self.end.clone();
+        spawn_on(&self.runtime, async move {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Cancelled when the set ends.
+    pub fn end(&self) -> &CancellationToken {
+        &self.end
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+/// Starts a task that watches over its own end: it must finish by a token or a channel of its owner.
+#[allow(clippy::disallowed_methods, reason = "the one place where tasks are started")]
+pub(crate) fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+    drop(runtime.spawn(task));
+}
+
+/// Where the heart of a node, or the keeper of registered keys, runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On a thread and a runtime of its own, where no user code can get in its way.
+    OwnThread,
+    /// On the current runtime, for tests under virtual time.
+    CurrentRuntime,
+}
+
+/// Runs a future to its end on a thread of its own, with a tokio runtime of its own.
+pub(crate) fn on_own_thread<F, M>(name: &str, make: M) -> io::Result<()>
+where
+    M: FnOnce() -> F + Send + 'static,
+    F: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        runtime.block_on(make());
+        // A call that blocks a thread of the pool must not hold up the end.
+        runtime.shutdown_background();
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_end_with_their_owner() {
+        let alive = Arc::new(());
+        let tasks = Tasks::on(Handle::current());
+        for _ in 0..3 {
+            let alive = alive.clone();
+            tasks.spawn(async move {
+                std::future::pending::<()>().await;
+                drop(alive);
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(Arc::strong_count(&alive), 4);
+        drop(tasks);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn a_thread_of_its_own_runs_to_its_end() {
+        let (tx, rx) = std::sync::mpsc::channel();
+        on_own_thread("leasehold-test", move || async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tx.send(std::thread::current().name().map(str::to_owned)).unwrap();
+        })
+        .unwrap();
+        let name = rx.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(name.as_deref(), Some("leasehold-test"));
+    }
+}

@@ -1,0 +1,253 @@
+//! The timer that detaches: it needs no I/O, no answer from anybody, and nothing of the driver.
+//!
+//! It knows the deadlines from the sessions' own atomics. At `stop_at` it latches *lost* and tells all work; at
+//! `kill_at` it cuts off what still runs. The core does the same when it gets there; whoever comes first wins.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, mpsc};
+
+use leasehold_core::Moment;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::alarm_clock::{AlarmClock, Bell};
+use crate::clock::Clock;
+use crate::session::Session;
+use crate::tasks::{self, Place};
+
+/// Watches over sessions and over work that has until some moment to stop. Ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watchdog(Line);
+
+#[derive(Debug)]
+enum Line {
+    Thread { orders: mpsc::Sender<Order>, bell: Bell },
+    Task { orders: tokio::sync::mpsc::UnboundedSender<Order> },
+}
+
+#[derive(Debug)]
+enum Order {
+    Guard(Arc<Session>),
+    KillAt(Moment, CancellationToken),
+    End,
+}
+
+impl Watchdog {
+    /// Starts it. `on_lost` is called each time it finds a session lost, after everybody was told.
+    pub(crate) fn start(
+        place: Place,
+        clock: Clock,
+        on_lost: impl Fn() + Send + 'static,
+    ) -> io::Result<Watchdog> {
+        let watch = Watch { clock, sessions: Vec::new(), kills: BTreeMap::new(), count: 0 };
+        match place {
+            Place::OwnThread => on_thread(watch, on_lost),
+            Place::CurrentRuntime => Ok(as_task(watch, on_lost)),
+        }
+    }
+
+    /// From now on watches this session.
+    pub(crate) fn guard(&self, session: Arc<Session>) {
+        self.order(Order::Guard(session));
+    }
+
+    /// Cancels the token at this moment.
+    pub(crate) fn kill_at(&self, at: Moment, kill: CancellationToken) {
+        self.order(Order::KillAt(at, kill));
+    }
+
+    fn order(&self, order: Order) {
+        match &self.0 {
+            Line::Thread { orders, bell } => {
+                let _ = orders.send(order);
+                bell.ring();
+            }
+            Line::Task { orders } => {
+                let _ = orders.send(order);
+            }
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.order(Order::End);
+    }
+}
+
+fn on_thread(mut watch: Watch, on_lost: impl Fn() + Send + 'static) -> io::Result<Watchdog> {
+    let alarm = AlarmClock::new()?;
+    let (orders, inbox) = mpsc::channel();
+    let bell = alarm.bell();
+    std::thread::Builder::new().name("leasehold-watchdog".to_owned()).spawn(move || {
+        loop {
+            for order in inbox.try_iter() {
+                if !watch.take(order) {
+                    return watch.end();
+                }
+            }
+            let next = watch.turn(&on_lost);
+            if let Err(error) = alarm.wait_until(next) {
+                // The timer failed: without a way to wait in time, nothing may run on.
+                tracing::error!(%error, "the watchdog cannot wait: all work is stopped");
+                return watch.end();
+            }
+        }
+    })?;
+    Ok(Watchdog(Line::Thread { orders, bell }))
+}
+
+fn as_task(mut watch: Watch, on_lost: impl Fn() + Send + 'static) -> Watchdog {
+    let (orders, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    let clock = watch.clock.clone();
+    tasks::spawn_on(&Handle::current(), async move {
+        loop {
+            let next = watch.turn(&on_lost);
+            tokio::select! {
+                biased;
+                order = inbox.recv() => {
+                    if !order.is_some_and(|order| watch.take(order)) {
+                        return watch.end();
+                    }
+                }
+                () = clock.sleep_until(next) => {}
+            }
+        }
+    });
+    Watchdog(Line::Task { orders })
+}
+
+struct Watch {
+    clock: Clock,
+    sessions: Vec<Arc<Session>>,
+    kills: BTreeMap<(Moment, u64), CancellationToken>,
+    count: u64,
+}
+
+impl Watch {
+    /// Takes an order; false at the last one.
+    fn take(&mut self, order: Order) -> bool {
+        match order {
+            Order::Guard(session) => self.sessions.push(session),
+            Order::KillAt(at, kill) => {
+                self.count += 1;
+                self.kills.insert((at, self.count), kill);
+            }
+            Order::End => return false,
+        }
+        true
+    }
+
+    /// Does what is due and says when to come again.
+    fn turn(&mut self, on_lost: &impl Fn()) -> Moment {
+        let mut next = Moment::NEVER;
+        let mut lost = false;
+        for session in &self.sessions {
+            if session.holds() {
+                next = next.min(session.stop_at());
+                continue;
+            }
+            if !session.is_told() {
+                session.lose();
+                lost = true;
+            }
+            if self.clock.now() >= session.kill_at() {
+                session.kill();
+            } else {
+                next = next.min(session.kill_at());
+            }
+        }
+        self.sessions.retain(|session| !session.killed().is_cancelled());
+        while let Some(first) = self.kills.first_entry() {
+            if self.clock.now() < first.key().0 {
+                next = next.min(first.key().0);
+                break;
+            }
+            first.remove().cancel();
+        }
+        if lost {
+            on_lost();
+        }
+        next
+    }
+
+    /// The owner is gone: nothing that it started may run on.
+    fn end(self) {
+        self.sessions.iter().for_each(|session| session.kill());
+        self.kills.into_values().for_each(|kill| kill.cancel());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::Deadlines;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    fn span(from: Moment, stop_ms: u64, kill_ms: u64) -> Deadlines {
+        let after = |ms| from + Duration::from_millis(ms);
+        Deadlines { stop_at: after(stop_ms), kill_at: after(kill_ms), valid_until: after(kill_ms) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_stops_and_kills_at_the_moment() {
+        let clock = Clock::virtual_time();
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = calls.clone();
+        let dog = Watchdog::start(Place::CurrentRuntime, clock.clone(), move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+        let start = clock.now();
+        let session = Arc::new(Session::new(clock.clone(), span(start, 100, 150), Duration::ZERO));
+        dog.guard(session.clone());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        session.extend(span(start, 200, 250)).unwrap();
+        session.stopping().cancelled().await;
+        assert_eq!(clock.now().since(start), Duration::from_millis(200));
+        assert!(session.is_told() && !session.holds());
+        session.killed().cancelled().await;
+        assert_eq!(clock.now().since(start), Duration::from_millis(250));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_single_kill_comes_at_its_moment_and_the_end_kills_all() {
+        let clock = Clock::virtual_time();
+        let dog = Watchdog::start(Place::CurrentRuntime, clock.clone(), || {}).unwrap();
+        let start = clock.now();
+        let (soon, late) = (CancellationToken::new(), CancellationToken::new());
+        dog.kill_at(start + Duration::from_secs(60), late.clone());
+        dog.kill_at(start + Duration::from_millis(7), soon.clone());
+        soon.cancelled().await;
+        assert_eq!(clock.now().since(start), Duration::from_millis(7));
+        assert!(!late.is_cancelled());
+        let session = Arc::new(Session::new(clock.clone(), span(start, 5000, 6000), Duration::ZERO));
+        dog.guard(session.clone());
+        drop(dog);
+        late.cancelled().await;
+        session.killed().cancelled().await;
+        assert_eq!(clock.now().since(start), Duration::from_millis(7), "the end does not wait");
+    }
+
+    /// The real thing: a thread and a kernel timer, with no runtime in sight.
+    #[test]
+    fn the_thread_needs_no_runtime() {
+        let clock = Clock::boot();
+        let (tx, rx) = mpsc::channel();
+        let dog = Watchdog::start(Place::OwnThread, clock.clone(), move || tx.send(()).unwrap()).unwrap();
+        let start = clock.now();
+        let session = Arc::new(Session::new(clock.clone(), span(start, 40, 60), Duration::ZERO));
+        dog.guard(session.clone());
+        rx.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(clock.now().since(start) >= Duration::from_millis(40));
+        assert!(session.is_told() && session.stopping().is_cancelled());
+        while !session.killed().is_cancelled() {
+            assert!(clock.now().since(start) < Duration::from_secs(10), "the kill never came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(clock.now().since(start) >= Duration::from_millis(60));
+    }
+}

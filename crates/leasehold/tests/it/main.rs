@@ -1,0 +1,12 @@
+//! Tests of the library as its users see it.
+
+mod bench;
+mod client;
+#[cfg(target_os = "linux")]
+mod deadman;
+#[cfg(feature = "local")]
+mod local;
+mod node;
+mod observe;
+mod registry;
+mod threads;

@@ -1,0 +1,355 @@
+//! Nodes on a memory store under virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold::{Error, Finish, Group, Health, Node};
+use leasehold_core::event::Verdict;
+use leasehold_core::{Epoch, Notice, ShardId};
+
+use crate::bench::{Bench, cut, until};
+
+fn shard(text: &str) -> ShardId {
+    text.parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_alone_holds_everything_and_leaves_clean() {
+    let bench = Bench::new();
+    let worker = bench.witness.worker("a");
+    let node = bench
+        .node("a")
+        .address("10.0.0.1:80")
+        .group(Group::numbered("orders", 8), worker)
+        .start()
+        .await
+        .unwrap();
+    node.attached().await.unwrap();
+    until("all run", 5, || bench.witness.at_work("a") == 8).await;
+    assert_eq!(node.owned().len(), 8);
+    assert!(node.owns(&shard("orders/3")) && !node.owns(&shard("orders/8")));
+    assert_eq!(node.grant(&shard("orders/3")).unwrap().epoch(), Epoch(1));
+    until("the view shows it", 1, || node.view().me.as_ref().unwrap().held == 8).await;
+    let found = node.locate("orders", "customer-7").unwrap();
+    assert_eq!(found.node.unwrap().as_str(), "a");
+    assert_eq!(found.address.as_deref(), Some("10.0.0.1:80"));
+    assert!(matches!(node.locate("nothing", "x"), Err(Error::Unknown(_))));
+    let began_at = bench.clock.now();
+    assert_eq!(node.leave().await, Finish::Clean);
+    assert_eq!(bench.witness.at_work("a"), 0);
+    assert!(bench.clock.now().since(began_at) < Duration::from_secs(2), "leaving alone takes no waiting");
+    let record = bench.server.get_raw("test", "nodes/a").unwrap();
+    assert!(String::from_utf8_lossy(&record.value).contains(r#""state":"left""#));
+    bench.witness.assert_no_overlap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_nodes_share_and_a_leave_hands_over() {
+    let bench = Bench::new();
+    let start = async |name: &str| {
+        let worker = bench.witness.worker(name);
+        bench.node(name).group(Group::numbered("orders", 16), worker).start().await.unwrap()
+    };
+    let a = start("a").await;
+    until("a has all", 5, || bench.witness.at_work("a") == 16).await;
+    let b = start("b").await;
+    until("b gets its share", 60, || bench.witness.at_work("b") >= 7 && bench.witness.at_work("a") <= 9)
+        .await;
+    let began_at = bench.clock.now();
+    assert_eq!(b.leave().await, Finish::Clean);
+    until("a has all again", 5, || bench.witness.at_work("a") == 16).await;
+    assert!(bench.clock.now().since(began_at) < Duration::from_secs(5));
+    bench.witness.assert_no_overlap();
+    drop(a);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_cut_off_stops_in_time_and_recovers_by_itself() {
+    let bench = Bench::new();
+    let link = bench.link();
+    let stubborn = bench.witness.stubborn("a");
+    let a =
+        bench.node_on("a", link.clone()).group(Group::numbered("orders", 4), stubborn).start().await.unwrap();
+    until("a has all", 5, || bench.witness.at_work("a") == 4).await;
+    let worker = bench.witness.worker("b");
+    let b = bench.node("b").capacity(4).group(Group::numbered("orders", 4), worker).start().await.unwrap();
+    b.attached().await.unwrap();
+    let mut events = a.events();
+    let grant = a.grant(&shard("orders/0"));
+    cut(&link);
+    let cut_at = bench.clock.now();
+    until("b has all", 60, || bench.witness.at_work("b") == 4).await;
+    bench.witness.assert_no_overlap();
+    let ended_after = bench.clock.now().since(cut_at);
+    assert!(
+        ended_after > Duration::from_secs(8),
+        "nobody may start before the session is over: {ended_after:?}"
+    );
+    assert!(ended_after < Duration::from_secs(16), "failover takes the ttl and a little: {ended_after:?}");
+    if let Some(grant) = grant {
+        assert!(grant.is_lost());
+    }
+    assert!(a.owned().is_empty());
+    let mut told = Vec::new();
+    while told.last().is_none_or(|to| to != "detached") {
+        if let Notice::Standing { to, .. } = &events.next().await.unwrap().notice {
+            told.push(to.to_string());
+        }
+    }
+    assert_eq!(told, ["degraded", "detached"]);
+    link.heal();
+    until("a is attached again", 60, || a.view().me.as_ref().unwrap().standing == "attached").await;
+    until("a has a share again", 120, || bench.witness.at_work("a") >= 1).await;
+    bench.witness.assert_no_overlap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_fails_starts_again_with_a_higher_epoch_until_it_is_quarantined() {
+    let bench = Bench::new();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let witness = bench.witness.clone();
+    let node = bench
+        .node("a")
+        .configure(|config| config.quarantine_after = 3)
+        .group(Group::leader("boss"), move |grant| {
+            let (counted, witness) = (counted.clone(), witness.clone());
+            async move {
+                let _at_work = witness.begin("a", &grant);
+                match counted.fetch_add(1, Ordering::Relaxed) {
+                    0 => panic!("first"),
+                    _ => Err("again".into()),
+                }
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut events = node.events();
+    loop {
+        if let Notice::Quarantined { shard, .. } = &events.next().await.unwrap().notice {
+            assert_eq!(shard.to_string(), "boss/0");
+            break;
+        }
+    }
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    assert!(bench.witness.epoch(&shard("boss/0")).unwrap() >= Epoch(3));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(tries.load(Ordering::Relaxed), 3, "it is held back");
+    node.unquarantine(&shard("boss/0")).unwrap();
+    until("it runs once more", 60, || tries.load(Ordering::Relaxed) > 3).await;
+    bench.witness.assert_no_overlap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_sends_shards_to_the_next_in_rank() {
+    let bench = Bench::new();
+    let open = Arc::new(AtomicBool::new(false));
+    let gate = open.clone();
+    let a = bench
+        .node("a")
+        .gate(move |_| {
+            let open = gate.load(Ordering::Relaxed);
+            async move { if open { Verdict::Take } else { Verdict::Refuse } }
+        })
+        .group(Group::numbered("orders", 6), bench.witness.worker("a"))
+        .start()
+        .await
+        .unwrap();
+    let b =
+        bench.node("b").group(Group::numbered("orders", 6), bench.witness.worker("b")).start().await.unwrap();
+    until("b has what a refuses", 60, || bench.witness.at_work("b") == 6).await;
+    assert_eq!(bench.witness.at_work("a"), 0);
+    open.store(true, Ordering::Relaxed);
+    until("a takes its share", 120, || bench.witness.at_work("a") >= 2).await;
+    bench.witness.assert_no_overlap();
+    drop((a, b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_hangs_refuses() {
+    let bench = Bench::new();
+    let a = bench
+        .node("a")
+        .gate(|_| std::future::pending())
+        .group(Group::numbered("orders", 2), bench.witness.worker("a"))
+        .start()
+        .await
+        .unwrap();
+    let b =
+        bench.node("b").group(Group::numbered("orders", 2), bench.witness.worker("b")).start().await.unwrap();
+    until("b has all", 60, || bench.witness.at_work("b") == 2).await;
+    drop((a, b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unhealthy_node_hands_over_and_the_weight_hook_counts() {
+    let bench = Bench::new();
+    let sick = Arc::new(AtomicBool::new(false));
+    let weight = Arc::new(AtomicU32::new(100));
+    let (sickness, weighing) = (sick.clone(), weight.clone());
+    let a = bench
+        .node("a")
+        .health(move || {
+            let sick = sickness.load(Ordering::Relaxed);
+            async move { if sick { Health::Unhealthy } else { Health::Healthy } }
+        })
+        .weigh(move || {
+            let weight = weighing.load(Ordering::Relaxed);
+            async move { weight }
+        })
+        .group(Group::numbered("orders", 12), bench.witness.worker("a"))
+        .start()
+        .await
+        .unwrap();
+    let b = bench
+        .node("b")
+        .group(Group::numbered("orders", 12), bench.witness.worker("b"))
+        .start()
+        .await
+        .unwrap();
+    until("both have some", 60, || bench.witness.at_work("a") >= 5 && bench.witness.at_work("b") >= 5).await;
+    weight.store(1100, Ordering::Relaxed);
+    until("a has more", 120, || bench.witness.at_work("a") >= 10).await;
+    sick.store(true, Ordering::Relaxed);
+    until("b has all", 60, || bench.witness.at_work("b") == 12).await;
+    bench.witness.assert_no_overlap();
+    drop((a, b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn named_shards_come_and_go_and_engaging_again_keeps_the_grant() {
+    let bench = Bench::new();
+    let node =
+        bench.node("a").group(Group::named("tenants"), bench.witness.worker("a")).start().await.unwrap();
+    let acme = shard("tenants/acme");
+    node.engage(&acme).unwrap();
+    until("acme runs", 10, || node.owns(&acme)).await;
+    let grant = node.grant(&acme).unwrap();
+    node.engage(&acme).unwrap();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(grant.check(), Ok(()));
+    assert_eq!(bench.witness.starts(&acme), 1);
+    assert_eq!(node.locate("tenants", "acme").unwrap().node.unwrap().as_str(), "a");
+    node.disengage(&acme).unwrap();
+    until("acme is gone", 10, || bench.witness.at_work("a") == 0 && !node.owns(&acme)).await;
+    assert!(grant.is_lost());
+    node.engage(&acme).unwrap();
+    until("acme is back", 30, || node.owns(&acme)).await;
+    assert!(node.grant(&acme).unwrap().epoch() > grant.epoch());
+    bench.witness.assert_no_overlap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_and_handlers_can_be_added_later() {
+    let bench = Bench::new();
+    let node = bench.node("a").hold(Group::numbered("orders", 2)).start().await.unwrap();
+    until("held without handlers", 10, || node.owned().len() == 2).await;
+    let epoch = node.grant(&shard("orders/1")).unwrap().epoch();
+    node.handle("orders", bench.witness.worker("a")).unwrap();
+    until("the handler joins", 5, || bench.witness.at_work("a") == 2).await;
+    assert_eq!(bench.witness.epoch(&shard("orders/1")), Some(epoch), "under the grant that is there");
+    node.serve(Group::leader("boss"), bench.witness.worker("a")).unwrap();
+    until("the new group runs", 10, || node.owns(&shard("boss/0"))).await;
+    assert_eq!(node.leave().await, Finish::Clean);
+    assert_eq!(bench.witness.at_work("a"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_node_stops_its_work_and_frees_its_shards() {
+    let bench = Bench::new();
+    let a = bench
+        .node("a")
+        .group(Group::numbered("orders", 4), bench.witness.stubborn("a"))
+        .start()
+        .await
+        .unwrap();
+    until("a has all", 5, || bench.witness.at_work("a") == 4).await;
+    let b =
+        bench.node("b").group(Group::numbered("orders", 4), bench.witness.worker("b")).start().await.unwrap();
+    b.attached().await.unwrap();
+    drop(a);
+    let dropped_at = bench.clock.now();
+    until("b has all", 30, || bench.witness.at_work("b") == 4).await;
+    let took = bench.clock.now().since(dropped_at);
+    assert!(
+        took < Duration::from_secs(5),
+        "stubborn work is cut off after the margin, not after the ttl: {took:?}"
+    );
+    bench.witness.assert_no_overlap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_hands_over_and_undrain_takes_back() {
+    let bench = Bench::new();
+    let a =
+        bench.node("a").group(Group::numbered("orders", 8), bench.witness.worker("a")).start().await.unwrap();
+    let b =
+        bench.node("b").group(Group::numbered("orders", 8), bench.witness.worker("b")).start().await.unwrap();
+    until("both have some", 60, || bench.witness.at_work("a") >= 3 && bench.witness.at_work("b") >= 3).await;
+    tokio::time::timeout(Duration::from_secs(30), a.drain()).await.unwrap().unwrap();
+    assert_eq!(bench.witness.at_work("a"), 0);
+    until("b has all", 10, || bench.witness.at_work("b") == 8).await;
+    a.undrain().unwrap();
+    until("a has some again", 60, || bench.witness.at_work("a") >= 3).await;
+    a.set_weight(0).unwrap();
+    until("a has nothing", 60, || bench.witness.at_work("a") == 0).await;
+    bench.witness.assert_no_overlap();
+    assert_eq!(b.leave().await, Finish::Clean);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_without_a_store_is_bounded_and_says_so() {
+    let bench = Bench::new();
+    let link = bench.link();
+    let node = bench
+        .node_on("a", link.clone())
+        .group(Group::numbered("orders", 2), bench.witness.worker("a"))
+        .start()
+        .await
+        .unwrap();
+    until("a has all", 5, || bench.witness.at_work("a") == 2).await;
+    cut(&link);
+    let began_at = bench.clock.now();
+    let finish = node.leave_within(Duration::from_secs(5), leasehold_core::event::Returning::No).await;
+    assert_eq!(finish, Finish::Unconfirmed);
+    assert_eq!(bench.witness.at_work("a"), 0);
+    assert!(bench.clock.now().since(began_at) < Duration::from_secs(18));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_cannot_work_are_all_reported() {
+    let bench = Bench::new();
+    let error = bench
+        .node("a/b")
+        .configure(|config| config.margin = Duration::from_secs(9))
+        .hold(Group::numbered("bad/name", 4))
+        .start()
+        .await
+        .unwrap_err();
+    let Error::Config(problems) = &error else { panic!("{error}") };
+    assert!(problems.len() >= 3, "{problems:#?}");
+    let text = error.to_string();
+    assert!(text.contains("a/b") && text.contains("bad/name") && text.contains("margin"), "{text}");
+}
+
+/// The development coordinator: no store, everything at once, on real threads.
+#[tokio::test]
+async fn solo_holds_everything_at_once() {
+    let node = Node::solo()
+        .group(Group::numbered("orders", 100), |grant| async move {
+            grant.stopped().await;
+            Ok(())
+        })
+        .start()
+        .await
+        .unwrap();
+    let began_at = node.now();
+    while node.owned().len() < 100 {
+        assert!(node.now().since(began_at) < Duration::from_secs(5));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("all 100 after {:?}", node.now().since(began_at));
+    assert_eq!(node.leave().await, Finish::Clean);
+}
