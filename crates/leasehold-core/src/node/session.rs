@@ -1,5 +1,6 @@
 //! The session: opening it, renewing it, losing it, and getting the next one. GUARANTEES, "Stop before loss".
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
@@ -42,6 +43,7 @@ pub(super) struct PendingJoin {
     session: SessionId,
     write: WriteId,
     sent_at: Moment,
+    value: Arc<[u8]>,
 }
 
 impl PendingJoin {
@@ -311,10 +313,11 @@ impl Node {
         }
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.chance.bits()));
         let record = self.node_record(session, 1, NodeState::Active);
-        self.join = Some(PendingJoin { session, write: record.write, sent_at: self.now.at });
+        let value: Arc<[u8]> = record.encode().into();
+        let (write, sent_at) = (record.write, self.now.at);
+        self.join = Some(PendingJoin { session, write, sent_at, value: value.clone() });
         self.out.push(Action::OpenSession(session));
-        let value = Some(record.encode().into());
-        let swap = Swap { key: Key::Node(self.me()), expect, value };
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Join);
     }
 
@@ -330,6 +333,12 @@ impl Node {
     }
 
     fn open_session(&mut self, join: PendingJoin, version: Version) {
+        // Whatever lived under our name before is over. Something that is late may still show it alive.
+        let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let before = own.and_then(|seen| seen.good()).map(|record| record.session);
+        for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
+            self.mirror.dead.insert(session, self.now.at);
+        }
         let deadlines = self.deadlines_from(join.sent_at);
         if self.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
@@ -340,12 +349,14 @@ impl Node {
         self.session = Some(Session {
             id: join.session,
             seq: 1,
-            version: Some(version),
+            version: Some(version.clone()),
             deadlines,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
         });
         self.out.push(Action::Deadlines(deadlines));
+        let stored = Stored { version, value: join.value };
+        self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
         if self.is_open() {
             self.waiting_for = None;
         }
