@@ -20,8 +20,9 @@ pub(crate) struct Bounds {
     pub(crate) quiet: Instant,
     /// How long after a disturbance the world may still be busy with it.
     pub(crate) calm_after: Instant,
-    /// How long after a refusal the acquire gate is asked again.
-    pub(crate) asked_again: Instant,
+    /// How long after the last change something may still be put in order: everybody lists once, and asks gates that
+    /// refused once more.
+    pub(crate) rest: Instant,
     /// How often a node writes at rest.
     pub(crate) renew_every: Instant,
 }
@@ -50,7 +51,7 @@ impl Bounds {
                 + 20 * SECOND,
             quiet: true_time(stated.ttl) * 3 / 2,
             calm_after: settle + failover + true_time(stated.recovery_worst),
-            asked_again: true_time(stated.ttl) + 2 * SECOND,
+            rest: true_time(stated.ttl) + 2 * SECOND,
             renew_every: shortest.as_nanos() as u64,
         }
     }

@@ -284,7 +284,8 @@ impl World {
         self.processes[process].paused = None;
         self.observe(Happening::Resumed { process })?;
         for due in std::mem::take(&mut self.processes[process].deferred) {
-            let after = self.lag(process, 2 * MS);
+            // What its user wanted reaches it in order; all else comes as it may.
+            let after = if matches!(due, Due::Wish { .. }) { 0 } else { self.lag(process, 2 * MS) };
             self.put(after, due);
         }
         let mut undone = std::mem::take(&mut self.processes[process].undone);

@@ -38,8 +38,9 @@ pub(crate) struct Healing {
     pub(crate) other_writes: u64,
     pub(crate) node_writes_before: u64,
     pub(crate) other_writes_before: u64,
-    /// The key of the last write that was no renewal.
+    /// The last write that was no renewal: of what, and when.
     pub(crate) last_other: Option<Key>,
+    pub(crate) last_other_at: Instant,
 }
 
 impl Healing {
@@ -61,15 +62,17 @@ impl Healing {
             node_writes_before: 0,
             other_writes_before: 0,
             last_other: None,
+            last_other_at: 0,
         }
     }
 
-    pub(crate) fn wrote(&mut self, key: &Key) {
+    pub(crate) fn wrote(&mut self, at: Instant, key: &Key) {
         match key {
             Key::Node(_) => self.node_writes += 1,
             _ => {
                 self.other_writes += 1;
                 self.last_other = Some(key.clone());
+                self.last_other_at = at;
             }
         }
     }
@@ -224,9 +227,8 @@ impl World {
         if since > self.healing.bounds.owned {
             invariants::every_shard_owned::judge(self, &census)?;
         }
-        // What a gate refused before is asked about again within a ttl.
-        let asked_again = self.setting.gate == Gate::Open || since > self.healing.bounds.asked_again;
-        if asked_again && census.all_settled(self) {
+        let rested = self.at > self.healing.last_other_at + self.healing.bounds.rest;
+        if since > self.healing.bounds.rest && rested && census.all_settled(self) {
             self.settle(&census)?;
         } else if since > self.healing.bounds.owned + self.healing.bounds.settled {
             invariants::nobody_stays_detached::judge(self, &census)?;
@@ -290,7 +292,7 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self.views.iter().all(|(_, view)| view.nodes.iter().all(|node| node.agrees));
+        let agreed = self.views.iter().all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
         handed_over
             && agreed
             && self.shards.iter().all(|shard| shard.running)

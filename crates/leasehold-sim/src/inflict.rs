@@ -1,6 +1,6 @@
 //! How each fault strikes, and how it is over.
 
-use leasehold_core::event::{Event, Returning, Wish};
+use leasehold_core::event::{Returning, Wish};
 use leasehold_core::{Epoch, ShardId};
 use std::time::Duration;
 
@@ -230,11 +230,8 @@ impl World {
     /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
     pub(crate) fn wish(&mut self, slot: usize, wish: Wish) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        if self.processes[process].paused.is_some() {
-            self.processes[process].deferred.push(Due::Wish { process, wish });
-            return Ok(());
-        }
-        self.step(process, Event::Wish(wish))
+        self.put(0, Due::Wish { process, wish });
+        Ok(())
     }
 
     fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Comeback, grace: Grace) -> Judged {

@@ -129,7 +129,7 @@ impl World {
         let outcome = self.store.swap(self.at, swap);
         if matches!(outcome, Swapped::Applied(_)) {
             self.stats.writes += 1;
-            self.healing.wrote(&swap.key);
+            self.healing.wrote(self.at, &swap.key);
             self.records.changed(self.at, &swap.key, swap.value.as_deref());
             self.watchers_hear();
         }

@@ -160,6 +160,7 @@ impl SimStore {
         if generation == Generation::New {
             self.next_generation();
             self.forget_revision(0);
+            self.catch_up();
         }
     }
 
@@ -177,6 +178,13 @@ impl SimStore {
         self.become_as(at, records);
         self.next_generation();
         self.forget_revision(newest.unwrap_or(0));
+        self.catch_up();
+    }
+
+    /// Another store has other copies: none of them shows what was before.
+    fn catch_up(&mut self) {
+        let copy = Replica { records: self.records.clone(), seen: self.log.len() };
+        self.behind = [copy.clone(), copy];
     }
 
     fn forget_revision(&mut self, to: u64) {

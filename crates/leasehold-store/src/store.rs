@@ -66,6 +66,12 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Tells the store that a session which this process claimed is over, and that nothing of it runs any more. Other
+    /// sessions of this process, of other nodes that share this store, go on.
+    fn release_session(&self, session: SessionId) {
+        let _ = session;
+    }
+
     /// The store's keys that live on its own lease, if it has such a thing.
     fn registry(&self) -> Option<&dyn Registry> {
         None

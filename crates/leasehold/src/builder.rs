@@ -20,6 +20,9 @@ use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
 use crate::tasks::Place;
 
+/// A change of the settings.
+type Edit = Box<dyn FnOnce(&mut Config) + Send>;
+
 /// How long a node without a store would live without renewing.
 const SOLO_TTL: Duration = Duration::from_secs(3600);
 
@@ -28,7 +31,7 @@ pub struct Builder {
     store: Arc<dyn Store>,
     name: Option<String>,
     ttl: Option<Duration>,
-    edits: Vec<Box<dyn FnOnce(&mut Config) + Send>>,
+    edits: Vec<Edit>,
     groups: Vec<(Group, Option<Handler>)>,
     placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,

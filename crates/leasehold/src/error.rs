@@ -1,6 +1,5 @@
 //! The few ways in which a call can fail, each with what to do.
 
-use leasehold_core::GroupName;
 use leasehold_core::store::StoreError;
 
 /// Why a call to the library failed. None of these ends ownership by itself: grants go on until they are lost.
@@ -38,12 +37,9 @@ pub enum Error {
     /// The store has no expiring keys of its own. Use another store for registered keys.
     #[error("a {0} store cannot keep registered keys alive: register them on another store")]
     NoRegistry(&'static str),
-    /// There is nothing of that name. Check the name, or wait until the first listing has arrived.
-    #[error("{0} is not known here: check the name, or wait until the view is ready")]
+    /// There is nothing of that name, or there is already. Nothing was changed; the text says what to do.
+    #[error("{0}")]
     Unknown(String),
-    /// This group gets its handlers when the node is built, or by `serve`.
-    #[error("this node does not serve the group {0}: serve it first")]
-    NotServed(GroupName),
 }
 
 struct Listed<'a>(&'a [String]);
@@ -57,6 +53,10 @@ impl std::fmt::Display for Listed<'_> {
 impl Error {
     pub(crate) fn store(what: impl Into<String>, error: StoreError) -> Self {
         Error::Store { what: what.into(), error }
+    }
+
+    pub(crate) fn unknown(what: impl std::fmt::Display) -> Self {
+        Error::Unknown(format!("{what} is not known here: check the name, or wait until the view is ready"))
     }
 
     pub(crate) fn machine(error: std::io::Error) -> Self {

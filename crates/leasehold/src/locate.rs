@@ -8,14 +8,14 @@ use crate::error::Error;
 
 /// Which shard of a group a key belongs to, and who has it. In a named group the key is the shard's name.
 pub(crate) fn in_view(view: &View, group: &str, key: &[u8]) -> Result<Located, Error> {
-    let unknown = || Error::Unknown(format!("the group {group:?}"));
+    let unknown = || Error::unknown(format!("the group {group:?}"));
     let known = view.groups.iter().find(|known| known.group.as_str() == group).ok_or_else(unknown)?;
     let shard = match known.shards {
-        ShardSet::Numbered(0) => return Err(Error::Unknown(format!("a shard of the empty group {group:?}"))),
+        ShardSet::Numbered(0) => return Err(Error::unknown(format!("a shard of the empty group {group:?}"))),
         ShardSet::Numbered(slots) => shard_of(&known.group, slots, key),
         ShardSet::Named => {
             let name = std::str::from_utf8(key).ok().and_then(|key| ShardName::new(key).ok());
-            let name = name.ok_or_else(|| Error::Unknown(format!("a shard of that name in {group:?}")))?;
+            let name = name.ok_or_else(|| Error::unknown(format!("a shard of that name in {group:?}")))?;
             ShardId::new(known.group.clone(), name)
         }
     };

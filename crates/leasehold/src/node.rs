@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::event::{Located, Returning};
+use leasehold_core::explain::{Difference, Explanation, WhatIf};
 use leasehold_core::{Event, GroupName, Moment, NodeName, ShardId, View, Wish};
 use leasehold_store::{LeaseId, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -215,8 +216,19 @@ impl Node {
         self.clock.now()
     }
 
+    /// Why a shard is where it is, and why it has not moved if this node holds it; `None` if there is no such shard.
+    pub async fn explain(&self, shard: &ShardId) -> Result<Option<Explanation>, Error> {
+        let shard = shard.clone();
+        self.query(move |core, _| core.explain(&shard)).await
+    }
+
+    /// What would move if something changed.
+    pub async fn what_if(&self, change: WhatIf) -> Result<Difference, Error> {
+        self.query(move |core, _| core.what_if(&change)).await?.map_err(Error::Unknown)
+    }
+
     /// Asks the core something on the driver's own thread.
-    pub(crate) async fn query<T: Send + 'static>(
+    async fn query<T: Send + 'static>(
         &self,
         question: impl FnOnce(&leasehold_core::Node, leasehold_core::Now) -> T + Send + 'static,
     ) -> Result<T, Error> {

@@ -29,7 +29,6 @@ const KEPT_FOR: Duration = Duration::from_secs(3600);
 /// A session's lock, held by this process and by all that it starts from now on.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    session: SessionId,
     held: Option<OwnedFd>,
 }
 
@@ -60,12 +59,7 @@ impl Claim {
             told(e)
         })?;
         sweep(place, session);
-        Ok(Claim { session, held: Some(held) })
-    }
-
-    /// Whose lock it is.
-    pub(crate) fn session(&self) -> SessionId {
-        self.session
+        Ok(Claim { held: Some(held) })
     }
 
     /// Gives the lock up, for a session that is over. Children that this process started may still hold it.

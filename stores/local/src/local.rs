@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,8 +31,8 @@ pub struct Local {
     shared: Arc<Shared>,
     renewal: LaneThread,
     work: LaneThread,
-    /// The lock of the session that this process lives as.
-    claim: Arc<Mutex<Option<Claim>>>,
+    /// The locks of the sessions that this process lives as, one for each node that shares this store.
+    claims: Arc<Mutex<BTreeMap<SessionId, Claim>>>,
 }
 
 impl Local {
@@ -53,7 +55,7 @@ impl Local {
             };
             let work = start("lh-work", Check::Whole, Tidying::Here)?;
             let renewal = start("lh-renewal", Check::Head, Tidying::Elsewhere)?;
-            Ok(Local { shared: Arc::clone(&shared), renewal, work, claim: Arc::default() })
+            Ok(Local { shared: Arc::clone(&shared), renewal, work, claims: Arc::default() })
         })
     }
 
@@ -134,19 +136,23 @@ impl Store for Local {
     }
 
     async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
-        let claim = Arc::clone(&self.claim);
+        let claims = Arc::clone(&self.claims);
         self.renewal
             .call(move |link| {
-                let mut claim = claim.lock().unwrap_or_else(PoisonError::into_inner);
-                if claim.as_ref().is_some_and(|claim| claim.session() == session) {
-                    return Ok(());
-                }
-                if let Some(former) = claim.replace(Claim::take(&link.shared.place, session)?) {
-                    former.release();
+                let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Entry::Vacant(place) = claims.entry(session) {
+                    place.insert(Claim::take(&link.shared.place, session)?);
                 }
                 Ok(())
             })
             .await
+    }
+
+    fn release_session(&self, session: SessionId) {
+        let claim = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        if let Some(claim) = claim {
+            claim.release();
+        }
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

@@ -177,6 +177,11 @@ impl Node {
         if self.leaving.is_some() && self.former.is_empty() {
             return;
         }
+        // A new session under our name tells everybody that the former one is over, whatever became of its record.
+        // While its work runs, that is not so.
+        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return;
+        }
         let me = self.me();
         let node = self.mirror.nodes.get(&me);
         let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
@@ -204,9 +209,7 @@ impl Node {
             self.former.insert(join.session);
         }
         if self.former.contains(&session) {
-            if self.orphans.is_empty() || !self.rules.hold(Rule::LeftOnlyWhenStopped) {
-                self.send_left(session, Some(version));
-            }
+            self.send_left(session, Some(version));
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
@@ -247,10 +250,6 @@ impl Node {
 
     /// There is no record of our name. If shards name a session of it, that record was lost, and the session may live.
     fn join_over_nothing(&mut self) {
-        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
-            // What still runs of our last session would be taken for over once another one is there.
-            return;
-        }
         let me = self.me();
         let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
         let named: Vec<_> = holders
@@ -543,6 +542,9 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            if let Some(leaving) = &mut self.leaving {
+                leaving.say_again();
+            }
         }
         self.list_at = self.now.at;
     }

@@ -46,7 +46,8 @@ pub enum ShardSet {
 pub struct Policy {
     /// The placement algorithm's version.
     pub algorithm: u32,
-    /// No node gets more than this many thousandths of its fair share (1100 = 1.10 ×), rounded up.
+    /// No node gets more than this many thousandths of its fair share (1100 = 1.10 ×), except that the fair share may
+    /// always be rounded up to a whole shard.
     pub balance_permille: u32,
     /// How zones count.
     pub zones: ZoneRule,

@@ -87,6 +87,10 @@ macro_rules! store_around {
                 self.around(Call::ClaimSession, self.inner().claim_session(session)).await
             }
 
+            fn release_session(&self, session: leasehold_core::SessionId) {
+                self.inner().release_session(session);
+            }
+
             fn registry(&self) -> Option<&dyn $crate::Registry> {
                 self.inner().registry().map(|_| self as &dyn $crate::Registry)
             }

@@ -158,6 +158,10 @@ impl Store for Counting {
         self.around(Call::ClaimSession, self.inner.claim_session(session)).await
     }
 
+    fn release_session(&self, session: SessionId) {
+        self.inner.release_session(session);
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         self.inner.registry().map(|_| self as &dyn Registry)
     }

@@ -247,6 +247,10 @@ impl Store for Faulty {
         self.around(Call::ClaimSession, self.inner.claim_session(session)).await
     }
 
+    fn release_session(&self, session: SessionId) {
+        self.inner.release_session(session);
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         self.inner.registry().map(|_| self as &dyn Registry)
     }

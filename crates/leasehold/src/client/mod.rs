@@ -1,0 +1,233 @@
+//! A client that watches a namespace without joining it: for callers who route requests, and for operators.
+
+mod desk;
+mod operator;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::event::Located;
+use leasehold_core::explain::{Difference, Explanation, WhatIf};
+use leasehold_core::observer::Observer;
+use leasehold_core::placement::Placement;
+use leasehold_core::store::{Listing, StoreError, StoreErrorKind, WatchEvent};
+use leasehold_core::{Moment, ShardId, View};
+use leasehold_store::Store;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use crate::chance;
+use crate::clock::Clock;
+use crate::driver::follow;
+use crate::error::Error;
+use crate::locate;
+use crate::tasks::Tasks;
+
+/// How long a listing may take.
+const LIST_WITHIN: Duration = Duration::from_secs(10);
+/// The shortest time between two views.
+const VIEW_EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// How a client watches.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// How often everything is listed again, whatever the watch says. A store without a watch is listed as often as
+    /// suits it.
+    pub list_every: Duration,
+    /// The nodes' own placement, if they have one.
+    pub placement: Option<Arc<dyn Placement>>,
+    /// The clock; the boot clock unless a test says otherwise.
+    pub clock: Clock,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions { list_every: Duration::from_secs(10), placement: None, clock: Clock::boot() }
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions").field("list_every", &self.list_every).finish_non_exhaustive()
+    }
+}
+
+/// Watches a namespace without joining it, and carries operators' wishes to its nodes.
+///
+/// Everything that it answers is what the store said a moment ago: good for routing and for looking, never a proof of
+/// ownership. It ends when it is dropped.
+pub struct Client {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    seen: Arc<Seen>,
+    views: watch::Receiver<Arc<View>>,
+    _tasks: Tasks,
+}
+
+/// What the client's task and its callers share. The lock is never held across anything that waits.
+struct Seen(Mutex<Watching>);
+
+struct Watching {
+    observer: Observer,
+    heard_at: Moment,
+    trouble: Option<StoreError>,
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Watching> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    /// Reads the namespace once, and then follows it. Fails if it cannot be read.
+    pub async fn open(store: Arc<dyn Store>) -> Result<Client, Error> {
+        Client::open_with(store, ClientOptions::default()).await
+    }
+
+    /// The same with other options.
+    pub async fn open_with(store: Arc<dyn Store>, options: ClientOptions) -> Result<Client, Error> {
+        let clock = options.clock.clone();
+        let listing =
+            list(&*store, &clock).await.map_err(|error| Error::store("reading the namespace", error))?;
+        let mut observer = Observer::new(options.placement.clone());
+        observer.listed(clock.read(), &listing);
+        let first = observer.view(clock.read());
+        let seen = Arc::new(Seen(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
+        let (views_tx, views) = watch::channel(Arc::new(first));
+        let tasks = Tasks::on(Handle::current());
+        let (watched_tx, watched) = mpsc::channel(256);
+        if store.facts().watch {
+            tasks.spawn(follow(store.clone(), clock.clone(), watched_tx));
+        }
+        let scout = Scout { store: store.clone(), clock: clock.clone(), seen: seen.clone(), views: views_tx };
+        tasks.spawn(scout.run(watched, options.list_every));
+        Ok(Client { store, clock, seen, views, _tasks: tasks })
+    }
+
+    /// What the store says, at most about 100 ms after it told us.
+    pub fn view(&self) -> Arc<View> {
+        self.views.borrow().clone()
+    }
+
+    /// The view, and each change of it.
+    pub fn watch_view(&self) -> watch::Receiver<Arc<View>> {
+        self.views.clone()
+    }
+
+    /// Waits until the view is as wanted.
+    pub async fn until(&self, mut wanted: impl FnMut(&View) -> bool) {
+        let mut views = self.views.clone();
+        // The task that publishes lives as long as this client.
+        let _ = views.wait_for(|view| wanted(view)).await;
+    }
+
+    /// Which shard of a group a key belongs to, and who has it. In a named group the key is the shard's name.
+    pub fn locate(&self, group: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
+        locate::in_view(&self.views.borrow(), group, key.as_ref())
+    }
+
+    /// Who has a shard.
+    pub fn whereabouts(&self, shard: &ShardId) -> Located {
+        self.seen.lock().observer.whereabouts(shard)
+    }
+
+    /// Why a shard is where it is; `None` if there is no such shard.
+    pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
+        self.seen.lock().observer.explain(shard)
+    }
+
+    /// What would move if something changed.
+    pub fn what_if(&self, change: &WhatIf) -> Result<Difference, Error> {
+        self.seen.lock().observer.what_if(change).map_err(Error::Unknown)
+    }
+
+    /// How long ago the store last said anything.
+    pub fn heard_ago(&self) -> Duration {
+        self.clock.now().since(self.seen.lock().heard_at)
+    }
+
+    /// What is wrong with the store, if the last thing that we asked of it failed.
+    pub fn trouble(&self) -> Option<StoreError> {
+        self.seen.lock().trouble.clone()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("store", &self.store.facts().kind).finish_non_exhaustive()
+    }
+}
+
+/// Follows the namespace for a client.
+struct Scout {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    seen: Arc<Seen>,
+    views: watch::Sender<Arc<View>>,
+}
+
+impl Scout {
+    async fn run(self, mut watched: mpsc::Receiver<WatchEvent>, list_every: Duration) {
+        let facts = self.store.facts();
+        let every = if facts.watch { list_every } else { facts.poll_every.min(list_every) };
+        let mut list_at = self.clock.now() + every;
+        let mut publish_at = Moment::NEVER;
+        let mut not_before = Moment::ZERO;
+        loop {
+            let wake_at = list_at.min(publish_at);
+            tokio::select! {
+                biased;
+                () = self.clock.sleep_until(wake_at) => {}
+                Some(event) = watched.recv() => {
+                    self.hear(event);
+                    publish_at = publish_at.min(not_before.max(self.clock.now()));
+                }
+            }
+            if self.clock.now() >= list_at {
+                let listed = list(&*self.store, &self.clock).await;
+                list_at = self.clock.now() + every - chance::up_to(every / 10);
+                self.take(listed);
+                publish_at = publish_at.min(self.clock.now());
+            }
+            if self.clock.now() >= publish_at {
+                let view = self.seen.lock().observer.view(self.clock.read());
+                self.views.send_replace(Arc::new(view));
+                not_before = self.clock.now() + VIEW_EVERY_MIN;
+                publish_at = Moment::NEVER;
+            }
+        }
+    }
+
+    fn hear(&self, event: WatchEvent) {
+        let mut seen = self.seen.lock();
+        match &event {
+            WatchEvent::Interrupted(why) => {
+                seen.trouble = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
+            }
+            _ => {
+                seen.heard_at = self.clock.now();
+                seen.trouble = None;
+            }
+        }
+        seen.observer.watched(self.clock.read(), event);
+    }
+
+    fn take(&self, listed: Result<Listing, StoreError>) {
+        let mut seen = self.seen.lock();
+        match listed {
+            Ok(listing) => {
+                seen.observer.listed(self.clock.read(), &listing);
+                seen.heard_at = self.clock.now();
+                seen.trouble = None;
+            }
+            Err(error) => seen.trouble = Some(error),
+        }
+    }
+}
+
+async fn list(store: &dyn Store, clock: &Clock) -> Result<Listing, StoreError> {
+    let late = || Err(StoreError::new(StoreErrorKind::TimedOut, "no listing in time"));
+    clock.timeout_at(clock.now() + LIST_WITHIN, store.list()).await.unwrap_or_else(late)
+}

@@ -52,7 +52,17 @@ impl Calls {
 
     /// The store hears of this session before the next request of the renewal lane.
     pub(crate) fn open_session(&mut self, session: SessionId) {
-        self.claim = Some(Arc::new(Claim { session, done: OnceCell::new() }));
+        let former = self.claim.replace(Arc::new(Claim { session, done: OnceCell::new() }));
+        if let Some(former) = former {
+            self.store.release_session(former.session);
+        }
+    }
+
+    /// The last session is over, and nothing of it runs.
+    pub(crate) fn close_session(&mut self) {
+        if let Some(last) = self.claim.take() {
+            self.store.release_session(last.session);
+        }
     }
 
     /// Sends a request; the answer comes as an input.

@@ -315,7 +315,9 @@ impl<A: Alarm> Driver<A> {
         let view = self.publisher.publish(&self.core, &self.clock);
         self.meters.view(&view, self.works.running.len());
         let _ = self.finished.send(self.life.finish);
-        if !self.works.running.is_empty() {
+        if self.works.running.is_empty() {
+            self.calls.close_session();
+        } else {
             // Work that is stuck in a thread outlives us: the kernel's timer must too.
             std::mem::forget(self.works.alarm);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::clock::Clock;
 use leasehold::{Builder, Grant, Node, Outcome};
-use leasehold_core::{Epoch, Moment, ShardId};
+use leasehold_core::{Epoch, ShardId};
 use leasehold_store::wrap::{CutOff, Link};
 use leasehold_store::{MemoryServer, Store};
 
@@ -23,7 +23,7 @@ impl Bench {
         let clock = Clock::virtual_time();
         let reading = clock.clone();
         let server = MemoryServer::with_clock(move || reading.now());
-        Bench { server, witness: Witness::new(clock.clone()), clock }
+        Bench { server, witness: Witness::new(), clock }
     }
 
     /// A way to the store that can be cut.
@@ -53,7 +53,6 @@ pub(crate) fn cut(link: &CutOff) {
 /// Sees which grants are at work on which shard, and fails at the first overlap.
 #[derive(Clone)]
 pub(crate) struct Witness {
-    clock: Clock,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -62,7 +61,6 @@ struct Seen {
     at_work: BTreeMap<ShardId, (String, Epoch)>,
     epochs: BTreeMap<ShardId, Epoch>,
     starts: BTreeMap<ShardId, u32>,
-    last_end_at: Option<Moment>,
     overlaps: Vec<String>,
 }
 
@@ -74,8 +72,8 @@ pub(crate) struct AtWork {
 }
 
 impl Witness {
-    fn new(clock: Clock) -> Self {
-        Witness { clock, seen: Arc::default() }
+    pub(crate) fn new() -> Self {
+        Witness { seen: Arc::default() }
     }
 
     pub(crate) fn begin(&self, node: &str, grant: &Grant) -> AtWork {
@@ -128,10 +126,6 @@ impl Witness {
         self.seen.lock().unwrap().starts.get(shard).copied().unwrap_or(0)
     }
 
-    pub(crate) fn last_end_at(&self) -> Moment {
-        self.seen.lock().unwrap().last_end_at.unwrap_or(Moment::NEVER)
-    }
-
     pub(crate) fn assert_no_overlap(&self) {
         let overlaps = &self.seen.lock().unwrap().overlaps;
         assert!(overlaps.is_empty(), "{overlaps:#?}");
@@ -146,7 +140,6 @@ impl Drop for AtWork {
         if seen.at_work.get(&self.shard).is_some_and(|(_, epoch)| *epoch == self.epoch) {
             seen.at_work.remove(&self.shard);
         }
-        seen.last_end_at = Some(self.witness.clock.now());
     }
 }
 

@@ -106,7 +106,7 @@ fn a_stopped_process_is_not_dead() {
 }
 
 #[test]
-fn a_claim_ends_with_the_next_one_and_not_with_the_handle() {
+fn a_claim_ends_when_it_is_released_and_not_with_another_one_or_with_the_handle() {
     run(async {
         let folder = Folder::new();
         let store = folder.open();
@@ -121,7 +121,10 @@ fn a_claim_ends_with_the_next_one_and_not_with_the_handle() {
         snapshot(&mut watch).await;
         // Session 3 never had a lock, which proves nothing.
         nothing_for(&mut watch, Duration::from_millis(400)).await;
+        // Another node of this process on the same store: the first one lives on.
         store.claim_session(session(2)).await.expect("claimed");
+        nothing_for(&mut watch, Duration::from_millis(400)).await;
+        store.release_session(session(1));
         drop(store);
         // Other tests' children may have been started in between and inherit the lock for a while.
         assert_eq!(next(&mut watch).await, WatchEvent::ProcessGone(session(1)));

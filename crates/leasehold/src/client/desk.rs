@@ -84,7 +84,8 @@ impl Desk<'_> {
     async fn read(&self, what: &str, key: &Key) -> Result<Option<Stored>, Error> {
         let until = self.clock.now() + CALL_WITHIN;
         let keys = [key.clone()];
-        let reading = self.clock.timeout_at(until, self.store.read(&keys)).await.unwrap_or_else(|| Err(late()));
+        let reading =
+            self.clock.timeout_at(until, self.store.read(&keys)).await.unwrap_or_else(|| Err(late()));
         let mut found = reading.map_err(|error| Error::store(what, error))?.found;
         Ok(found.pop().flatten())
     }

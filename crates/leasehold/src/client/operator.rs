@@ -1,0 +1,197 @@
+//! What operators ask of a namespace. Wishes go into the `control` record, and nodes act on them by themselves; the
+//! nodes' own records are never written from here.
+
+use leasehold_core::name::WriteId;
+use leasehold_core::record::{Control, DrainWish, FORMAT, GroupRecord, Meta, Record, ShardRecord};
+use leasehold_core::store::Key;
+use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
+
+use super::desk::{Change, Desk};
+use super::{Client, list};
+use crate::error::Error;
+use crate::group::Group;
+use crate::node::group_name;
+
+impl Client {
+    /// Wants a node to hand everything over and to take nothing, until [`undrain`](Client::undrain).
+    pub async fn drain(&self, node: &NodeName, note: &str) -> Result<(), Error> {
+        let wish = || DrainWish { note: note.to_owned(), ..DrainWish::default() };
+        self.control(&format!("draining {node}"), |control| {
+            control.drain.entry(node.clone()).or_insert_with(wish);
+        })
+        .await
+    }
+
+    /// Wants a node to take shards again.
+    pub async fn undrain(&self, node: &NodeName) -> Result<(), Error> {
+        self.control(&format!("undraining {node}"), |control| {
+            control.drain.remove(node);
+        })
+        .await
+    }
+
+    /// Gives a node another weight than its own; `None` gives it its own again.
+    pub async fn set_weight(&self, node: &NodeName, weight: Option<u32>) -> Result<(), Error> {
+        self.control(&format!("weighing {node}"), |control| {
+            match weight {
+                Some(weight) => control.weights.insert(node.clone(), weight),
+                None => control.weights.remove(node),
+            };
+        })
+        .await
+    }
+
+    /// Wants a shard on a certain node, for as long as that node is there.
+    pub async fn pin(&self, shard: &ShardId, node: &NodeName) -> Result<(), Error> {
+        self.control(&format!("pinning {shard}"), |control| {
+            control.pins.insert(shard.clone(), node.clone());
+        })
+        .await
+    }
+
+    /// Lets a shard go where the plan wants it.
+    pub async fn unpin(&self, shard: &ShardId) -> Result<(), Error> {
+        self.control(&format!("unpinning {shard}"), |control| {
+            control.pins.remove(shard);
+        })
+        .await
+    }
+
+    /// Forbids voluntary moves until [`thaw`](Client::thaw). Unowned shards are still taken.
+    pub async fn freeze(&self, note: &str) -> Result<(), Error> {
+        self.control("freezing", |control| control.freeze = Some(note.to_owned())).await
+    }
+
+    /// Allows voluntary moves again.
+    pub async fn thaw(&self) -> Result<(), Error> {
+        self.control("thawing", |control| control.freeze = None).await
+    }
+
+    /// Wants the holder of a shard to give it up once; it starts anew, here or elsewhere, with a higher epoch.
+    pub async fn release(&self, shard: &ShardId) -> Result<(), Error> {
+        let epoch = self.epoch(shard).await?;
+        self.control(&format!("releasing {shard}"), |control| {
+            control.release.insert(shard.clone(), epoch);
+        })
+        .await
+    }
+
+    /// Wants a shard to run again whose work kept crashing.
+    pub async fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
+        let epoch = self.epoch(shard).await?;
+        self.control(&format!("unquarantining {shard}"), |control| {
+            control.unquarantine.insert(shard.clone(), epoch);
+        })
+        .await
+    }
+
+    /// Changes anything in the `control` record. `change` may be called several times, each time on what is there.
+    pub async fn control(&self, what: &str, mut change: impl FnMut(&mut Control)) -> Result<(), Error> {
+        let unix_ms = self.clock.unix_ms();
+        self.desk()
+            .rewrite::<Control>(what, &Key::Control, |found| {
+                let before = found.unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
+                let mut after = before.clone();
+                change(&mut after);
+                if after == before {
+                    return Ok(Change::Keep);
+                }
+                after.written_unix_ms = unix_ms;
+                Ok(Change::Write(after))
+            })
+            .await
+    }
+
+    /// Sets the shards and the rules of a group for all nodes. Its capacity stays each node's own.
+    pub async fn set_group(&self, group: Group) -> Result<(), Error> {
+        let wanted = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
+        self.edit_group(&wanted.group.clone(), move |record| {
+            record.shards = wanted.shards;
+            record.policy = wanted.policy.clone();
+        })
+        .await
+    }
+
+    /// Changes the settings of a group, or begins it with the defaults. What only nodes may write is kept.
+    pub async fn edit_group(
+        &self,
+        group: &GroupName,
+        mut change: impl FnMut(&mut GroupRecord),
+    ) -> Result<(), Error> {
+        let unix_ms = self.clock.unix_ms();
+        let what = format!("setting the group {group}");
+        self.desk()
+            .rewrite::<GroupRecord>(&what, &Key::Group(group.clone()), |found| {
+                let is_new = found.is_none();
+                let before = found.unwrap_or_else(|| empty_group(group));
+                let mut after = before.clone();
+                change(&mut after);
+                (after.group, after.epoch_floor, after.filled) =
+                    (before.group.clone(), before.epoch_floor, before.filled);
+                if after == before && !is_new {
+                    return Ok(Change::Keep);
+                }
+                after
+                    .validate()
+                    .map_err(|problem| Error::Config(vec![format!("group {group}: {problem}")]))?;
+                after.written_unix_ms = unix_ms;
+                Ok(Change::Write(after))
+            })
+            .await
+    }
+
+    /// Removes the settings of a group. Nodes that still serve it write their own static settings in their place.
+    ///
+    /// The epochs of its shards go on: the floor of the whole namespace is raised above them first.
+    pub async fn delete_group(&self, group: &str) -> Result<(), Error> {
+        let group = group_name(group)?;
+        let what = format!("deleting the group {group}");
+        let key = Key::Group(group.clone());
+        let record = self.desk().get::<GroupRecord>(&what, &key).await?;
+        let record = record.ok_or_else(|| Error::unknown(format!("the group {group}")))?;
+        let floor = self.highest_epoch(&what, &group).await?.max(record.epoch_floor);
+        self.desk()
+            .rewrite::<Meta>(&what, &Key::Meta, |found| match found {
+                Some(meta) if meta.epoch_floor < floor => {
+                    Ok(Change::Write(Meta { epoch_floor: floor, ..meta }))
+                }
+                _ => Ok(Change::Keep),
+            })
+            .await?;
+        self.desk().rewrite::<GroupRecord>(&what, &key, |_| Ok(Change::Remove)).await
+    }
+
+    async fn highest_epoch(&self, what: &str, group: &GroupName) -> Result<Epoch, Error> {
+        let listing = list(&*self.store, &self.clock).await.map_err(|error| Error::store(what, error))?;
+        let epochs = listing.entries.iter().filter_map(|(key, stored)| match key {
+            Key::Shard(shard) if shard.group == *group => {
+                Some(ShardRecord::decode(&stored.value).ok()?.epoch)
+            }
+            _ => None,
+        });
+        Ok(epochs.max().unwrap_or_default())
+    }
+
+    async fn epoch(&self, shard: &ShardId) -> Result<Epoch, Error> {
+        let record = self.desk().get::<ShardRecord>("reading the shard", &Key::Shard(shard.clone())).await?;
+        record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("the shard {shard}")))
+    }
+
+    fn desk(&self) -> Desk<'_> {
+        Desk { store: &*self.store, clock: &self.clock }
+    }
+}
+
+fn empty_group(group: &GroupName) -> GroupRecord {
+    GroupRecord {
+        format: FORMAT,
+        write: WriteId::from_bits(0),
+        group: group.clone(),
+        shards: leasehold_core::record::ShardSet::Named,
+        policy: Default::default(),
+        epoch_floor: Epoch::default(),
+        filled: 0,
+        written_unix_ms: 0,
+        extra: Default::default(),
+    }
+}

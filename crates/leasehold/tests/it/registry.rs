@@ -1,0 +1,141 @@
+//! Registered keys: one lease, faults, and coming back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Error;
+use leasehold::registry::{Registry, RegistryOptions, RegistryState};
+use leasehold_store::Store;
+use leasehold_store::wrap::{Call, Counting, CutOff, Fault, Faulty, Link, Rates};
+
+use crate::bench::{Bench, until};
+
+fn registry(store: Arc<dyn Store>) -> Registry {
+    Registry::with_virtual_time(store, RegistryOptions::default())
+}
+
+async fn keys(bench: &Bench) -> Vec<String> {
+    let store = bench.store();
+    store.registry().unwrap().keys().await.unwrap().into_iter().map(|(key, _)| key).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_live_as_long_as_their_registrant_under_one_shared_lease() {
+    let bench = Bench::new();
+    let counting = Arc::new(Counting::new(bench.store()));
+    let store: Arc<dyn Store> = counting.clone();
+    let (first, second) = (registry(store.clone()), registry(store.clone()));
+    assert_eq!(first.health().state, RegistryState::Idle);
+    assert_eq!(counting.counts().of(Call::Registry), 0, "nothing is asked of the store before first use");
+    let lease = first.register("svc/a", "1").await.unwrap();
+    assert_eq!(second.register("svc/b", "2").await.unwrap(), lease, "one lease per process and store");
+    let other = first.with_ttl(Duration::from_secs(60));
+    assert_ne!(other.register("svc/c", "3").await.unwrap(), lease, "but one per ttl");
+    assert_eq!(keys(&bench).await, ["svc/a", "svc/b", "svc/c"]);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(keys(&bench).await, ["svc/a", "svc/b", "svc/c"], "they are kept alive");
+    assert_eq!((first.health().state, first.health().keys), (RegistryState::Healthy, 2));
+    first.unregister("svc/b").await.unwrap();
+    assert_eq!(keys(&bench).await.len(), 3, "one does not remove another's key");
+    first.unregister("svc/a").await.unwrap();
+    assert_eq!(keys(&bench).await, ["svc/b", "svc/c"]);
+    drop(first);
+    other.close().await;
+    assert_eq!(keys(&bench).await, ["svc/b"]);
+    second.close().await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(keys(&bench).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_everything_comes_back_but_what_was_unregistered() {
+    let bench = Bench::new();
+    for link_down in [Link::Cut, Link::Stalled, Link::AnswersCut] {
+        let link = Arc::new(CutOff::new(bench.store()));
+        let registry = registry(link.clone());
+        for key in ["a", "b", "c"] {
+            registry.register(key, key).await.unwrap();
+        }
+        link.set(link_down);
+        until("it notices", 10, || registry.health().state == RegistryState::Failing).await;
+        assert!(registry.health().error.is_some());
+        assert!(matches!(registry.unregister("b").await, Err(Error::Store { .. })));
+        assert!(matches!(registry.register("d", "d").await, Err(Error::Store { .. })));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(registry.health().failures >= 5, "it goes on trying: {:?}", registry.health());
+        link.heal();
+        until("it is back", 12, || registry.health().state == RegistryState::Healthy).await;
+        assert_eq!(registry.health().failures, 0);
+        assert_eq!(keys(&bench).await, ["a", "c"], "{link_down:?}");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(keys(&bench).await, ["a", "c"], "{link_down:?}");
+        registry.close().await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(keys(&bench).await.is_empty(), "{link_down:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_as_configured_and_start_anew_after_success() {
+    let bench = Bench::new();
+    let link = Arc::new(CutOff::new(bench.store()));
+    let registry = registry(link.clone());
+    registry.register("a", "a").await.unwrap();
+    for _ in 0..2 {
+        link.set(Link::Cut);
+        let mut seen = Vec::new();
+        while seen.len() < 6 {
+            let failures = registry.health().failures;
+            if failures > seen.len() as u32 {
+                seen.push(bench.clock.now());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let gaps: Vec<u64> =
+            seen.windows(2).map(|two| two[1].since(two[0]).as_millis() as u64 / 1000).collect();
+        assert_eq!(gaps, [1, 2, 4, 8, 8]);
+        link.heal();
+        until("it is back", 12, || registry.health().state == RegistryState::Healthy).await;
+    }
+}
+
+/// A put that landed long after its key was given up must not bring it back.
+#[tokio::test(start_paused = true)]
+async fn a_late_write_does_not_bring_back_a_key() {
+    let bench = Bench::new();
+    let faulty = Arc::new(Faulty::new(bench.store(), Rates::default(), 1));
+    let registry = registry(faulty.clone());
+    registry.register("a", "a").await.unwrap();
+    faulty.inject(Call::Registry, Fault::LandsLate(Duration::from_secs(30)));
+    assert!(registry.register("b", "b").await.is_err());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(keys(&bench).await, ["a"]);
+    assert_eq!(registry.health().state, RegistryState::Healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_is_bounded_when_the_store_is_away() {
+    let bench = Bench::new();
+    let link = Arc::new(CutOff::new(bench.store()));
+    let registry = registry(link.clone());
+    registry.register("a", "a").await.unwrap();
+    link.set(Link::Stalled);
+    let began_at = bench.clock.now();
+    registry.close().await;
+    assert!(bench.clock.now().since(began_at) <= Duration::from_secs(3));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(keys(&bench).await.is_empty(), "the store expired it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_registers_and_its_keys_go_with_it() {
+    let bench = Bench::new();
+    let node = bench.node("a").start().await.unwrap();
+    node.register("svc/a", "10.0.0.1").await.unwrap();
+    assert_eq!(keys(&bench).await, ["svc/a"]);
+    node.unregister("svc/a").await.unwrap();
+    node.register("svc/b", "10.0.0.1").await.unwrap();
+    node.leave().await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(keys(&bench).await.is_empty());
+}

@@ -1,0 +1,114 @@
+//! With real threads and the boot clock: user code that blocks must not hold up renewals, and what stops work must
+//! need nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold::clock;
+use leasehold::{Finish, Group, Node};
+use leasehold_core::ShardId;
+use leasehold_store::wrap::{CutOff, Link};
+use leasehold_store::{MemoryServer, Store};
+
+fn boss() -> ShardId {
+    "boss/0".parse().unwrap()
+}
+
+fn server() -> MemoryServer {
+    MemoryServer::with_clock(clock::now)
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let began_at = clock::now();
+    while !holds() {
+        assert!(clock::now().since(began_at) < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn node(store: Arc<dyn Store>) -> leasehold::Builder {
+    Node::builder(store).name("a").ttl(Duration::from_secs(2)).new_namespace()
+}
+
+/// A current-thread runtime whose only thread is blocked for longer than the ttl: the session lives on.
+#[test]
+fn a_blocked_runtime_does_not_starve_renewals() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let node = node(Arc::new(server().open("test"))).hold(Group::leader("boss")).start().await.unwrap();
+        while !node.owns(&boss()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let grant = node.grant(&boss()).unwrap();
+        std::thread::sleep(Duration::from_secs(5));
+        assert_eq!(grant.check(), Ok(()));
+        assert_eq!(node.leave().await, Finish::Clean);
+    });
+}
+
+/// The store hangs and the user's runtime is blocked: `check` fails in time all the same, and the token is cancelled
+/// by a thread of our own.
+#[test]
+fn a_grant_is_lost_in_time_with_everything_stuck() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let link = Arc::new(CutOff::new(Arc::new(server().open("test"))));
+    runtime.block_on(async {
+        let node = node(link.clone()).hold(Group::leader("boss")).start().await.unwrap();
+        while !node.owns(&boss()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let grant = node.grant(&boss()).unwrap();
+        link.set(Link::Stalled);
+        let cut_at = clock::now();
+        // From here on nothing of the runtime runs.
+        wait_for("the token", || grant.stopping().is_cancelled());
+        let told_after = clock::now().since(cut_at);
+        assert!(grant.is_lost());
+        assert!(told_after < Duration::from_millis(1980), "told before the session is over: {told_after:?}");
+        assert!(told_after > Duration::from_millis(1100), "but not while it is good: {told_after:?}");
+    });
+}
+
+/// Dropping the node and its runtime at once leaves nothing behind that works on.
+#[test]
+fn dropping_everything_at_once_is_safe() {
+    let server = server();
+    let at_work = Arc::new(AtomicBool::new(false));
+    struct Leaving(Arc<AtomicBool>);
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Release);
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let working = at_work.clone();
+    let first = runtime.block_on(async {
+        node(Arc::new(server.open("test")))
+            .group(Group::leader("boss"), move |_| {
+                let working = working.clone();
+                async move {
+                    working.store(true, Ordering::Release);
+                    let _leaving = Leaving(working);
+                    std::future::pending().await
+                }
+            })
+            .start()
+            .await
+            .unwrap()
+    });
+    wait_for("work", || at_work.load(Ordering::Acquire));
+    drop(first);
+    drop(runtime);
+    assert!(!at_work.load(Ordering::Acquire), "work ends with its runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let began_at = clock::now();
+    runtime.block_on(async {
+        let second = node(Arc::new(server.open("test"))).hold(Group::leader("boss")).start().await.unwrap();
+        while !second.owns(&boss()) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(clock::now().since(began_at) < Duration::from_millis(1500), "the first one left by itself");
+        assert_eq!(second.leave().await, Finish::Clean);
+    });
+}
