@@ -41,6 +41,8 @@ impl Node {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
                 }
             }
+            // What became of it shows in our record.
+            Purpose::Left(_) => self.list_at = self.list_at.min(self.now.at + self.config.retry.shortest()),
             Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain => {
                 self.reads_failed(sent.sent_at);
             }

@@ -105,6 +105,8 @@ pub struct Node {
     engaged: BTreeSet<ShardId>,
     /// Shards that the gate refused, or that we do not know, with when to ask again.
     declined: BTreeMap<ShardId, Moment>,
+    /// Of those, the shards that the gate is asked about again.
+    inquired: BTreeSet<ShardId>,
     drain_wished: bool,
     leaving: Option<Leaving>,
 
@@ -116,6 +118,7 @@ pub struct Node {
     replan_at: Moment,
     replan_latest_at: Moment,
     vanish_log: Vec<Moment>,
+    vanish_of: usize,
     frozen_until: Moment,
     no_room: BTreeMap<GroupName, usize>,
 
@@ -207,6 +210,7 @@ impl Node {
             served: config.groups.iter().map(|g| (g.group.clone(), g.clone())).collect(),
             engaged: BTreeSet::new(),
             declined: BTreeMap::new(),
+            inquired: BTreeSet::new(),
             drain_wished: false,
             leaving: None,
             roster: Roster::new(),
@@ -216,6 +220,7 @@ impl Node {
             replan_at: never,
             replan_latest_at: never,
             vanish_log: Vec::new(),
+            vanish_of: 0,
             frozen_until: Moment::ZERO,
             no_room: BTreeMap::new(),
             holds: BTreeMap::new(),

@@ -573,6 +573,9 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            if let Some(leaving) = &mut self.leaving {
+                leaving.say_again();
+            }
         }
         self.list_at = self.now.at;
     }

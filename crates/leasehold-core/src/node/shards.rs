@@ -111,7 +111,7 @@ impl Node {
 
     fn consider_held(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
-        let (phase, epoch) = (hold.phase, hold.epoch);
+        let (phase, epoch, asked_at) = (hold.phase, hold.epoch, hold.started_at);
         let must_stop = self.must_stop(shard, epoch);
         let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
         match phase {
@@ -153,7 +153,16 @@ impl Node {
                     self.unquarantine(shard);
                 }
             }
-            Phase::Asking | Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
+            Phase::Asking if must_stop.is_some() || self.hands_over() => {
+                self.holds.remove(shard);
+            }
+            // A gate that does not answer has refused.
+            Phase::Asking if self.now.at >= asked_at + self.config.ttl => {
+                self.holds.remove(shard);
+                self.decline(shard);
+            }
+            Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
+            Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }
 
@@ -199,7 +208,9 @@ impl Node {
         }
         if self.config.gate == Gate::Ask && self.standing != Standing::Left {
             let write = Write::new(WriteKind::Claim, expect, self.claim_record(shard, above, why));
-            self.holds.insert(shard.clone(), Hold::writing(Phase::Asking, write));
+            let hold = Hold { started_at: self.now.at, ..Hold::writing(Phase::Asking, write) };
+            self.holds.insert(shard.clone(), hold);
+            self.wake_at(shard, self.now.at + self.config.ttl);
             self.out.push(Action::AskGate(shard.clone()));
             return;
         }
@@ -425,6 +436,13 @@ impl Node {
             self.retire_if_nobody_has_it(shard);
             self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
             self.wake_at(shard, self.now.at + self.config.ttl);
+        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.plan.has(shard) {
+            // The others plan around us until the gate has said that it has changed its mind: a shard that comes
+            // here only to be refused has moved for nothing.
+            self.inquired.insert(shard.clone());
+            self.out.push(Action::AskGate(shard.clone()));
+            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.wake_at(shard, self.now.at + self.config.ttl);
         } else {
             self.declined.remove(shard);
             self.record_changed = true;
@@ -434,11 +452,22 @@ impl Node {
     }
 
     pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
+        if self.inquired.remove(&shard) {
+            if verdict == Verdict::Take && self.declined.remove(&shard).is_some() {
+                self.record_changed = true;
+                self.replan_now();
+            }
+            return;
+        }
+        let unwanted = self.hands_over();
         let Some(hold) = self.holds.get_mut(&shard) else { return };
         if hold.phase != Phase::Asking {
             return;
         }
         match verdict {
+            Verdict::Take if unwanted => {
+                self.holds.remove(&shard);
+            }
             Verdict::Take => {
                 hold.phase = Phase::Claiming;
                 self.outbox.insert(shard);
