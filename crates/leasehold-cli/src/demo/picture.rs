@@ -90,7 +90,7 @@ fn shard_map(scene: &Scene, width: usize) -> Vec<Line> {
 fn nodes(scene: &Scene, width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let fair = scene.owners.len().max(1);
-    let bar_max = width.saturating_sub(66).clamp(4, 30);
+    let bar_max = width.saturating_sub(76).clamp(4, 30);
     for (place, node) in scene.nodes.iter().enumerate() {
         let mark = if place == scene.chosen { "▸ " } else { "  " };
         let bar = "█".repeat((node.shards * bar_max).div_ceil(fair));

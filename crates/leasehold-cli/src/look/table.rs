@@ -23,11 +23,14 @@ impl Table {
     pub(crate) fn show(&self) -> String {
         let columns = self.head.len();
         let mut widths: Vec<usize> = self.head.iter().map(|cell| cell.chars().count()).collect();
-        let mut numbers = vec![!self.rows.is_empty(); columns];
+        let mut numbers = vec![true; columns];
+        let mut any_number = vec![false; columns];
         for row in &self.rows {
             for (at, cell) in row.iter().enumerate() {
                 widths[at] = widths[at].max(cell.chars().count());
-                numbers[at] &= cell == "-" || cell.parse::<f64>().is_ok();
+                let number = cell.parse::<f64>().is_ok();
+                numbers[at] &= cell == "-" || number;
+                any_number[at] |= number;
             }
         }
         let mut text = String::new();
@@ -37,7 +40,7 @@ impl Table {
             for (at, cell) in row.iter().enumerate() {
                 let gap = if at == 0 { "" } else { "  " };
                 let width = widths[at];
-                let _ = if numbers[at] {
+                let _ = if numbers[at] && any_number[at] {
                     write!(line, "{gap}{cell:>width$}")
                 } else {
                     write!(line, "{gap}{cell:<width$}")
