@@ -562,6 +562,10 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            // A renewal that was under way came first: the last word is said again at once.
+            if let Some(leaving) = &mut self.leaving {
+                leaving.last_word_at = self.now.at;
+            }
         }
         self.list_at = self.now.at;
     }
