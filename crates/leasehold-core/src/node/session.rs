@@ -573,6 +573,7 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            // A renewal that was under way came first: the last word is said again at once.
             if let Some(leaving) = &mut self.leaving {
                 leaving.say_again();
             }
