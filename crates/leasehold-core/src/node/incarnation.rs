@@ -70,7 +70,7 @@ impl Node {
                     self.store_changed("it has another incarnation".into());
                     return false;
                 }
-                self.list_at = self.list_at.min(self.now.at);
+                self.look_at_meta();
             }
             Some((Ok(meta), _)) => {
                 let was_open = self.is_open();
@@ -82,15 +82,27 @@ impl Node {
                 }
                 self.schedule_opening();
             }
+            Some((Err(error), _)) if error.is_too_new() => {
+                let what = format!("its meta record was {error}");
+                self.store_changed(what);
+                return false;
+            }
             Some((Err(_), version)) => {
                 // Damaged by somebody, while the rest is as it was: we write again what it said.
                 if let Some(known) = self.meta_known.clone() {
                     self.write_meta(known, Some(version));
                 }
             }
-            None => self.list_at = self.list_at.min(self.now.at),
+            None => self.look_at_meta(),
         }
         true
+    }
+
+    /// Reads `meta` itself: what is read is never behind, whatever listings and watches are.
+    pub(super) fn look_at_meta(&mut self) {
+        if !self.requests.any(|purpose| matches!(purpose, Purpose::LookAtMeta)) {
+            self.ask(Lane::Work, Op::Read(vec![Key::Meta]), Purpose::LookAtMeta);
+        }
     }
 
     /// Adopts the incarnation that is there, or makes a new one where that is called for.
@@ -106,6 +118,10 @@ impl Node {
         let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);
         let meta = match &seen.record {
             Ok(meta) => meta.clone(),
+            Err(error) if error.is_too_new() => {
+                let (why, ttl_max) = (format!("its meta record was {error}"), self.ttl_max());
+                return self.wait_for(why, ttl_max);
+            }
             Err(error) => {
                 let why = format!("its meta record is damaged ({error})");
                 let until = first_seen_at + stretch(self.ttl_max(), self.config.drift_permille);

@@ -35,7 +35,7 @@ impl Node {
 
     fn on_failure(&mut self, sent: Sent, error: String) {
         match &sent.purpose {
-            Purpose::Renew(_) => return self.renewal_failed(error),
+            Purpose::Renew(write) => return self.renewal_unanswered(*write, error),
             Purpose::Shards(writes) => {
                 for (shard, write) in writes.clone() {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
@@ -43,8 +43,8 @@ impl Node {
             }
             // What became of it shows in our record.
             Purpose::Left(_) => self.list_at = self.list_at.min(self.now.at + self.config.retry.shortest()),
-            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open => {
-                self.reads_failed(sent.sent_at)
+            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAtMeta => {
+                self.reads_failed(sent.sent_at);
             }
             _ => {}
         }
@@ -81,6 +81,10 @@ impl Node {
             Purpose::Probe(nodes) => self.on_probed(sent, nodes),
             Purpose::Look(shards) => self.on_looked(shards, sent, found),
             Purpose::Open => self.on_open_read(sent),
+            Purpose::LookAtMeta => {
+                // Also what has not changed since we began to doubt it says something now.
+                self.check_meta(source);
+            }
             _ => {}
         }
     }
@@ -162,7 +166,24 @@ impl Node {
                 return false;
             }
         }
+        if source == Source::Lagging {
+            self.doubt_what_is_missing(listing);
+        }
         self.check_meta(source)
+    }
+
+    /// A listing that may be behind proves no absence, but it is a reason to look: at `meta`, and at what we hold.
+    fn doubt_what_is_missing(&mut self, listing: &Listing) {
+        let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
+        if self.mirror.meta.is_some() && !listed.contains(&Key::Meta) {
+            self.look_at_meta();
+        }
+        let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
+        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
+        if !missing.is_empty() {
+            self.verify.extend(missing.into_iter().cloned());
+            self.settle_at = self.now.at;
+        }
     }
 
     /// Takes in one record; `false` if the store turned out not to be the one it was.
