@@ -99,7 +99,7 @@ impl fmt::Display for Cause {
             Cause::RecordGone => f.write_str("the session's record is gone from the store"),
             Cause::StoreChanged(what) => write!(f, "the store is not the one it was: {what}"),
             Cause::ClockStoodStill(by) => {
-                write!(f, "the boot clock stood still for {by:?}: the machine was frozen")
+                write!(f, "the boot clock stood still for {} ms: the machine was frozen", by.as_millis())
             }
             Cause::Recovered => f.write_str("the new session has been healthy for long enough"),
             Cause::Asked => f.write_str("asked to"),

@@ -55,6 +55,7 @@ impl Node {
                 }
                 record.ttl()
             }
+            Some(Err(error)) if error.is_too_new() => return None,
             Some(Err(_)) => self.ttl_max(),
             None => self.lost_sessions.get(name)?.1,
         };

@@ -82,6 +82,11 @@ impl Node {
                 }
                 self.schedule_opening();
             }
+            Some((Err(error), _)) if error.is_too_new() => {
+                let what = format!("its meta record was {error}");
+                self.store_changed(what);
+                return false;
+            }
             Some((Err(_), version)) => {
                 // Damaged by somebody, while the rest is as it was: we write again what it said.
                 if let Some(known) = self.meta_known.clone() {
@@ -106,6 +111,10 @@ impl Node {
         let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);
         let meta = match &seen.record {
             Ok(meta) => meta.clone(),
+            Err(error) if error.is_too_new() => {
+                let (why, ttl_max) = (format!("its meta record was {error}"), self.ttl_max());
+                return self.wait_for(why, ttl_max);
+            }
             Err(error) => {
                 let why = format!("its meta record is damaged ({error})");
                 let until = first_seen_at + stretch(self.ttl_max(), self.config.drift_permille);

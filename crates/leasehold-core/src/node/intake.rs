@@ -35,7 +35,7 @@ impl Node {
 
     fn on_failure(&mut self, sent: Sent, error: String) {
         match &sent.purpose {
-            Purpose::Renew(_) => return self.renewal_failed(error),
+            Purpose::Renew(write) => return self.renewal_unanswered(*write, error),
             Purpose::Shards(writes) => {
                 for (shard, write) in writes.clone() {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
@@ -82,6 +82,7 @@ impl Node {
             Purpose::Look(shards) => self.on_looked(shards, sent, found),
             Purpose::Open => self.on_open_read(sent),
             Purpose::LookAgain => {
+                // Also what has not changed since we began to doubt it says something now.
                 self.check_meta(source);
             }
             _ => {}

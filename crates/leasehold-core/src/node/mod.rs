@@ -74,6 +74,7 @@ pub struct Node {
     former: BTreeSet<SessionId>,
     /// The last of them that held anything.
     ended: Option<SessionId>,
+    ended_kill_at: Moment,
     /// A session of our own name that is not ours, and its `seq` when we first saw it.
     rival: Option<(SessionId, u64)>,
     name_taken_told: bool,
@@ -127,6 +128,8 @@ pub struct Node {
     /// Work of an earlier session that was told to stop and has not confirmed it.
     orphans: BTreeMap<ShardId, Epoch>,
     unowned_since: BTreeMap<ShardId, Moment>,
+    /// Since when an unowned shard has been wanted by some other node.
+    turn_since: BTreeMap<ShardId, Moment>,
     moved_at: BTreeMap<ShardId, Moment>,
     surplus: BTreeSet<ShardId>,
     moves_begun: Vec<Moment>,
@@ -188,6 +191,7 @@ impl Node {
             join: None,
             former: BTreeSet::new(),
             ended: None,
+            ended_kill_at: Moment::ZERO,
             rival: None,
             name_taken_told: false,
             unproved_until: Moment::ZERO,
@@ -226,6 +230,7 @@ impl Node {
             holds: BTreeMap::new(),
             orphans: BTreeMap::new(),
             unowned_since: BTreeMap::new(),
+            turn_since: BTreeMap::new(),
             moved_at: BTreeMap::new(),
             surplus: BTreeSet::new(),
             moves_begun: Vec::new(),

@@ -1,13 +1,16 @@
 //! Voluntary moves, draining and leaving. `may_move` holds all the stabilisers; none of them delays an unowned shard.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Node;
 use super::requests::Purpose;
 use super::shards::Phase;
 use crate::event::{Action, Returning, StopReason};
-use crate::name::{NodeName, ShardId};
+use crate::mirror::Seen;
+use crate::name::{GroupName, NodeName, ShardId};
 use crate::notice::{Cause, Notice, Standing};
+use crate::record::ShardRecord;
 use crate::store::{Key, Lane, Op};
 use crate::time::Moment;
 
@@ -35,6 +38,8 @@ pub enum Unmoved {
     NoReceiver,
     /// The receiver is not there, drains, or takes nothing.
     ReceiverRefuses(NodeName),
+    /// The receiver holds as much as it can.
+    ReceiverFull(NodeName),
     /// The receiver has been silent for too long.
     ReceiverSilent(NodeName),
     /// The receiver does not plan with the same view yet.
@@ -58,6 +63,7 @@ impl std::fmt::Display for Unmoved {
             }
             Unmoved::NoReceiver => f.write_str("nobody else can take it"),
             Unmoved::ReceiverRefuses(node) => write!(f, "{node} is not there, drains, or takes nothing"),
+            Unmoved::ReceiverFull(node) => write!(f, "{node} has no room until it has given something up"),
             Unmoved::ReceiverSilent(node) => write!(f, "{node} has been silent for too long"),
             Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not plan with the same view yet"),
         }
@@ -91,6 +97,25 @@ impl Leaving {
     }
 }
 
+/// How many more shards a node can hold; `None` is without limit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    in_all: Option<u32>,
+    of_group: Option<u32>,
+}
+
+impl Room {
+    fn is_none_left(&self) -> bool {
+        self.in_all == Some(0) || self.of_group == Some(0)
+    }
+
+    fn take_one(&mut self) {
+        for left in [&mut self.in_all, &mut self.of_group].into_iter().flatten() {
+            *left = left.saturating_sub(1);
+        }
+    }
+}
+
 /// How long after its deadline a leaving node gives up on a store that does not answer.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
@@ -111,6 +136,16 @@ impl Node {
 
     /// Whether a shard may be moved to this node voluntarily; if not, why.
     pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
+        self.may_move_but_for_room(shard, to)?;
+        match to {
+            Some(to) if self.room_at(to, &shard.group).is_none_left() => {
+                Err(Unmoved::ReceiverFull(to.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_move_but_for_room(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
         let at = self.now.at;
         let ms = |until: Moment| until.since(at).as_millis() as u64;
         let to = to.ok_or(Unmoved::NoReceiver)?;
@@ -155,6 +190,28 @@ impl Node {
         self.receiver_ready(to)
     }
 
+    /// How many more shards a node can hold now, in all and of this group, by what its record and the shards' say.
+    fn room_at(&self, node: &NodeName, group: &GroupName) -> Room {
+        let Some(member) = self.roster.get(node) else { return Room::default() };
+        let of_group = member.groups.get(group).and_then(|served| served.capacity);
+        if member.capacity.is_none() && of_group.is_none() {
+            return Room::default();
+        }
+        let holds = |seen: &Seen<ShardRecord>| {
+            seen.good().and_then(|record| record.holder()).is_some_and(|h| h.session == member.session)
+        };
+        let held = self.mirror.shards.iter().filter(|(_, seen)| holds(seen));
+        let (mut in_all, mut in_group) = (0, 0);
+        for (shard, _) in held {
+            in_all += 1;
+            in_group += u32::from(shard.group == *group);
+        }
+        Room {
+            in_all: member.capacity.map(|capacity| capacity.saturating_sub(in_all)),
+            of_group: of_group.map(|capacity| capacity.saturating_sub(in_group)),
+        }
+    }
+
     fn receiver_ready(&self, to: &NodeName) -> Result<(), Unmoved> {
         let Some(member) = self.roster.get(to).filter(|member| member.receives()) else {
             return Err(Unmoved::ReceiverRefuses(to.clone()));
@@ -185,6 +242,7 @@ impl Node {
             self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
         let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
         let mut homeless = 0;
+        let mut rooms: BTreeMap<NodeName, BTreeMap<GroupName, Room>> = BTreeMap::new();
         let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
         for shard in surplus {
             if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
@@ -199,7 +257,16 @@ impl Node {
                     stopping += 1;
                     self.stop(&shard, StopReason::Draining, None);
                 }
-            } else if self.may_move(&shard, to.as_ref()).is_ok() {
+            } else if self.may_move_but_for_room(&shard, to.as_ref()).is_ok()
+                && let Some(to) = to
+            {
+                // Counted once, and then down: several shards may go to one node in this step.
+                let room = rooms.entry(to.clone()).or_default();
+                let room = room.entry(shard.group.clone()).or_insert_with(|| self.room_at(&to, &shard.group));
+                if room.is_none_left() {
+                    continue;
+                }
+                room.take_one();
                 self.moves_begun.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }

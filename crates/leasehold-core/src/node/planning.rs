@@ -167,7 +167,9 @@ impl Node {
                     };
                     (fresh, None)
                 }
-                Some(Seen { record: Err(_), before: Some(before), version, .. }) => {
+                Some(Seen { record: Err(error), before: Some(before), version, .. })
+                    if !error.is_too_new() =>
+                {
                     (before.clone(), Some(version.clone()))
                 }
                 Some(Seen { record: Ok(record), version, .. }) => match self.should_fill(record) {

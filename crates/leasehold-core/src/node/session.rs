@@ -25,6 +25,8 @@ pub(super) struct Session {
     /// The version of our record that the next renewal replaces.
     version: Option<Version>,
     pub(super) deadlines: Deadlines,
+    /// The last write of it that is known to have landed.
+    landed: WriteId,
     /// Renewals that were sent and may have landed.
     pending: Vec<Renewal>,
     last_sent_at: Moment,
@@ -153,7 +155,14 @@ impl Node {
         };
         let seen = self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref());
         match seen.map(|seen| &seen.record) {
-            Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {}
+            Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {
+                // A renewal whose answer was lost, or is slower than the watch: it landed, and counts from its sending.
+                let landed = session.pending.iter().copied().find(|renewal| renewal.write == record.write);
+                if let (Some(renewal), Some(seen)) = (landed, seen) {
+                    let version = seen.version.clone();
+                    self.renewal_landed(renewal, version);
+                }
+            }
             Some(Ok(record))
                 if record.session == session.id
                     && record.state == NodeState::Left
@@ -164,6 +173,7 @@ impl Node {
                 self.finish();
             }
             Some(Ok(_)) => self.detach(Cause::Fenced),
+            Some(Err(error)) if error.is_too_new() => self.detach(Cause::Fenced),
             // Somebody scribbled over it: the next renewal writes it anew.
             Some(Err(_)) => self.record_changed = true,
             None => self.detach(Cause::RecordGone),
@@ -214,7 +224,7 @@ impl Node {
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
-            let renewing = node.is_some_and(|node| node.read_issued > 0) && self.seen_renewing(session);
+            let renewing = self.seen_renewing(session);
             let why = match renewing {
                 true => format!(
                     "the node name {me} is used by a live session: use another name, or stop that process"
@@ -242,10 +252,11 @@ impl Node {
             self.lost_sessions.insert(me, (session, ttl));
         }
         self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
-        self.wait_for(
-            "work of our former session has not stopped: waiting until that session is over".into(),
-            ttl,
-        );
+        if self.now.at < self.ended_kill_at {
+            return; // It has its time to stop.
+        }
+        let why = "work of our former session has not stopped: waiting until that session is over";
+        self.wait_for(why.into(), ttl);
     }
 
     /// Whether a session of our own name that is not ours has renewed since we first saw it.
@@ -351,6 +362,7 @@ impl Node {
             seq: 1,
             version: Some(version.clone()),
             deadlines,
+            landed: join.write,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
         });
@@ -421,18 +433,29 @@ impl Node {
     pub(super) fn on_renewed(&mut self, write: WriteId, sent: &Sent, outcome: Swapped) {
         let Some(session) = &mut self.session else { return };
         let Some(renewal) = session.pending.iter().copied().find(|renewal| renewal.write == write) else {
-            return;
+            // It is known already what became of it.
+            return self.go_on_renewing();
         };
         match outcome {
-            Swapped::Applied(version) => {
-                session.version = Some(version);
-                session.seq = renewal.seq;
-                session.pending.clear();
-                let took = self.now.at.since(sent.sent_at);
-                self.confirm(renewal.sent_at, took);
-            }
+            Swapped::Applied(version) => self.renewal_landed(renewal, version),
             Swapped::Lost(current) => self.renewal_lost(current, sent),
             Swapped::Unknown => self.renewal_failed("its outcome is unknown".into()),
+        }
+    }
+
+    /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
+    fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
+        let Some(session) = &mut self.session else { return };
+        session.version = Some(version);
+        session.seq = renewal.seq;
+        session.landed = renewal.write;
+        session.pending.retain(|pending| pending.seq > renewal.seq);
+        self.confirm(renewal.sent_at, self.now.at.since(renewal.sent_at));
+    }
+
+    fn go_on_renewing(&mut self) {
+        if self.session.is_some() && self.renew_at == Moment::NEVER {
+            self.renew_at = self.now.at;
         }
     }
 
@@ -445,11 +468,13 @@ impl Node {
                 let landed = session.pending.iter().copied().find(|renewal| renewal.write == record.write);
                 match landed {
                     Some(renewal) => {
-                        session.version = Some(stored.version);
-                        session.seq = renewal.seq;
-                        session.pending.retain(|pending| pending.seq > renewal.seq);
-                        self.confirm(renewal.sent_at, self.now.at.since(renewal.sent_at));
+                        self.renewal_landed(renewal, stored.version);
                         self.record_changed = true;
+                    }
+                    // What we knew to have landed, while this one was under way: nothing is lost but this try.
+                    None if record.write == session.landed => {
+                        session.version = Some(stored.version);
+                        self.go_on_renewing();
                     }
                     None if record.seq < session.seq => {
                         self.store_changed("our own record is older than our last renewal".into());
@@ -461,6 +486,8 @@ impl Node {
                 self.take_in(Source::Fresh(sent.issued), &Key::Node(self.me()), Some(&stored));
                 self.detach(Cause::Fenced);
             }
+            // A newer version knows what it says, and it is not what this session wrote.
+            Err(error) if error.is_too_new() => self.detach(Cause::Fenced),
             // Nobody but this session may write here, and while it is good nobody else can have been given anything:
             // we write over the damage.
             Err(_) => {
@@ -487,7 +514,16 @@ impl Node {
         self.renew_at = (sent_at + every - self.chance.up_to(every / 10)).max(self.now.at);
     }
 
-    pub(super) fn renewal_failed(&mut self, error: String) {
+    /// There was no answer to a renewal.
+    pub(super) fn renewal_unanswered(&mut self, write: WriteId, error: String) {
+        let pending = self.session.as_ref().is_some_and(|s| s.pending.iter().any(|p| p.write == write));
+        match pending {
+            true => self.renewal_failed(error),
+            false => self.go_on_renewing(),
+        }
+    }
+
+    fn renewal_failed(&mut self, error: String) {
         let Some(session) = &self.session else { return };
         let last_sent_at = session.last_sent_at;
         self.renewals_failed += 1;
@@ -517,11 +553,13 @@ impl Node {
         }
         self.former.insert(session.id);
         self.ended = Some(session.id);
+        self.ended_kill_at = kill_at;
         self.renewals_failed = 0;
         self.surplus.clear();
         self.outbox.clear();
         self.verify.clear();
         self.unowned_since.clear();
+        self.turn_since.clear();
         self.renew_at = Moment::NEVER;
         self.settle_at = Moment::NEVER;
         self.acquire_at = Moment::NEVER;

@@ -239,6 +239,7 @@ impl Node {
             }
             Freedom::No => {
                 self.unowned_since.remove(shard);
+                self.turn_since.remove(shard);
             }
             Freedom::At(at) => self.wake_at(shard, *at),
             Freedom::AfterReading(node) => {
@@ -277,6 +278,8 @@ impl Node {
         let expect = Some(seen.version.clone());
         let record = match &seen.record {
             Ok(record) => record,
+            // A newer version understands it, and may be running it.
+            Err(error) if error.is_too_new() => return Freedom::No,
             Err(_) => {
                 let at = seen.first_seen_at + lost_wait;
                 if self.now.at < at && self.rules.hold(Rule::CorruptIsHeld) {
@@ -360,18 +363,27 @@ impl Node {
 
     /// Whether it is this node's turn to take an unowned shard, and as what that counts.
     fn whose_turn(&mut self, shard: &ShardId, why: MoveReason, vacated: bool) -> Option<MoveReason> {
-        let since = self.unowned_since.get(shard).copied().unwrap_or(self.now.at);
-        if !self.rules.hold(Rule::UnownedAtOnce) && self.now.at < since + self.config.ttl * 3 {
-            self.wake_at(shard, since + self.config.ttl * 3);
+        let unowned_since = self.unowned_since.get(shard).copied().unwrap_or(self.now.at);
+        let Some(wanted) = self.plan.wanted(shard) else {
+            self.turn_since.remove(shard);
+            return None;
+        };
+        // Nobody is late before the plan gives it to somebody.
+        let since = match self.turn_since.get(shard) {
+            Some(since) => unowned_since.max(*since),
+            None => self.now.at,
+        };
+        if !self.rules.hold(Rule::UnownedAtOnce) && self.now.at < unowned_since + self.config.ttl * 3 {
+            self.wake_at(shard, unowned_since + self.config.ttl * 3);
             return None;
         }
         if self.plan_is_stale() && !vacated {
             return None;
         }
-        let wanted = self.plan.wanted(shard)?;
         if self.is_me(wanted) {
             return Some(why);
         }
+        self.turn_since.entry(shard.clone()).or_insert(self.now.at);
         let ranked = self.planning.rank(&self.plan, shard);
         let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
         let delay = self.config.takeover_delay;
@@ -479,6 +491,7 @@ impl Node {
 
     /// Starts the work of a shard whose claim is known to have landed.
     pub(super) fn start(&mut self, shard: &ShardId, why: MoveReason) {
+        self.turn_since.remove(shard);
         let unowned_for = self.unowned_since.remove(shard).map(|since| self.now.at.since(since));
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let epoch = hold.epoch;
@@ -609,14 +622,9 @@ impl Node {
                 if !self.rules.hold(Rule::VerifyHeld) {
                     return;
                 }
-                if !hold.has_work() {
-                    self.holds.remove(shard);
-                    self.reconsider.insert(shard.clone());
-                } else if !matches!(hold.phase, Phase::Stopping { why: StopReason::NotOurs, .. }) {
-                    let kill_at = self.now.at + self.config.kill_budget;
-                    self.stop(shard, StopReason::NotOurs, Some(kill_at));
-                }
+                self.give_up(shard);
             }
+            Some(Seen { record: Err(error), .. }) if error.is_too_new() => self.give_up(shard),
             Some(Seen { record: Err(_), version, .. }) => {
                 hold.version = Some(version.clone());
                 self.rewrite(shard, MoveReason::Repaired);
@@ -632,6 +640,18 @@ impl Node {
         }
     }
 
+    /// The store does not name us any more, as far as we can read it: nothing of it may run here.
+    fn give_up(&mut self, shard: &ShardId) {
+        let Some(hold) = self.holds.get(shard) else { return };
+        if !hold.has_work() {
+            self.holds.remove(shard);
+            self.reconsider.insert(shard.clone());
+        } else if !matches!(hold.phase, Phase::Stopping { why: StopReason::NotOurs, .. }) {
+            let kill_at = self.now.at + self.config.kill_budget;
+            self.stop(shard, StopReason::NotOurs, Some(kill_at));
+        }
+    }
+
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moved_at.insert(shard.clone(), self.now.at);
         // Whatever its record says now, the time in which it had no holder begins anew; unless it is our own claim,
@@ -639,6 +659,7 @@ impl Node {
         if !self.holds.contains_key(&shard) {
             self.unowned_since.remove(&shard);
         }
+        self.settle_by_sight(&shard);
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {

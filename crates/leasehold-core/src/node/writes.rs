@@ -352,6 +352,17 @@ impl Node {
         self.write_lost(shard);
     }
 
+    /// The watch or a listing may show our own write before its answer comes, or instead of it.
+    pub(super) fn settle_by_sight(&mut self, shard: &ShardId) {
+        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return };
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
+        if let Some(id) = shown {
+            let version = seen.version.clone();
+            self.landed(shard, id, version);
+        }
+    }
+
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.write.take() else { return };

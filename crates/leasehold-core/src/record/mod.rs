@@ -54,6 +54,13 @@ pub enum RecordError {
     Impossible(String),
 }
 
+impl RecordError {
+    /// Whether a newer version wrote it. Then it is not damage, and this version never writes over it.
+    pub fn is_too_new(&self) -> bool {
+        matches!(self, RecordError::TooNew { .. })
+    }
+}
+
 /// What all records have in common.
 pub trait Record: Serialize + DeserializeOwned {
     /// The format that it was written in.
