@@ -154,6 +154,15 @@ impl Node {
         let seen = self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref());
         match seen.map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {}
+            Some(Ok(record))
+                if record.session == session.id
+                    && record.state == NodeState::Left
+                    && self.leaving.is_some() =>
+            {
+                // Our own last word, before its answer.
+                self.session = None;
+                self.finish();
+            }
             Some(Ok(_)) => self.detach(Cause::Fenced),
             // Somebody scribbled over it: the next renewal writes it anew.
             Some(Err(_)) => self.record_changed = true,
@@ -170,10 +179,8 @@ impl Node {
         if self.leaving.is_some() && self.former.is_empty() {
             return;
         }
-        // A new session under our name tells everybody that the former one is over, whatever became of its record.
-        // While its work runs, that is not so.
-        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
-            return;
+        if !self.former_is_over() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return self.wait_to_be_fenced();
         }
         let me = self.me();
         let node = self.mirror.nodes.get(&me);
@@ -190,6 +197,9 @@ impl Node {
         };
         // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
         if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
+            if record.unproved {
+                self.name_is_unproved();
+            }
             return self.send_join(Some(version), None);
         }
         let (session, write, ttl) = (record.session, record.write, record.ttl());
@@ -200,7 +210,7 @@ impl Node {
             self.former.insert(join.session);
         }
         if self.former.contains(&session) {
-            self.send_left(session, version);
+            self.send_left(session, Some(version));
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
@@ -215,6 +225,27 @@ impl Node {
             };
             self.wait_for(why, ttl);
         }
+    }
+
+    /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
+    /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
+    fn former_is_over(&self) -> bool {
+        self.orphans.is_empty() || self.ended.is_some_and(|session| self.mirror.dead.contains_key(&session))
+    }
+
+    /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
+    fn wait_to_be_fenced(&mut self) {
+        let (me, ttl) = (self.me(), self.config.ttl);
+        let absent = self.mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
+        if let Some(session) = self.ended.filter(|_| absent) {
+            self.mirror.note_absent(self.now.at, &me);
+            self.lost_sessions.insert(me, (session, ttl));
+        }
+        self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
+        self.wait_for(
+            "work of our former session has not stopped: waiting until that session is over".into(),
+            ttl,
+        );
     }
 
     /// Whether a session of our own name that is not ours has renewed since we first saw it.
@@ -243,24 +274,34 @@ impl Node {
     fn join_over_nothing(&mut self) {
         let me = self.me();
         let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
-        let ours = holders.filter(|holder| {
-            holder.node == me
-                && !self.mirror.dead.contains_key(&holder.session)
-                && !self.former.contains(&holder.session)
-        });
-        let ttl = ours.map(|holder| holder.ttl()).max();
-        let vanished = self.mirror.nodes.get(&me).map(|node| node.silent_from);
-        let Some(ttl) = ttl else { return self.send_join(None, None) };
-        let since = vanished.unwrap_or_else(|| {
-            self.mirror.note_absent(self.now.at, &me);
-            self.now.at
-        });
-        let until = since + crate::config::stretch(ttl, self.config.drift_permille);
-        if self.now.at >= until {
-            return self.send_join(None, None);
-        }
-        self.list_at = self.list_at.min(until);
+        let named: Vec<_> = holders
+            .filter(|holder| holder.node == me && !self.mirror.dead.contains_key(&holder.session))
+            .collect();
+        let foreign = named.iter().filter(|holder| !self.former.contains(&holder.session));
+        let foreign = foreign.max_by_key(|holder| holder.ttl_ms).map(|holder| (*holder).clone());
+        let ours = named.iter().any(|holder| self.former.contains(&holder.session));
+        self.name_is_unproved();
+        let Some(lost) = foreign else {
+            return match self.ended {
+                // All of it is stopped: saying so frees what it held at once.
+                Some(session) if ours && !self.mirror.dead.contains_key(&session) => {
+                    self.send_left(session, None);
+                }
+                _ => self.send_join(None, None),
+            };
+        };
+        // It is fenced like any other that is silent, and then this node joins over the tombstone.
+        self.mirror.note_absent(self.now.at, &me);
+        self.lost_sessions.insert(me, (lost.session, lost.ttl()));
+        self.probe_at = self.probe_at.min(self.now.at + lost.ttl() / 2);
+        let ttl = lost.ttl();
         self.wait_for("the record of our earlier session is gone: waiting until it must be over".into(), ttl);
+    }
+
+    /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
+    fn name_is_unproved(&mut self) {
+        self.unproved_until =
+            self.now.at + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
     }
 
     fn send_join(&mut self, expect: Option<Version>, adopt: Option<SessionId>) {
@@ -475,6 +516,7 @@ impl Node {
             self.orphans.insert(shard, epoch);
         }
         self.former.insert(session.id);
+        self.ended = Some(session.id);
         self.renewals_failed = 0;
         self.surplus.clear();
         self.outbox.clear();
@@ -494,13 +536,13 @@ impl Node {
     }
 
     /// Says that a session of ours is over, which frees all that it held.
-    pub(super) fn send_left(&mut self, session: SessionId, version: Version) {
+    pub(super) fn send_left(&mut self, session: SessionId, expect: Option<Version>) {
         let me = self.me();
         let known =
             self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         let seq = known.map_or(1, |record| record.seq + 1);
         let record = self.node_record(session, seq, NodeState::Left);
-        let swap = Swap { key: Key::Node(me), expect: Some(version), value: Some(record.encode().into()) };
+        let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Left(session));
     }
 
@@ -531,6 +573,9 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            if let Some(leaving) = &mut self.leaving {
+                leaving.say_again();
+            }
         }
         self.list_at = self.now.at;
     }
@@ -564,6 +609,7 @@ impl Node {
             declined,
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
+            unproved: self.now.at < self.unproved_until,
             view: self.plan.view,
             protocol: PROTOCOL,
             written_unix_ms: self.now.unix_ms,

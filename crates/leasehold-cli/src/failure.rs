@@ -1,0 +1,93 @@
+//! How the program fails: a sentence for people, and an exit code for programs.
+
+use std::process::ExitCode;
+
+use leasehold_core::store::{StoreError, StoreErrorKind};
+
+use crate::settings::Problems;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+/// The exit codes, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Something went wrong that has no code of its own.
+    Failed = 1,
+    /// The command line or the settings are wrong. Nothing was started.
+    Usage = 2,
+    /// The store cannot be reached, refuses, or is damaged.
+    Store = 3,
+    /// There is no such shard, node, group or key.
+    NotFound = 4,
+    /// Another live process uses this node's name.
+    NameTaken = 5,
+    /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`).
+    Unhealthy = 6,
+    /// The node left, but could not confirm that everything was handed over.
+    Unconfirmed = 7,
+}
+
+/// What `--help` says about them.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  something else went wrong
+  2  the command line or the settings are wrong; nothing was started
+  3  the store cannot be reached, refuses, or is damaged
+  4  there is no such shard, node, group or key
+  5  another live process uses this node's name
+  6  a check found something that is not as it should be
+  7  the node left, but could not confirm that everything was handed over";
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into() }
+    }
+
+    /// Tells people, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("leasehold: {}", self.message);
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Failure::new(Code::Usage, problems.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let advice = match error.kind {
+            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
+                "try again, or run `leasehold doctor`"
+            }
+            StoreErrorKind::Refused | StoreErrorKind::Damaged => "`leasehold doctor` may say more",
+        };
+        Failure::new(Code::Store, format!("{error}\n  {advice}"))
+    }
+}
+
+impl From<leasehold::Error> for Failure {
+    fn from(error: leasehold::Error) -> Self {
+        let code = match &error {
+            leasehold::Error::Config(_) => Code::Usage,
+            leasehold::Error::Store { .. } => Code::Store,
+            leasehold::Error::Unknown(_) => Code::NotFound,
+            _ => Code::Failed,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::new(Code::Failed, error.to_string())
+    }
+}

@@ -1,0 +1,173 @@
+//! The supervisor's end of a guarded child.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use leasehold_core::Moment;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+
+use super::tree;
+use super::wire::{Leash, Order, Report};
+
+/// The guards of this process that have not been waited for. Held while one is started, so that a search for orphans
+/// never takes a guard for one.
+static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// What to start.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) command: Vec<OsString>,
+    /// Added to our own environment.
+    pub(crate) env: Vec<(&'static str, String)>,
+    pub(crate) leash: Leash,
+    pub(crate) stdin: Stdin,
+    pub(crate) stdout: Stdio,
+    pub(crate) stderr: Stdio,
+}
+
+/// Where the child has its standard input from.
+#[derive(Debug)]
+pub(crate) enum Stdin {
+    /// Nothing to read.
+    Null,
+    /// This descriptor.
+    From(OwnedFd),
+}
+
+/// A child behind its guard. Dropping it kills the child with all that it started, and waits until they are dead:
+/// whoever dropped it may say that the work has ended.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    /// Orders go out here; never blocks.
+    control: UnixStream,
+    reports: Lines<BufReader<tokio::net::UnixStream>>,
+    guard: Child,
+    /// The guard said that nothing is left.
+    gone: bool,
+}
+
+/// Lets orphans of guards that were killed come to this process, which then kills them. Once, at the start.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    tree::adopt_orphans()
+}
+
+impl Guarded {
+    /// Starts a guard, which starts the child. Must be called within a runtime.
+    pub(crate) fn start(launch: Launch) -> io::Result<Guarded> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let stdin_word = match &launch.stdin {
+            Stdin::Null => "null",
+            Stdin::From(_) => "sent",
+        };
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("leasehold-guard")
+            .arg("guard")
+            .arg(launch.leash.kill_at.as_nanos().to_string())
+            .arg(launch.leash.valid_until.as_nanos().to_string())
+            .arg(stdin_word)
+            .arg("--")
+            .args(&launch.command)
+            .envs(launch.env)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(launch.stdout)
+            .stderr(launch.stderr)
+            .process_group(0);
+        let guard = {
+            let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
+            let guard = command.spawn()?;
+            guards.insert(guard.id() as i32);
+            guard
+        };
+        // Our copies of the guard's ends are closed, so that its end is seen here.
+        drop(command);
+        if let Stdin::From(fd) = launch.stdin {
+            send_fd(&ours, &fd)?;
+        }
+        ours.set_nonblocking(true)?;
+        let reports = BufReader::new(tokio::net::UnixStream::from_std(ours.try_clone()?)?).lines();
+        Ok(Guarded { control: ours, reports, guard, gone: false })
+    }
+
+    /// What the child prints, if it was asked for.
+    pub(crate) fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+        (self.guard.stdout.take(), self.guard.stderr.take())
+    }
+
+    /// What the guard says next; `None` when it is gone.
+    pub(crate) async fn next(&mut self) -> Option<Report> {
+        loop {
+            let line = self.reports.next_line().await.ok().flatten()?;
+            let report = Report::parse(&line);
+            self.gone |= report == Some(Report::Gone);
+            if report.is_some() {
+                return report;
+            }
+        }
+    }
+
+    /// The lease was renewed. A guard that does not take it in kills earlier than it must, which is safe.
+    pub(crate) fn extend(&mut self, leash: Leash) {
+        self.order(Order::Extend(leash));
+    }
+
+    /// Asks the child to end, and kills what is left at that moment.
+    pub(crate) fn terminate(&mut self, kill_at: Moment) {
+        self.order(Order::Terminate(kill_at));
+    }
+
+    /// Kills what is left at that moment, without asking again.
+    pub(crate) fn kill_at(&mut self, kill_at: Moment) {
+        self.order(Order::KillAt(kill_at));
+    }
+
+    /// Kills everything now.
+    pub(crate) fn kill(&mut self) {
+        self.order(Order::Kill);
+    }
+
+    fn order(&mut self, order: Order) {
+        if let Err(error) = self.control.write_all(order.line().as_bytes()) {
+            tracing::warn!(%error, guard = self.guard.id(), "a guard does not listen: its child ends at the last deadline");
+        }
+    }
+
+    /// Waits until the guard has ended, and then kills what it could not.
+    fn finish(&mut self) {
+        let _ = self.control.shutdown(std::net::Shutdown::Write);
+        let _ = self.control.set_nonblocking(false);
+        let mut rest = Vec::new();
+        let _ = self.control.read_to_end(&mut rest);
+        let _ = self.guard.wait();
+        let orderly = self.gone || rest.split(|byte| *byte == b'\n').any(|line| line == b"gone");
+        let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.remove(&(self.guard.id() as i32));
+        if !orderly {
+            // Somebody killed the guard. Its child died with it; what that left behind has come to us.
+            tree::kill_all(None, |pid| guards.contains(&pid), |_, _| {});
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn send_fd(control: &UnixStream, fd: &OwnedFd) -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let fds = [fd.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(control, &[io::IoSlice::new(b"\n")], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}

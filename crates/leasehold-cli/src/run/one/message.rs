@@ -1,0 +1,138 @@
+//! The lines between supervisor and child, as `docs/one.md` describes them.
+
+use leasehold_core::{Epoch, GroupName, Moment, ShardId, ShardName};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::guard::wire::Leash;
+
+/// The version of the protocol. Fields may be added; a child should ignore what it does not know.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// Makes the lines for the child, all with the same deadlines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words {
+    pub(super) stop_at: Moment,
+    pub(super) leash: Leash,
+}
+
+impl Words {
+    /// The first line.
+    pub(super) fn hello(&self, namespace: &str, node: &str) -> String {
+        let hello = json!({
+            "event": "hello", "protocol": PROTOCOL, "namespace": namespace, "node": node, "clock": "CLOCK_BOOTTIME",
+        });
+        format!("{hello}\n")
+    }
+
+    /// A shard is the child's from now on.
+    pub(super) fn grant(&self, shard: &ShardId, epoch: Epoch) -> String {
+        let mut line = json!({"event": "grant", "group": shard.group, "shard": shard.name, "epoch": epoch});
+        self.add_deadlines(&mut line);
+        format!("{line}\n")
+    }
+
+    /// The deadlines of all shards moved.
+    pub(super) fn deadline(&self) -> String {
+        let mut line = json!({"event": "deadline"});
+        self.add_deadlines(&mut line);
+        format!("{line}\n")
+    }
+
+    /// A shard must be stopped, and acknowledged by that moment.
+    pub(super) fn stop(&self, shard: &ShardId, epoch: Epoch, by: Moment) -> String {
+        let line = json!({
+            "event": "stop", "group": shard.group, "shard": shard.name, "epoch": epoch, "by_ns": by.as_nanos(),
+        });
+        format!("{line}\n")
+    }
+
+    fn add_deadlines(&self, line: &mut serde_json::Value) {
+        line["stop_at_ns"] = self.stop_at.as_nanos().into();
+        line["kill_at_ns"] = self.leash.kill_at.as_nanos().into();
+        line["valid_until_ns"] = self.leash.valid_until.as_nanos().into();
+    }
+}
+
+/// What a child said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It has stopped a shard.
+    Acknowledged(Acknowledgement),
+    /// A line for people, with its end.
+    Line(Vec<u8>),
+}
+
+/// A shard of which nothing runs any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Acknowledgement {
+    pub(super) shard: ShardId,
+    pub(super) epoch: Epoch,
+    /// Why it failed, if it was not told to stop.
+    pub(super) error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    group: GroupName,
+    shard: ShardName,
+    epoch: Epoch,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+impl Said {
+    /// Reads a line: an acknowledgement, or else something for people.
+    pub(super) fn read(mut line: Vec<u8>) -> Said {
+        if let Ok(read) = serde_json::from_slice::<Line>(&line)
+            && matches!(read.event.as_str(), "stopped" | "failed")
+        {
+            let error =
+                (read.event == "failed").then(|| read.error.unwrap_or_else(|| "it failed".to_owned()));
+            let shard = ShardId::new(read.group, read.shard);
+            return Said::Acknowledged(Acknowledgement { shard, epoch: read.epoch, error });
+        }
+        line.push(b'\n');
+        Said::Line(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_are_told_from_lines_for_people() {
+        let read = |text: &str| Said::read(text.as_bytes().to_vec());
+        let acknowledged = |error: Option<&str>| {
+            Said::Acknowledged(Acknowledgement {
+                shard: "orders/3".parse().unwrap(),
+                epoch: Epoch(7),
+                error: error.map(str::to_owned),
+            })
+        };
+        assert_eq!(read(r#"{"event":"stopped","group":"orders","shard":"3","epoch":7}"#), acknowledged(None));
+        assert_eq!(
+            read(r#"{"event":"failed","group":"orders","shard":"3","epoch":7,"error":"x","more":1}"#),
+            acknowledged(Some("x"))
+        );
+        for text in
+            ["hello", r#"{"event":"stopped"}"#, r#"{"event":"other","group":"a","shard":"1","epoch":1}"#, ""]
+        {
+            assert_eq!(read(text), Said::Line(format!("{text}\n").into_bytes()));
+        }
+    }
+
+    #[test]
+    fn lines_carry_absolute_moments_only() {
+        let leash = Leash { kill_at: Moment::from_nanos(20), valid_until: Moment::from_nanos(30) };
+        let words = Words { stop_at: Moment::from_nanos(10), leash };
+        let line = words.grant(&"orders/3".parse().unwrap(), Epoch(7));
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["kill_at_ns"], 20);
+        assert_eq!(read["stop_at_ns"], 10);
+        assert_eq!(read["shard"], "3");
+        assert!(line.ends_with('\n'));
+    }
+}

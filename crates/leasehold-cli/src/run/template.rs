@@ -1,0 +1,85 @@
+//! The command with its placeholders.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use leasehold_core::{Epoch, ShardId};
+
+use crate::failure::{Code, Failure};
+
+/// A command whose arguments may name the shard: `{shard}`, `{group}` and `{epoch}` are replaced, in any argument.
+#[derive(Debug)]
+pub(super) struct Template(Vec<OsString>);
+
+impl Template {
+    /// Takes a command that can be started.
+    pub(super) fn new(command: Vec<OsString>) -> Result<Self, Failure> {
+        let Some(program) = command.first() else {
+            return Err(Failure::new(Code::Usage, "no command was given: write it after --"));
+        };
+        if !program.to_string_lossy().contains('{') && !can_run(program) {
+            return Err(Failure::new(
+                Code::Usage,
+                format!(
+                    "{} cannot be started: there is no such program in PATH, or it is not executable\n  nothing was \
+                     started",
+                    program.display()
+                ),
+            ));
+        }
+        Ok(Template(command))
+    }
+
+    /// The command for one shard.
+    pub(super) fn fill(&self, shard: &ShardId, epoch: Epoch) -> Vec<OsString> {
+        self.0.iter().map(|part| replace(part, shard, epoch)).collect()
+    }
+
+    /// The command as it is, for a child that has many shards.
+    pub(super) fn plain(&self) -> Vec<OsString> {
+        self.0.clone()
+    }
+}
+
+fn replace(part: &OsStr, shard: &ShardId, epoch: Epoch) -> OsString {
+    // An argument that is no text cannot hold a placeholder of ours.
+    let Some(text) = part.to_str() else { return part.to_owned() };
+    text.replace("{shard}", shard.name.as_str())
+        .replace("{group}", shard.group.as_str())
+        .replace("{epoch}", &epoch.to_string())
+        .into()
+}
+
+fn can_run(program: &OsStr) -> bool {
+    let runnable = |path: &Path| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return runnable(Path::new(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&path).any(|folder| runnable(&folder.join(program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_replaced_wherever_they_stand() {
+        let template =
+            Template(["sh", "-c", "x {group}/{shard}@{epoch} {other}"].map(OsString::from).to_vec());
+        let filled = template.fill(&"orders/3".parse().unwrap(), Epoch(7));
+        assert_eq!(filled, ["sh", "-c", "x orders/3@7 {other}"].map(OsString::from));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_refused_before_anything_starts() {
+        assert!(Template::new(vec!["sh".into()]).is_ok());
+        assert!(Template::new(vec!["/bin/sh".into()]).is_ok());
+        assert!(Template::new(vec!["no-such-program-here".into()]).is_err());
+        assert!(Template::new(vec!["/etc/passwd".into()]).is_err());
+        assert!(Template::new(Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Where settings come from: a file, then the environment, then flags. Later ones win.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::suggest::nearest;
+use super::table::{self, SETTINGS};
+use super::{Origin, Problem, Raw};
+
+/// Says which file to read.
+pub(crate) const CONFIG_VARIABLE: &str = "LEASEHOLD_CONFIG";
+
+/// Values by setting.
+pub(crate) type Layer = BTreeMap<&'static str, Raw>;
+
+/// The places where a file is looked for, the first that exists counts.
+pub(crate) fn places(env: &BTreeMap<String, OsString>) -> Vec<PathBuf> {
+    let mut places = vec![PathBuf::from("leasehold.toml")];
+    let home = || env.get("HOME").map(|home| Path::new(home).join(".config"));
+    if let Some(folder) = env.get("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home) {
+        places.push(folder.join("leasehold/leasehold.toml"));
+    }
+    places.push(PathBuf::from("/etc/leasehold/leasehold.toml"));
+    places
+}
+
+/// The file to read, if any: as told, or the first place where there is one.
+pub(crate) fn choose_file(told: Option<&Path>, env: &BTreeMap<String, OsString>) -> Option<PathBuf> {
+    let variable = env.get(CONFIG_VARIABLE).map(PathBuf::from);
+    told.map(Path::to_owned).or(variable).or_else(|| places(env).into_iter().find(|place| place.is_file()))
+}
+
+/// Reads a file.
+pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            problems.push(Problem::new(
+                path.display(),
+                format!("the file cannot be read: {error}"),
+                "check the path",
+            ));
+            return Layer::new();
+        }
+    };
+    from_text(path, &text, problems)
+}
+
+/// Reads the text of a file.
+pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Layer {
+    let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+    let mut layer = Layer::new();
+    let table = match DeTable::parse(text) {
+        Ok(table) => table.into_inner(),
+        Err(error) => {
+            let line = error.span().map_or(1, |span| line_of(span.start));
+            let what = format!("this is not TOML: {}", error.message());
+            problems.push(Problem::new(
+                format!("{}:{line}", path.display()),
+                what,
+                "write it as `setting = value`",
+            ));
+            return layer;
+        }
+    };
+    for (key, value) in &table {
+        let origin = Origin::File { path: path.to_owned(), line: line_of(key.span().start) };
+        let name: &str = key.get_ref();
+        let Some(setting) = table::find(name) else {
+            problems.push(unknown(&origin, name));
+            continue;
+        };
+        match text_of(value.get_ref()) {
+            Some(text) => drop(layer.insert(setting.key, Raw { text, origin })),
+            None => problems.push(Problem::new(
+                &origin,
+                format!("`{name}` takes one value, not a table or a list"),
+                format!("write `{name} = {}`", setting.kind.placeholder()),
+            )),
+        }
+    }
+    layer
+}
+
+fn unknown(origin: &Origin, name: &str) -> Problem {
+    let advice = match nearest(name, SETTINGS.iter().map(|setting| setting.key)) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => "`leasehold config show` lists all settings".to_owned(),
+    };
+    Problem::new(origin, format!("there is no setting `{name}`"), advice)
+}
+
+/// A value as text; labels may be a table of their own.
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    Some(match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(yes) => yes.to_string(),
+        DeValue::Table(table) => {
+            let pairs = table.iter().map(|(key, value)| match value.get_ref() {
+                DeValue::Table(_) | DeValue::Array(_) => None,
+                value => Some(format!("{}={}", key.get_ref(), text_of(value)?)),
+            });
+            pairs.collect::<Option<Vec<String>>>()?.join(",")
+        }
+        DeValue::Array(_) | DeValue::Datetime(_) => return None,
+    })
+}
+
+/// Reads the environment. `LEASEHOLD_X_FILE` names a file that holds the value of `x`, for secrets. Variables that
+/// look like a setting of ours but are none are reported; others are left alone, because schedulers add their own.
+pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Problem>) -> Layer {
+    let mut layer = Layer::new();
+    let variables: Vec<String> = SETTINGS.iter().map(table::Setting::variable).collect();
+    for (name, value) in env {
+        if !name.starts_with("LEASEHOLD_")
+            || name == CONFIG_VARIABLE
+            || TOLD_TO_CHILDREN.contains(&name.as_str())
+        {
+            continue;
+        }
+        let origin = Origin::Env(name.clone());
+        let direct = variables.iter().position(|variable| variable == name);
+        let by_file = || name.strip_suffix("_FILE").and_then(|name| variables.iter().position(|v| v == name));
+        if let Some(at) = direct {
+            let text = value.to_string_lossy().into_owned();
+            layer.insert(SETTINGS[at].key, Raw { text, origin });
+        } else if let Some(at) = by_file() {
+            match std::fs::read_to_string(value) {
+                Ok(text) => {
+                    drop(layer.insert(SETTINGS[at].key, Raw { text: text.trim().to_owned(), origin }))
+                }
+                Err(error) => problems.push(Problem::new(
+                    &origin,
+                    format!("{} cannot be read: {error}", Path::new(value).display()),
+                    format!("let it name a file that holds the value of `{}`", SETTINGS[at].key),
+                )),
+            }
+        } else if let Some(known) = nearest(name, variables.iter().map(String::as_str)) {
+            let advice = format!("did you mean {known}?");
+            problems.push(Problem::new(&origin, "there is no such setting".to_owned(), advice));
+        }
+    }
+    layer
+}
+
+/// Variables that `run` gives to its children, so that a command run inside one is not misled.
+const TOLD_TO_CHILDREN: &[&str] = &["LEASEHOLD_SHARD", "LEASEHOLD_EPOCH"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(problems: &[Problem]) -> Vec<String> {
+        problems
+            .iter()
+            .map(|problem| format!("{}: {} ({})", problem.place, problem.what, problem.advice))
+            .collect()
+    }
+
+    #[test]
+    fn all_mistakes_in_a_file_are_found_with_their_lines() {
+        let text =
+            "ttl = \"5s\"\nrenew_evry = \"1s\"\n\nmargin = [1]\nweight = 7\nlabels = { a = 1, b = \"x\" }\n";
+        let mut problems = Vec::new();
+        let layer = from_text(Path::new("x.toml"), text, &mut problems);
+        assert_eq!(layer["ttl"].text, "5s");
+        assert_eq!(layer["weight"].text, "7");
+        assert_eq!(layer["labels"].text, "a=1,b=x");
+        assert_eq!(
+            told(&problems),
+            [
+                "x.toml:2: there is no setting `renew_evry` (did you mean `renew_every`?)",
+                "x.toml:4: `margin` takes one value, not a table or a list (write `margin = DURATION`)",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_environment_is_read_and_strangers_are_left_alone() {
+        let env = [
+            ("LEASEHOLD_TTL", "5s"),
+            ("LEASEHOLD_TTTL", "6s"),
+            ("LEASEHOLD_PORT_8080_TCP_ADDR", "10.0.0.1"),
+            ("LEASEHOLD_SHARD", "3"),
+            ("PATH", "/bin"),
+            ("LEASEHOLD_STORE_FILE", "/no/such/secret"),
+        ];
+        let env = env.into_iter().map(|(name, value)| (name.to_owned(), OsString::from(value))).collect();
+        let mut problems = Vec::new();
+        let layer = from_env(&env, &mut problems);
+        assert_eq!(layer.len(), 1);
+        assert_eq!(layer["ttl"].origin.to_string(), "LEASEHOLD_TTL");
+        assert_eq!(problems.len(), 2, "{:?}", told(&problems));
+        assert!(told(&problems)[1].contains("did you mean LEASEHOLD_TTL?"));
+    }
+}

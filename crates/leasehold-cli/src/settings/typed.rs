@@ -1,0 +1,248 @@
+//! The settings as what they mean, and the node's configuration made of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::config::{Backoff, Config, Namespace};
+use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::store::Facts;
+use leasehold_core::{GroupConfig, GroupName, NodeName};
+
+use super::table::{Kind, SETTINGS};
+use super::{Problem, Problems, Settings, nearest, span};
+
+/// Whether a value is what its setting takes; what is wrong, and what to do.
+fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
+    let fail = |what: String, advice: &str| Err((what, advice.to_owned()));
+    match kind {
+        Kind::Text | Kind::Url => Ok(()),
+        Kind::Name => match NodeName::new(text) {
+            Ok(_) => Ok(()),
+            Err(error) => fail(error.to_string(), "choose another name"),
+        },
+        Kind::Labels => labels(text).map(drop).map_err(|what| (what, "write key=value,key=value".to_owned())),
+        Kind::Count => match text.parse::<u32>() {
+            Ok(_) => Ok(()),
+            Err(_) => fail(format!("{text:?} is no whole number"), "write a number such as 8"),
+        },
+        Kind::Factor => match factor(text) {
+            Some(_) => Ok(()),
+            None => fail(format!("{text:?} is no factor"), "write a number such as 1.10"),
+        },
+        Kind::Span => match span::parse(text) {
+            Ok(_) => Ok(()),
+            Err(what) => fail(what, "write a number with a unit: 250ms, 10s, 2m, 1h"),
+        },
+        Kind::Word(words) if words.contains(&text) => Ok(()),
+        Kind::Word(words) => {
+            let advice = match nearest(text, words.iter().copied()) {
+                Some(word) => format!("did you mean {word:?}?"),
+                None => format!("it can be {}", words.join(", ")),
+            };
+            Err((format!("{text:?} is none of the words that it takes"), advice))
+        }
+        Kind::Zones => match zones(text) {
+            Some(_) => Ok(()),
+            None => fail(format!("{text:?} is no rule for zones"), "write ignore, spread, or prefer:ZONE"),
+        },
+        Kind::Switch => match text {
+            "true" | "false" => Ok(()),
+            _ => fail(format!("{text:?} is neither true nor false"), "write true or false"),
+        },
+    }
+}
+
+fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let split = |pair: &str| match pair.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{pair:?} is no label")),
+    };
+    pairs.map(split).collect()
+}
+
+/// `1.10` as 1100 thousandths.
+fn factor(text: &str) -> Option<u32> {
+    span::scaled(text, 1000).and_then(|thousandths| u32::try_from(thousandths).ok())
+}
+
+fn zones(text: &str) -> Option<ZoneRule> {
+    match text {
+        "ignore" => Some(ZoneRule::Ignore),
+        "spread" => Some(ZoneRule::Spread),
+        _ => text
+            .strip_prefix("prefer:")
+            .filter(|zone| !zone.is_empty())
+            .map(|zone| ZoneRule::Prefer(zone.into())),
+    }
+}
+
+impl Settings {
+    /// Checks every value by itself.
+    pub(super) fn check_each(&self, problems: &mut Vec<Problem>) {
+        for setting in SETTINGS {
+            if let Some(raw) = self.raw(setting.key)
+                && let Err((what, advice)) = check(setting.kind, &raw.text)
+            {
+                problems.push(Problem::new(&raw.origin, what, advice));
+            }
+        }
+    }
+
+    /// A text, if it was given.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.raw(key).map(|raw| raw.text.as_str())
+    }
+
+    /// A number, if it was given.
+    pub(crate) fn count(&self, key: &str) -> Option<u32> {
+        self.text(key).and_then(|text| text.parse().ok())
+    }
+
+    /// A duration, if it was given.
+    pub(crate) fn span(&self, key: &str) -> Option<Duration> {
+        self.text(key).and_then(|text| span::parse(text).ok())
+    }
+
+    /// The namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.text("namespace").unwrap_or("default")
+    }
+
+    /// The configuration of a node, checked as a whole.
+    pub(crate) fn node_config(&self, facts: &Facts) -> Result<Config, Problems> {
+        let mut problems = Vec::new();
+        let config = self.assemble(facts, &mut problems);
+        if let Err(errors) = config.check_on(facts) {
+            for error in &errors {
+                let key = setting_of(&error.setting);
+                let what = format!("{}: {}", key, error.message);
+                problems.push(Problem::new(self.place_of(key), what, error.advice.clone()));
+            }
+        }
+        if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
+    }
+
+    fn assemble(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {
+        let name = self.text("node").map_or_else(default_name, str::to_owned);
+        let name = NodeName::new(&name).unwrap_or_else(|error| {
+            problems.push(Problem::new(
+                self.place_of("node"),
+                error.to_string(),
+                "give this node a name with --node",
+            ));
+            NodeName::new("unnamed").expect("a plain word is a name")
+        });
+        let mut config = match self.span("ttl") {
+            Some(ttl) => Config::with_ttl(name, ttl),
+            None => Config::new(name, facts),
+        };
+        self.set_node(&mut config);
+        self.set_times(&mut config);
+        if let Some(group) = self.text("group") {
+            match GroupName::new(group) {
+                Ok(group) => config.groups.push(self.group_config(group)),
+                Err(error) => problems.push(Problem::new(
+                    self.place_of("group"),
+                    error.to_string(),
+                    "choose another name",
+                )),
+            }
+        }
+        config
+    }
+
+    fn set_node(&self, config: &mut Config) {
+        config.weight = self.count("weight").unwrap_or(config.weight);
+        config.capacity = self.count("capacity").or(config.capacity);
+        config.zone = self.text("zone").map(str::to_owned);
+        config.address = self.text("address").map(str::to_owned);
+        config.labels = self.text("labels").and_then(|text| labels(text).ok()).unwrap_or_default();
+        if self.text("new_namespace") == Some("true") {
+            config.namespace = Namespace::New;
+        }
+        config.quarantine_after = self.count("quarantine_after").unwrap_or(config.quarantine_after);
+        config.drift_permille = self.count("drift_permille").unwrap_or(config.drift_permille);
+        config.vanish_freeze_permille =
+            self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
+        config.drain_at_once =
+            self.count("drain_at_once").map_or(config.drain_at_once, |count| count as usize);
+    }
+
+    fn set_times(&self, config: &mut Config) {
+        let set = |key: &str, field: &mut Duration| *field = self.span(key).unwrap_or(*field);
+        set("ttl_max", &mut config.ttl_max);
+        set("renew_every", &mut config.renew_every);
+        set("try_timeout", &mut config.try_timeout);
+        set("margin", &mut config.margin);
+        set("kill_budget", &mut config.kill_budget);
+        set("list_every", &mut config.list_every);
+        set("debounce", &mut config.debounce);
+        set("takeover_delay", &mut config.takeover_delay);
+        set("recover_window", &mut config.recover_window);
+        set("acquire_retry_interval", &mut config.acquire_retry_interval);
+        set("acquire_retry_window", &mut config.acquire_retry_window);
+        set("healthy_after", &mut config.healthy_after);
+        set("retired_kept", &mut config.retired_kept);
+        config.retry = self.backoff("retry", config.retry.clone());
+        config.restart = self.backoff("restart", config.restart.clone());
+    }
+
+    fn backoff(&self, which: &str, default: Backoff) -> Backoff {
+        let (first, max) = (self.span(&format!("{which}_first")), self.span(&format!("{which}_max")));
+        if first.is_none() && max.is_none() {
+            return default;
+        }
+        let Backoff::Doubling { first: first_default, max: max_default } = default else { return default };
+        let max = max.unwrap_or(max_default);
+        Backoff::Doubling { first: first.unwrap_or(first_default.min(max)), max }
+    }
+
+    /// The group that this node serves.
+    pub(crate) fn group_config(&self, group: GroupName) -> GroupConfig {
+        let shards = ShardSet::Numbered(self.count("shards").unwrap_or(0));
+        GroupConfig { group, shards, policy: self.policy(), capacity: self.count("group_capacity") }
+    }
+
+    /// The rules of the group, as far as they were given.
+    pub(crate) fn policy(&self) -> Policy {
+        let mut policy = Policy::default();
+        let ms = |key: &str, field: &mut u64| {
+            if let Some(span) = self.span(key) {
+                *field = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            }
+        };
+        ms("cooldown", &mut policy.cooldown_ms);
+        ms("min_run", &mut policy.min_run_ms);
+        ms("move_window", &mut policy.move_window_ms);
+        ms("restart_grace", &mut policy.restart_grace_ms);
+        ms("stop_timeout", &mut policy.stop_timeout_ms);
+        policy.moves_max = self.count("moves_max").unwrap_or(policy.moves_max);
+        policy.kept_min = self.count("kept_min").unwrap_or(policy.kept_min);
+        policy.balance_permille = self.text("balance").and_then(factor).unwrap_or(policy.balance_permille);
+        policy.zones = self.text("zones").and_then(zones).unwrap_or(policy.zones);
+        policy
+    }
+}
+
+/// The setting that a relation of the core is about: `groups[orders].policy.balance_permille` is `balance`.
+fn setting_of(path: &str) -> &str {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let plain = last.strip_suffix("_ms").unwrap_or(last);
+    match plain {
+        "balance_permille" => "balance",
+        "capacity" if path.starts_with("groups") => "group_capacity",
+        "retry" => "retry_max",
+        "restart" => "restart_max",
+        "namespace" => "new_namespace",
+        _ if path.starts_with("groups[") && !path.contains('.') => "group",
+        other => other,
+    }
+}
+
+fn default_name() -> String {
+    let host = rustix::system::uname();
+    let host: String =
+        host.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(100).collect();
+    format!("{}-{}", if host.is_empty() { "node" } else { &host }, std::process::id())
+}

@@ -1,0 +1,127 @@
+//! Stores by URL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::clock::Clock;
+use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_local::{Create, Local, Options};
+use leasehold_store::{MemoryServer, Store};
+
+use crate::failure::{Code, Failure};
+use crate::settings::{Problem, Problems, Settings, nearest, redacted};
+
+/// How to come by a store that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Make it: for nodes.
+    Create,
+    /// Say so: for commands that look or change something.
+    Refuse,
+}
+
+/// The kinds of stores that this build can open.
+const SCHEMES: &[&str] = &["local", "memory"];
+
+/// Opens the store of the settings, once.
+pub(crate) fn open(settings: &Settings, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
+    open_namespace(settings, settings.namespace(), missing)
+}
+
+/// Opens another namespace on the store of the settings.
+pub(crate) fn open_namespace(
+    settings: &Settings,
+    namespace: &str,
+    missing: Missing,
+) -> Result<Arc<dyn Store>, Failure> {
+    let url = address(settings)?;
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
+        _ => {
+            let create = match missing {
+                Missing::Create => Create::IfMissing,
+                Missing::Refuse => Create::Never,
+            };
+            let options = Options { create, ..Options::default() };
+            Ok(Arc::new(Local::open_with(rest, namespace, options)?))
+        }
+    }
+}
+
+/// Opens the store, and waits for it if nobody answers there yet.
+pub(crate) async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    let url = redacted(address(settings)?);
+    let clock = Clock::boot();
+    let mut told = false;
+    loop {
+        let failure = match try_open(settings) {
+            Ok(store) => {
+                if told {
+                    tracing::info!(store = url, "the store is there");
+                }
+                return Ok(store);
+            }
+            Err(Opening::Wrong(failure)) => return Err(failure),
+            Err(Opening::Away(error)) => error,
+        };
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(store = url, error = %failure, "the store is not there yet: waiting for it, and owning nothing");
+        }
+        clock.sleep(Duration::from_millis(500)).await;
+    }
+}
+
+enum Opening {
+    Wrong(Failure),
+    Away(StoreError),
+}
+
+fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, Opening> {
+    let url = address(settings).map_err(Opening::Wrong)?;
+    match url.split_once(':') {
+        Some(("local", path)) => match Local::open(path, settings.namespace()) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => match error.kind {
+                StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
+                    Err(Opening::Away(error))
+                }
+                StoreErrorKind::Refused | StoreErrorKind::Damaged => Err(Opening::Wrong(error.into())),
+            },
+        },
+        _ => open(settings, Missing::Create).map_err(Opening::Wrong),
+    }
+}
+
+/// The URL, if it is one that this build can open.
+fn address(settings: &Settings) -> Result<&str, Failure> {
+    let wrong = |what: String, advice: String| {
+        Failure::from(Problems(vec![Problem::new(settings.place_of("store"), what, advice)]))
+    };
+    let Some(url) = settings.text("store") else {
+        return Err(wrong(
+            "no store was given".into(),
+            "say where the nodes meet, such as --store local:./leasehold.db or LEASEHOLD_STORE".into(),
+        ));
+    };
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    match scheme {
+        Some(scheme) if SCHEMES.contains(&scheme) => Ok(url),
+        Some(scheme) => {
+            let advice = match nearest(scheme, SCHEMES.iter().copied()) {
+                Some(known) => format!("did you mean {known}:…?"),
+                None => format!("this build knows {}", SCHEMES.join(", ")),
+            };
+            Err(wrong(format!("there is no store {scheme:?}"), advice))
+        }
+        None => Err(wrong(
+            format!("{:?} is no URL of a store", redacted(url)),
+            format!("for a file on this machine write local:{}", redacted(url)),
+        )),
+    }
+}
+
+/// The failure for something that is not there.
+pub(crate) fn not_found(what: impl Into<String>) -> Failure {
+    Failure::new(Code::NotFound, what)
+}

@@ -1,0 +1,45 @@
+//! Processes and the boot clock, as tests see them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The program under test.
+pub(crate) const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// Nanoseconds on the boot clock.
+pub(crate) fn now_ns() -> u64 {
+    leasehold::clock::now().as_nanos()
+}
+
+/// Waits until something is true; panics with `what` when it takes longer than the limit.
+pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = now_ns() + limit.as_nanos() as u64;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(now_ns() < end, "waited {limit:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs: it is there, and no zombie.
+pub(crate) fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// Sends a signal; a process that is gone does not matter.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid as i32), signal);
+}
+
+/// The process ids that a test's child wrote, one a line.
+pub(crate) fn pids_in(file: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
