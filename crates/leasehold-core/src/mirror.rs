@@ -350,8 +350,12 @@ impl Mirror {
                 return Change::None;
             }
             let epoch = known.good().map_or(self.epoch_seen, |record| record.epoch);
-            // A retired shard's record is removed on purpose, after the group's floor was raised above its epoch.
-            if known.good().is_none_or(|record| record.state != ShardState::Retired) {
+            // A retired shard's record is removed on purpose, after the group's floor was raised to its epoch. Without
+            // that floor it was lost like any other: the next start must still have a higher epoch.
+            let floor =
+                self.groups.get(&id.group).and_then(|group| group.best()).map(|group| group.epoch_floor);
+            let retired = known.good().is_some_and(|record| record.state == ShardState::Retired);
+            if !retired || floor.is_none_or(|floor| floor < epoch) {
                 self.vanished.insert(id.clone(), (now, epoch));
             }
             self.shards.remove(id);

@@ -31,6 +31,8 @@ pub(crate) struct Healing {
     /// When every shard was owned again, and when everything was where it should be.
     pub(crate) owned_at: Option<Instant>,
     pub(crate) settled_at: Option<Instant>,
+    /// When each shard was last seen owned.
+    pub(crate) owned_last: Vec<Instant>,
     /// How many runs had begun by then.
     pub(crate) runs_at_began: usize,
     pub(crate) runs_at_settled: usize,
@@ -56,6 +58,7 @@ impl Healing {
             drained: None,
             owned_at: None,
             settled_at: None,
+            owned_last: Vec::new(),
             runs_at_began: 0,
             runs_at_settled: 0,
             node_writes: 0,
@@ -141,11 +144,6 @@ impl World {
         self.healing.began_at = self.at;
         self.healing.runs_at_began = self.oracle.state.runs.len();
         self.healing.calm_from = self.healing.calm_from.min(self.at + self.healing.bounds.calm_after);
-        for index in std::mem::take(&mut self.on) {
-            self.on.insert(index);
-            self.relent(index)?;
-        }
-        self.weather.clear();
         for process in 0..self.processes.len() {
             if let Some(pause) = self.processes[process].paused {
                 self.resume(process, pause)?;
@@ -153,6 +151,11 @@ impl World {
             self.processes[process].pause_at_check = None;
             self.processes[process].pause_at_step = None;
         }
+        for index in std::mem::take(&mut self.on) {
+            self.on.insert(index);
+            self.relent(index)?;
+        }
+        self.weather.clear();
         if self.operator.permille(300) {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;
             self.healing.drained = Some(self.slots[slot].name.clone());
@@ -166,9 +169,8 @@ impl World {
         let keep_away =
             if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
         for slot in 0..self.setting.nodes {
-            if slot as u64 != keep_away || self.setting.nodes == 1 {
-                self.spawn(slot)?;
-            }
+            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 1;
+            self.spawn(slot)?;
         }
         let drained = self.healing.drained.clone();
         let useful = |world: &World, slot: usize| {
@@ -225,9 +227,8 @@ impl World {
             self.healing.owned_at = Some(self.at);
             self.stats.owned_after = since;
         }
-        if since > self.healing.bounds.owned {
-            invariants::every_shard_owned::judge(self, &census)?;
-        }
+        self.note_owned(&census);
+        invariants::every_shard_owned::judge(self, &census)?;
         let rested = self.at > self.healing.last_other_at + self.healing.bounds.rest;
         if since > self.healing.bounds.rest && rested && census.all_settled(self) {
             self.settle(&census)?;
@@ -237,6 +238,14 @@ impl World {
             invariants::balance_within_bound::judge_plan_reached(self, &census)?;
         }
         Ok(())
+    }
+
+    fn note_owned(&mut self, census: &Census) {
+        let last = &mut self.healing.owned_last;
+        last.resize(census.shards.len(), self.healing.began_at);
+        for (last, _) in last.iter_mut().zip(&census.shards).filter(|(_, owned)| owned.holder.is_some()) {
+            *last = self.at;
+        }
     }
 
     fn settle(&mut self, census: &Census) -> Judged {

@@ -17,7 +17,7 @@ use crate::world::{Due, Judged, World};
 impl World {
     /// A new process begins in a slot, unless somebody runs there.
     pub(crate) fn spawn(&mut self, slot: usize) -> Judged {
-        if self.slots[slot].process.is_some() {
+        if self.slots[slot].process.is_some() || self.slots[slot].away {
             return Ok(());
         }
         self.slots[slot].lives += 1;

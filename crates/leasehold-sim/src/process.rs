@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) clock: Clock,
     /// Who runs there.
     pub(crate) process: Option<usize>,
+    /// Nobody comes back there any more.
+    pub(crate) away: bool,
     /// How many processes have run there.
     pub(crate) lives: u64,
     /// How many new names it has had.
@@ -54,6 +56,7 @@ impl Slot {
             name,
             clock,
             process: None,
+            away: false,
             lives: 0,
             names: 0,
             version: Version::This,
