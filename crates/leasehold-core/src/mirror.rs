@@ -48,6 +48,21 @@ pub struct SeenNode {
     pub read_issued: u64,
     /// From when on its silence counts: later than `first_seen_at` if our own reads failed since.
     pub silent_from: Moment,
+    /// When we first saw the session that it names.
+    pub session_seen_at: Moment,
+}
+
+impl SeenNode {
+    /// The session that the record names, if it can be read.
+    fn session(&self) -> Option<SessionId> {
+        Some(self.seen.as_ref()?.good()?.session)
+    }
+
+    /// The session that is alive as far as the record says, or said before it was damaged.
+    pub fn alive(&self) -> Option<SessionId> {
+        let record = self.seen.as_ref()?.best()?;
+        record.state.is_alive().then_some(record.session)
+    }
 }
 
 /// Where an observation is from.
@@ -70,6 +85,8 @@ pub enum Change {
     None,
     /// The record changed.
     Changed,
+    /// It is not what we knew, but may be older: a reason to read it, and nothing more.
+    Doubtful,
     /// A state that we know to be over came back: the store lost writes.
     RolledBack(String),
 }
@@ -221,10 +238,16 @@ impl Mirror {
             known.as_ref().and_then(|n| n.seen.as_ref())
         {
             let older = match &record {
-                Some(Ok(new)) if new.session == old.session => {
-                    (new.seq, !new.state.is_alive()) < (old.seq, !old.state.is_alive())
+                // A session that is over stays over, whatever its record counts.
+                Some(Ok(new)) if new.session == old.session => match old.state.is_alive() {
+                    true => new.state.is_alive() && new.seq < old.seq,
+                    false => new.state.is_alive(),
+                },
+                // A dead session that is alive again is older for certain. Its tombstone may be older, or newer.
+                Some(Ok(new)) => {
+                    let read_after = matches!(source, Source::Fresh(issued) if issued > *seen_order);
+                    self.dead.contains_key(&new.session) && (new.state.is_alive() || !read_after)
                 }
-                Some(Ok(new)) => self.dead.contains_key(&new.session),
                 Some(Err(_)) => false,
                 None => source == Source::Watch || source == Source::Lagging || issued < *seen_order,
             };
@@ -262,14 +285,22 @@ impl Mirror {
             // A session that is over is over for ever, whenever and from wherever we learn of it.
             self.dead.insert(record.session, now);
         }
+        let former = self.nodes.remove(name);
+        let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
+        let session_seen_at = match &former {
+            Some(former) if session.is_some() && former.session() == session => former.session_seen_at,
+            _ => now,
+        };
+        let before = former.and_then(|node| node.seen).and_then(|seen| seen.record.ok().or(seen.before));
         let seen = stored.zip(record).map(|(stored, record)| Seen {
             version: stored.version.clone(),
+            before: before.filter(|_| record.is_err()),
             record,
             first_seen_at: now,
             order,
-            before: None,
         });
-        let node = SeenNode { seen, first_seen_at: now, read_issued: issued, silent_from: now };
+        let node =
+            SeenNode { seen, first_seen_at: now, session_seen_at, read_issued: issued, silent_from: now };
         self.nodes.insert(name.clone(), node);
         Change::Changed
     }
@@ -339,7 +370,13 @@ impl Mirror {
 
     /// Remembers since when we know that a node has no record.
     pub fn note_absent(&mut self, now: Moment, name: &NodeName) {
-        let absent = SeenNode { seen: None, first_seen_at: now, read_issued: 0, silent_from: now };
+        let absent = SeenNode {
+            seen: None,
+            first_seen_at: now,
+            read_issued: 0,
+            silent_from: now,
+            session_seen_at: now,
+        };
         self.nodes.entry(name.clone()).or_insert(absent);
     }
 
@@ -386,7 +423,7 @@ fn observe_plain<R: Record>(
         (None, None) => Change::None,
         (Some(seen), Some(stored)) if seen.version == stored.version => Change::None,
         (Some(seen), _) if crossed(seen) => Change::None,
-        (Some(_), None) if source == Source::Lagging => Change::None,
+        (Some(_), _) if source == Source::Lagging => Change::Doubtful,
         (_, stored) => {
             let before = slot.take().and_then(|seen| seen.record.ok().or(seen.before));
             *slot = stored.map(|stored| {

@@ -235,6 +235,11 @@ pub enum Notice {
         /// Its epoch.
         epoch: Epoch,
     },
+    /// Shards that should come here are looked at once more, in case the watch is silent.
+    Retried {
+        /// How many shards.
+        shards: usize,
+    },
     /// A shard that this node should have did not become free within the retry window.
     RetriesExhausted {
         /// How many shards.
@@ -287,4 +292,6 @@ pub enum Gone {
     Left,
     /// It was proved dead.
     Fenced,
+    /// Its record is gone. Whether it still runs is not known, so what it held stays held for its ttl.
+    Vanished,
 }

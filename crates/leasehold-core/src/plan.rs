@@ -334,7 +334,8 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
 /// The live nodes as the mirror shows them, with what operators asked for.
 pub fn roster(mirror: &Mirror) -> Roster {
     let alive = mirror.nodes.iter().filter_map(|(name, node)| {
-        let record = node.seen.as_ref()?.good()?;
+        // A damaged record says nothing new: the node stays what it was until it is proved dead.
+        let record = node.seen.as_ref()?.best()?;
         (record.state.is_alive() && !mirror.dead.contains_key(&record.session))
             .then(|| (name.clone(), Member::of(record)))
     });

@@ -12,6 +12,7 @@ use crate::clock::Instant;
 use crate::faults::{Fault, Going};
 use crate::invariants::{self, Violation};
 use crate::oracle::Happening;
+use crate::process::Leaving;
 use crate::records::RecordState;
 use crate::setting::Setting;
 use crate::world::{Due, Judged, LOOK_EVERY, World};
@@ -292,9 +293,14 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self.views.iter().all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        let agreed = self
+            .views
+            .iter()
+            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        let leaving = self.views.iter().any(|(process, _)| world.processes[*process].leaving != Leaving::No);
         handed_over
             && agreed
+            && !leaving
             && self.shards.iter().all(|shard| shard.running)
             && self.views.iter().all(|(process, view)| at_home(*process, view))
     }

@@ -6,7 +6,7 @@ use leasehold_core::event::{Event, Wish};
 use leasehold_core::notice::Standing;
 use leasehold_core::{Node, NodeName};
 
-use crate::clock::{MS, SECOND};
+use crate::clock::{Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
 use crate::faults::Comeback;
 use crate::oracle::{Happening, RunEnd};
@@ -141,9 +141,12 @@ impl World {
     }
 
     pub(crate) fn come_back(&mut self, slot: usize, then: Comeback) {
+        // When the faults are over, nobody takes long.
+        let soon = |after: Instant| if self.healing.began { after.min(SECOND) } else { after };
         match then {
-            Comeback::SameName { after } => self.put(after, Due::Spawn { slot }),
+            Comeback::SameName { after } => self.put(soon(after), Due::Spawn { slot }),
             Comeback::NewName { after } => {
+                let after = soon(after);
                 let place = &mut self.slots[slot];
                 place.names += 1;
                 let name = format!("n{slot}-{}", place.names);

@@ -87,6 +87,7 @@ fn node(name: &str, session: u128, state: NodeState, group: &GroupName) -> NodeR
         declined: Vec::new(),
         ttl_ms: 500,
         seq: 1,
+        unproved: false,
         view: 0,
         protocol: PROTOCOL,
         written_unix_ms: 0,

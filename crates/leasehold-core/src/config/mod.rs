@@ -140,7 +140,7 @@ impl Config {
             labels: BTreeMap::new(),
             groups: Vec::new(),
             ttl,
-            ttl_max: ttl.max(Duration::from_secs(60)),
+            ttl_max: ttl,
             drift_permille: 10,
             renew_every: ttl / 5,
             try_timeout: ttl / 10,

@@ -22,23 +22,29 @@ struct Suspect {
 }
 
 impl Node {
-    /// A read of ours failed: silence that we could not have heard broken does not count.
-    pub(super) fn reads_failed(&mut self) {
-        self.reads_fail = true;
+    /// A read of ours that was sent then failed: silence that we could not have heard broken does not count.
+    pub(super) fn reads_failed(&mut self, sent_at: Moment) {
+        self.reads_fail_since = self.reads_fail_since.min(sent_at);
     }
 
     pub(super) fn reads_succeeded(&mut self) {
-        let gap = self.now.at.since(self.last_read_at) > self.config.ttl;
-        if (std::mem::take(&mut self.reads_fail) || gap) && self.rules.hold(Rule::SilenceNeedsReads) {
+        let at = self.now.at;
+        let failing = std::mem::replace(&mut self.reads_fail_since, Moment::NEVER);
+        let idle = self.last_read_at + self.config.ttl < at;
+        let deaf_since = if idle { self.last_read_at } else { failing };
+        if deaf_since < at && self.rules.hold(Rule::SilenceNeedsReads) {
             for node in self.mirror.nodes.values_mut() {
-                node.silent_from = self.now.at;
+                node.silent_from = (node.silent_from + at.since(deaf_since)).min(at);
             }
         }
-        self.last_read_at = self.now.at;
+        self.last_read_at = at;
     }
 
     /// Why this node's session may be over, if it may.
     fn suspect(&self, name: &NodeName) -> Option<Suspect> {
+        if self.is_me(name) && self.session.is_some() {
+            return None;
+        }
         let node = self.mirror.nodes.get(name)?;
         let silent_from = node.silent_from;
         let ttl = match node.seen.as_ref().map(|seen| &seen.record) {
@@ -149,7 +155,10 @@ impl Node {
         // A record that is damaged or gone: whoever lived under this name is over from now on, and a tombstone says so.
         let session = match seen {
             None => self.lost_sessions.get(name)?.0,
-            Some(_) => SessionId::from_bits(self.chance.bits()),
+            Some(seen) => match &seen.before {
+                Some(before) => before.session,
+                None => SessionId::from_bits(self.chance.bits()),
+            },
         };
         let record = NodeRecord {
             format: FORMAT,
@@ -167,6 +176,7 @@ impl Node {
             declined: Vec::new(),
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq: 0,
+            unproved: seen.is_none(),
             view: 0,
             protocol: PROTOCOL,
             written_unix_ms: 0,

@@ -70,7 +70,7 @@ impl Node {
                     self.store_changed("it has another incarnation".into());
                     return false;
                 }
-                self.list_at = self.list_at.min(self.now.at);
+                self.look_again(vec![Key::Meta]);
             }
             Some((Ok(meta), _)) => {
                 let was_open = self.is_open();
@@ -88,7 +88,7 @@ impl Node {
                     self.write_meta(known, Some(version));
                 }
             }
-            None => self.list_at = self.list_at.min(self.now.at),
+            None => self.look_again(vec![Key::Meta]),
         }
         true
     }
@@ -141,6 +141,9 @@ impl Node {
             let epoch_floor = meta.epoch_floor.max(floor);
             return self.write_meta(Meta { max_ttl_ms, epoch_floor, ..meta }, Some(version));
         }
+        if let Some((_, why)) = self.begun.take().filter(|(begun, _)| *begun == meta.incarnation) {
+            self.tell(Notice::Incarnation { why, epoch_floor: meta.epoch_floor });
+        }
         self.incarnation = Some(meta.incarnation);
         self.distrusted = None;
         self.waiting_for = None;
@@ -155,7 +158,6 @@ impl Node {
         let settle = !known_new && self.rules.hold(Rule::SettleBeforeClaim);
         let trusted_floor = if known_new { Epoch(0) } else { Epoch(self.now.unix_ms / 1000) };
         let epoch_floor = self.mirror.epoch_seen.max(trusted_floor);
-        self.tell(Notice::Incarnation { why, epoch_floor });
         let meta = Meta {
             format: FORMAT,
             write: WriteId::from_bits(0),
@@ -168,6 +170,7 @@ impl Node {
             written_unix_ms: 0,
             extra: Default::default(),
         };
+        self.begun = Some((meta.incarnation, why));
         self.write_meta(meta, expect);
     }
 

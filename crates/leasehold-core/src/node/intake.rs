@@ -2,11 +2,11 @@
 
 use super::Node;
 use super::requests::{Purpose, Sent};
-use crate::mirror::{Change, Source};
+use crate::mirror::{Change, SeenNode, Source};
 use crate::notice::{Gone, Notice};
 use crate::record::{NodeState, RecordError};
 use crate::rules::Rule;
-use crate::store::{Answer, Key, Listing, Stored, Swapped, WatchEvent};
+use crate::store::{Answer, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
 
 impl Node {
     pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
@@ -41,11 +41,16 @@ impl Node {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
                 }
             }
-            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open => self.reads_failed(),
+            // What became of it shows in our record.
+            Purpose::Left(_) => self.list_at = self.list_at.min(self.now.at + self.config.retry.shortest()),
+            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain => {
+                self.reads_failed(sent.sent_at);
+            }
             _ => {}
         }
+        let first = self.store_failures == 0;
         self.pause_after_failure();
-        if !matches!(sent.purpose, Purpose::Shards(_)) {
+        if first {
             self.tell(Notice::StoreTrouble { error });
         }
     }
@@ -76,6 +81,9 @@ impl Node {
             Purpose::Probe(nodes) => self.on_probed(sent, nodes),
             Purpose::Look(shards) => self.on_looked(shards, sent, found),
             Purpose::Open => self.on_open_read(sent),
+            Purpose::LookAgain => {
+                self.check_meta(source);
+            }
             _ => {}
         }
     }
@@ -138,11 +146,13 @@ impl Node {
     /// Takes in a whole listing; `false` if the store turned out not to be the one it was.
     fn take_in_listing(&mut self, source: Source, listing: &Listing) -> bool {
         let mut changed = Vec::new();
+        let mut doubtful = Vec::new();
         let mut rolled_back = None;
         let was_alive = self.alive_sessions();
         self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
             Change::None => {}
             Change::Changed => changed.push(key.clone()),
+            Change::Doubtful => doubtful.push(key.clone()),
             Change::RolledBack(what) => rolled_back = Some(what),
         });
         if let Some(what) = rolled_back
@@ -157,17 +167,42 @@ impl Node {
                 return false;
             }
         }
+        if source == Source::Lagging {
+            self.doubt(listing, doubtful);
+        }
         self.check_meta(source)
+    }
+
+    /// A listing that may be behind proves nothing, but it is a reason to look at what it shows otherwise than we
+    /// know it, and at what we hold and it does not show.
+    fn doubt(&mut self, listing: &Listing, doubtful: Vec<Key>) {
+        self.look_again(doubtful);
+        let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
+        let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
+        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
+        if !missing.is_empty() {
+            self.verify.extend(missing.into_iter().cloned());
+            self.settle_at = self.now.at;
+        }
+    }
+
+    /// Reads these records themselves: what is read is never behind, whatever listings and watches are.
+    pub(super) fn look_again(&mut self, keys: Vec<Key>) {
+        if !keys.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::LookAgain)) {
+            self.ask(Lane::Work, Op::Read(keys), Purpose::LookAgain);
+        }
     }
 
     /// Takes in one record; `false` if the store turned out not to be the one it was.
     pub(super) fn take_in(&mut self, source: Source, key: &Key, stored: Option<&Stored>) -> bool {
         let was_alive = match key {
-            Key::Node(node) => self.mirror.nodes.get(node).and_then(alive).map(|s| (node.clone(), s)),
+            Key::Node(node) => {
+                self.mirror.nodes.get(node).and_then(SeenNode::alive).map(|s| (node.clone(), s))
+            }
             _ => None,
         };
         match self.mirror.observe(self.now.at, source, key, stored) {
-            Change::None => true,
+            Change::None | Change::Doubtful => true,
             Change::RolledBack(what)
                 if self.incarnation.is_some() && self.rules.hold(Rule::GenerationChecked) =>
             {
@@ -183,7 +218,7 @@ impl Node {
     }
 
     fn alive_sessions(&self) -> std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId> {
-        self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), alive(node)?))).collect()
+        self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
     }
 
     fn record_has_changed(
@@ -225,29 +260,35 @@ impl Node {
     fn node_has_changed(&mut self, node: crate::name::NodeName, was: Option<crate::name::SessionId>) {
         let seen = self.mirror.nodes.get(&node);
         let record = seen.and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
-        let is = seen.and_then(alive);
+        let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
-        let (session, silent_after) = record.map_or((None, None), |r| (Some(r.session), Some(r.ttl())));
-        if let Some(ttl) = silent_after {
+        let there = seen.is_some_and(|node| node.seen.is_some());
+        let session = record.map(|record| record.session);
+        // A damaged record counts as that of a session with the longest ttl.
+        let ttl = record.map_or(self.ttl_max(), |record| record.ttl());
+        if there {
             self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
         }
         if self.is_me(&node) {
             return self.own_record_seen();
         }
-        if was == is {
+        if let Some(is) = is.filter(|is| self.proven_gone.contains(is)) {
+            self.process_gone(is);
+        }
+        if was == is && is.is_some() {
             // A renewal. Its content may still have changed.
             return self.refresh_member(&node);
         }
         if let Some(was) = was {
-            let how = if state == Some(NodeState::Left) && session == Some(was) {
-                Gone::Left
-            } else {
-                Gone::Fenced
+            let how = match state {
+                None if !there => Gone::Vanished,
+                Some(NodeState::Left) if session == Some(was) => Gone::Left,
+                _ => Gone::Fenced,
             };
             self.tell(Notice::NodeGone { node: node.clone(), session: was, how });
             match how {
                 Gone::Left => self.replan_now(),
-                Gone::Fenced => {
+                Gone::Fenced | Gone::Vanished => {
                     self.count_vanished();
                     self.replan_soon();
                 }
@@ -259,10 +300,4 @@ impl Node {
         }
         self.reconsider_all = true;
     }
-}
-
-/// The session of a node that is alive as far as its record says.
-fn alive(node: &crate::mirror::SeenNode) -> Option<crate::name::SessionId> {
-    let record = node.seen.as_ref()?.good()?;
-    record.state.is_alive().then_some(record.session)
 }

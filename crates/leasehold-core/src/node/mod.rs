@@ -72,9 +72,13 @@ pub struct Node {
     join: Option<PendingJoin>,
     /// Sessions of this process that are over, or that never began.
     former: BTreeSet<SessionId>,
+    /// The last of them that held anything.
+    ended: Option<SessionId>,
     /// A session of our own name that is not ours, and its `seq` when we first saw it.
     rival: Option<(SessionId, u64)>,
     name_taken_told: bool,
+    /// Until when sessions of our name whose records were lost may be alive.
+    unproved_until: Moment,
     has_been_attached: bool,
     healthy_since: Moment,
     renewals_failed: u32,
@@ -88,6 +92,8 @@ pub struct Node {
     generation: String,
     /// The incarnation that must not go on, and why.
     distrusted: Option<(Option<Incarnation>, String)>,
+    /// The incarnation that we tried to begin, and why.
+    begun: Option<(Incarnation, String)>,
 
     // What this node is and offers.
     weight: u32,
@@ -99,6 +105,8 @@ pub struct Node {
     engaged: BTreeSet<ShardId>,
     /// Shards that the gate refused, or that we do not know, with when to ask again.
     declined: BTreeMap<ShardId, Moment>,
+    /// Of those, the shards that the gate is asked about again.
+    inquired: BTreeSet<ShardId>,
     drain_wished: bool,
     leaving: Option<Leaving>,
 
@@ -110,6 +118,7 @@ pub struct Node {
     replan_at: Moment,
     replan_latest_at: Moment,
     vanish_log: Vec<Moment>,
+    vanish_of: usize,
     frozen_until: Moment,
     no_room: BTreeMap<GroupName, usize>,
 
@@ -130,7 +139,8 @@ pub struct Node {
     proven_gone: BTreeSet<SessionId>,
     /// Sessions that shard records name but no node record does.
     lost_sessions: BTreeMap<NodeName, (SessionId, std::time::Duration)>,
-    reads_fail: bool,
+    /// Since when reads fail; `NEVER` if the last one did not.
+    reads_fail_since: Moment,
     last_read_at: Moment,
 
     // The fixed table of timers; `NEVER` is off. A tick too many does no harm.
@@ -177,8 +187,10 @@ impl Node {
             session: None,
             join: None,
             former: BTreeSet::new(),
+            ended: None,
             rival: None,
             name_taken_told: false,
+            unproved_until: Moment::ZERO,
             has_been_attached: false,
             healthy_since: Moment::ZERO,
             renewals_failed: 0,
@@ -189,6 +201,7 @@ impl Node {
             ttl_max_seen: std::time::Duration::ZERO,
             generation: String::new(),
             distrusted: None,
+            begun: None,
             weight: config.weight,
             capacity: config.capacity,
             accepting: true,
@@ -197,6 +210,7 @@ impl Node {
             served: config.groups.iter().map(|g| (g.group.clone(), g.clone())).collect(),
             engaged: BTreeSet::new(),
             declined: BTreeMap::new(),
+            inquired: BTreeSet::new(),
             drain_wished: false,
             leaving: None,
             roster: Roster::new(),
@@ -206,6 +220,7 @@ impl Node {
             replan_at: never,
             replan_latest_at: never,
             vanish_log: Vec::new(),
+            vanish_of: 0,
             frozen_until: Moment::ZERO,
             no_room: BTreeMap::new(),
             holds: BTreeMap::new(),
@@ -222,7 +237,7 @@ impl Node {
             reads_wanted: BTreeSet::new(),
             proven_gone: BTreeSet::new(),
             lost_sessions: BTreeMap::new(),
-            reads_fail: false,
+            reads_fail_since: never,
             last_read_at: Moment::ZERO,
             list_at: Moment::ZERO,
             renew_at: never,

@@ -81,6 +81,11 @@ impl Leaving {
         milestones.into_iter().filter(|at| *at > now).min().unwrap_or(now)
     }
 
+    /// The last word did not get through: it is tried again at once.
+    pub(super) fn say_again(&mut self) {
+        self.last_word_at = Moment::ZERO;
+    }
+
     fn half(&self) -> Moment {
         self.begun_at + self.deadline.since(self.begun_at) / 2
     }
@@ -240,7 +245,10 @@ impl Node {
         if !self.holds.is_empty() || !self.orphans.is_empty() || at < leaving.last_word_at {
             return;
         }
-        if self.requests.any(|purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join)) {
+        // A renewal under way would take the place that the last word expects: its answer comes first.
+        let busy =
+            |purpose: &Purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join | Purpose::Renew(_));
+        if self.done || self.requests.any(busy) {
             return;
         }
         if self.session.is_some() {
@@ -276,6 +284,9 @@ impl Node {
 
     /// The node has left, or gives up trying to say so.
     pub(super) fn finish(&mut self) {
+        if self.done {
+            return;
+        }
         if self.session.is_some() {
             self.detach(Cause::Asked);
         }
@@ -313,6 +324,7 @@ impl Node {
             return;
         }
         if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
+            self.tell(Notice::Retried { shards: missing.len() });
             self.look_at(missing);
         }
         self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);

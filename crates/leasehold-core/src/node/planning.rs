@@ -57,10 +57,11 @@ impl Node {
         if *known == fresh {
             return;
         }
-        match (known.receives(), fresh.receives()) {
-            // It drains, or declines: waiting would only leave its shards without a plan.
-            (true, false) => self.replan_now(),
-            _ => self.replan_soon(),
+        // It drains, or declines: waiting would only leave its shards without a plan.
+        let withdraws = known.receives() && !fresh.receives() || !fresh.declined.is_subset(&known.declined);
+        match withdraws {
+            true => self.replan_now(),
+            false => self.replan_soon(),
         }
     }
 
@@ -119,6 +120,9 @@ impl Node {
     }
 
     fn tell_room(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
         let mut told = Vec::new();
         let mut homeless = std::collections::BTreeMap::new();
         for (name, group) in &self.plan.groups {
@@ -201,9 +205,12 @@ impl Node {
     pub(super) fn count_vanished(&mut self) {
         let (at, ttl) = (self.now.at, self.config.ttl);
         self.vanish_log.retain(|vanished_at| at.since(*vanished_at) < ttl);
+        let before = if self.vanish_log.is_empty() { 0 } else { self.vanish_of };
         self.vanish_log.push(at);
         let vanished = self.vanish_log.len();
-        let of = self.roster.len().max(vanished);
+        // Of those that were there before the first of them vanished.
+        self.vanish_of = self.roster.len().max(before).max(vanished);
+        let of = self.vanish_of;
         if vanished >= 2 && vanished * 1000 >= of * self.config.vanish_freeze_permille as usize {
             if self.frozen_until <= at {
                 self.tell(Notice::Frozen { vanished, of });

@@ -28,6 +28,8 @@ pub(super) enum Purpose {
     Meta,
     /// See whether `meta` may be opened.
     Open,
+    /// See what became of records which something that may be behind shows gone or changed.
+    LookAgain,
     /// Write a group's settings.
     Group,
     /// Remove records of what is long gone.

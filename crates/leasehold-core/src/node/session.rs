@@ -1,5 +1,6 @@
 //! The session: opening it, renewing it, losing it, and getting the next one. GUARANTEES, "Stop before loss".
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
@@ -42,6 +43,7 @@ pub(super) struct PendingJoin {
     session: SessionId,
     write: WriteId,
     sent_at: Moment,
+    value: Arc<[u8]>,
 }
 
 impl PendingJoin {
@@ -152,6 +154,15 @@ impl Node {
         let seen = self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref());
         match seen.map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {}
+            Some(Ok(record))
+                if record.session == session.id
+                    && record.state == NodeState::Left
+                    && self.leaving.is_some() =>
+            {
+                // Our own last word, before its answer.
+                self.session = None;
+                self.finish();
+            }
             Some(Ok(_)) => self.detach(Cause::Fenced),
             // Somebody scribbled over it: the next renewal writes it anew.
             Some(Err(_)) => self.record_changed = true,
@@ -168,10 +179,8 @@ impl Node {
         if self.leaving.is_some() && self.former.is_empty() {
             return;
         }
-        // A new session under our name tells everybody that the former one is over, whatever became of its record.
-        // While its work runs, that is not so.
-        if !self.orphans.is_empty() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
-            return;
+        if !self.former_is_over() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return self.wait_to_be_fenced();
         }
         let me = self.me();
         let node = self.mirror.nodes.get(&me);
@@ -186,7 +195,11 @@ impl Node {
                 ttl_max,
             );
         };
-        if !record.state.is_alive() {
+        // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
+        if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
+            if record.unproved {
+                self.name_is_unproved();
+            }
             return self.send_join(Some(version), None);
         }
         let (session, write, ttl) = (record.session, record.write, record.ttl());
@@ -197,7 +210,7 @@ impl Node {
             self.former.insert(join.session);
         }
         if self.former.contains(&session) {
-            self.send_left(session, version);
+            self.send_left(session, Some(version));
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
@@ -212,6 +225,27 @@ impl Node {
             };
             self.wait_for(why, ttl);
         }
+    }
+
+    /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
+    /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
+    fn former_is_over(&self) -> bool {
+        self.orphans.is_empty() || self.ended.is_some_and(|session| self.mirror.dead.contains_key(&session))
+    }
+
+    /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
+    fn wait_to_be_fenced(&mut self) {
+        let (me, ttl) = (self.me(), self.config.ttl);
+        let absent = self.mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
+        if let Some(session) = self.ended.filter(|_| absent) {
+            self.mirror.note_absent(self.now.at, &me);
+            self.lost_sessions.insert(me, (session, ttl));
+        }
+        self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
+        self.wait_for(
+            "work of our former session has not stopped: waiting until that session is over".into(),
+            ttl,
+        );
     }
 
     /// Whether a session of our own name that is not ours has renewed since we first saw it.
@@ -240,24 +274,34 @@ impl Node {
     fn join_over_nothing(&mut self) {
         let me = self.me();
         let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
-        let ours = holders.filter(|holder| {
-            holder.node == me
-                && !self.mirror.dead.contains_key(&holder.session)
-                && !self.former.contains(&holder.session)
-        });
-        let ttl = ours.map(|holder| holder.ttl()).max();
-        let vanished = self.mirror.nodes.get(&me).map(|node| node.silent_from);
-        let Some(ttl) = ttl else { return self.send_join(None, None) };
-        let since = vanished.unwrap_or_else(|| {
-            self.mirror.note_absent(self.now.at, &me);
-            self.now.at
-        });
-        let until = since + crate::config::stretch(ttl, self.config.drift_permille);
-        if self.now.at >= until {
-            return self.send_join(None, None);
-        }
-        self.list_at = self.list_at.min(until);
+        let named: Vec<_> = holders
+            .filter(|holder| holder.node == me && !self.mirror.dead.contains_key(&holder.session))
+            .collect();
+        let foreign = named.iter().filter(|holder| !self.former.contains(&holder.session));
+        let foreign = foreign.max_by_key(|holder| holder.ttl_ms).map(|holder| (*holder).clone());
+        let ours = named.iter().any(|holder| self.former.contains(&holder.session));
+        self.name_is_unproved();
+        let Some(lost) = foreign else {
+            return match self.ended {
+                // All of it is stopped: saying so frees what it held at once.
+                Some(session) if ours && !self.mirror.dead.contains_key(&session) => {
+                    self.send_left(session, None);
+                }
+                _ => self.send_join(None, None),
+            };
+        };
+        // It is fenced like any other that is silent, and then this node joins over the tombstone.
+        self.mirror.note_absent(self.now.at, &me);
+        self.lost_sessions.insert(me, (lost.session, lost.ttl()));
+        self.probe_at = self.probe_at.min(self.now.at + lost.ttl() / 2);
+        let ttl = lost.ttl();
         self.wait_for("the record of our earlier session is gone: waiting until it must be over".into(), ttl);
+    }
+
+    /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
+    fn name_is_unproved(&mut self) {
+        self.unproved_until =
+            self.now.at + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
     }
 
     fn send_join(&mut self, expect: Option<Version>, adopt: Option<SessionId>) {
@@ -269,10 +313,11 @@ impl Node {
         }
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.chance.bits()));
         let record = self.node_record(session, 1, NodeState::Active);
-        self.join = Some(PendingJoin { session, write: record.write, sent_at: self.now.at });
+        let value: Arc<[u8]> = record.encode().into();
+        let (write, sent_at) = (record.write, self.now.at);
+        self.join = Some(PendingJoin { session, write, sent_at, value: value.clone() });
         self.out.push(Action::OpenSession(session));
-        let value = Some(record.encode().into());
-        let swap = Swap { key: Key::Node(self.me()), expect, value };
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Join);
     }
 
@@ -288,6 +333,12 @@ impl Node {
     }
 
     fn open_session(&mut self, join: PendingJoin, version: Version) {
+        // Whatever lived under our name before is over. Something that is late may still show it alive.
+        let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let before = own.and_then(|seen| seen.good()).map(|record| record.session);
+        for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
+            self.mirror.dead.insert(session, self.now.at);
+        }
         let deadlines = self.deadlines_from(join.sent_at);
         if self.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
@@ -298,12 +349,14 @@ impl Node {
         self.session = Some(Session {
             id: join.session,
             seq: 1,
-            version: Some(version),
+            version: Some(version.clone()),
             deadlines,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
         });
         self.out.push(Action::Deadlines(deadlines));
+        let stored = Stored { version, value: join.value };
+        self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
         if self.is_open() {
             self.waiting_for = None;
         }
@@ -463,6 +516,7 @@ impl Node {
             self.orphans.insert(shard, epoch);
         }
         self.former.insert(session.id);
+        self.ended = Some(session.id);
         self.renewals_failed = 0;
         self.surplus.clear();
         self.outbox.clear();
@@ -482,13 +536,13 @@ impl Node {
     }
 
     /// Says that a session of ours is over, which frees all that it held.
-    pub(super) fn send_left(&mut self, session: SessionId, version: Version) {
+    pub(super) fn send_left(&mut self, session: SessionId, expect: Option<Version>) {
         let me = self.me();
         let known =
             self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         let seq = known.map_or(1, |record| record.seq + 1);
         let record = self.node_record(session, seq, NodeState::Left);
-        let swap = Swap { key: Key::Node(me), expect: Some(version), value: Some(record.encode().into()) };
+        let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Left(session));
     }
 
@@ -519,6 +573,9 @@ impl Node {
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
             mine.version = Some(current.version.clone());
+            if let Some(leaving) = &mut self.leaving {
+                leaving.say_again();
+            }
         }
         self.list_at = self.now.at;
     }
@@ -552,6 +609,7 @@ impl Node {
             declined,
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
+            unproved: self.now.at < self.unproved_until,
             view: self.plan.view,
             protocol: PROTOCOL,
             written_unix_ms: self.now.unix_ms,

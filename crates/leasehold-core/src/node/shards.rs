@@ -111,7 +111,7 @@ impl Node {
 
     fn consider_held(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
-        let (phase, epoch) = (hold.phase, hold.epoch);
+        let (phase, epoch, asked_at) = (hold.phase, hold.epoch, hold.started_at);
         let must_stop = self.must_stop(shard, epoch);
         let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
         match phase {
@@ -153,7 +153,16 @@ impl Node {
                     self.unquarantine(shard);
                 }
             }
-            Phase::Asking | Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
+            Phase::Asking if must_stop.is_some() || self.hands_over() => {
+                self.holds.remove(shard);
+            }
+            // A gate that does not answer has refused.
+            Phase::Asking if self.now.at >= asked_at + self.config.ttl => {
+                self.holds.remove(shard);
+                self.decline(shard);
+            }
+            Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
+            Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }
 
@@ -199,7 +208,9 @@ impl Node {
         }
         if self.config.gate == Gate::Ask && self.standing != Standing::Left {
             let write = Write::new(WriteKind::Claim, expect, self.claim_record(shard, above, why));
-            self.holds.insert(shard.clone(), Hold::writing(Phase::Asking, write));
+            let hold = Hold { started_at: self.now.at, ..Hold::writing(Phase::Asking, write) };
+            self.holds.insert(shard.clone(), hold);
+            self.wake_at(shard, self.now.at + self.config.ttl);
             self.out.push(Action::AskGate(shard.clone()));
             return;
         }
@@ -220,6 +231,8 @@ impl Node {
     fn unowned(&mut self, shard: &ShardId) -> Freedom {
         let freedom = self.freedom(shard);
         match &freedom {
+            // Before the namespace is open nobody may take it, so nobody is late either.
+            Freedom::Now { .. } if !self.is_open() => {}
             Freedom::Now { .. } => {
                 let at = self.now.at;
                 self.unowned_since.entry(shard.clone()).or_insert(at);
@@ -299,6 +312,7 @@ impl Node {
                 match self.is_over(&holder, order) {
                     Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
                     Over::No => Freedom::No,
+                    Over::At(at) => Freedom::At(at),
                     Over::AfterReading => Freedom::AfterReading(holder.node),
                 }
             }
@@ -313,11 +327,19 @@ impl Node {
         let node = self.mirror.nodes.get(&holder.node);
         match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == holder.session => Over::No,
-            Some(Ok(_)) => {
-                // Its name has another session. That proves something only if it was read after the shard's record.
+            Some(Ok(record)) => {
+                // Its name has another session. That proves something only if it was read after the shard's record,
+                // and if that session began over one that had ended, not over a record that was lost.
+                let unproved = record.unproved;
                 let read_after = node.is_some_and(|node| node.read_issued > order);
                 if !read_after && self.rules.hold(Rule::ProofAfterShard) {
                     return Over::AfterReading;
+                }
+                let lost_until = node.map_or(Moment::NEVER, |node| {
+                    node.session_seen_at + stretch(holder.ttl(), self.config.drift_permille)
+                });
+                if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
+                    return Over::At(lost_until);
                 }
                 self.mirror.dead.insert(holder.session, self.now.at);
                 Over::Yes
@@ -414,6 +436,13 @@ impl Node {
             self.retire_if_nobody_has_it(shard);
             self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
             self.wake_at(shard, self.now.at + self.config.ttl);
+        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.plan.has(shard) {
+            // The others plan around us until the gate has said that it has changed its mind: a shard that comes
+            // here only to be refused has moved for nothing.
+            self.inquired.insert(shard.clone());
+            self.out.push(Action::AskGate(shard.clone()));
+            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.wake_at(shard, self.now.at + self.config.ttl);
         } else {
             self.declined.remove(shard);
             self.record_changed = true;
@@ -423,11 +452,22 @@ impl Node {
     }
 
     pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
+        if self.inquired.remove(&shard) {
+            if verdict == Verdict::Take && self.declined.remove(&shard).is_some() {
+                self.record_changed = true;
+                self.replan_now();
+            }
+            return;
+        }
+        let unwanted = self.hands_over();
         let Some(hold) = self.holds.get_mut(&shard) else { return };
         if hold.phase != Phase::Asking {
             return;
         }
         match verdict {
+            Verdict::Take if unwanted => {
+                self.holds.remove(&shard);
+            }
             Verdict::Take => {
                 hold.phase = Phase::Claiming;
                 self.outbox.insert(shard);
@@ -596,8 +636,11 @@ impl Node {
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moved_at.insert(shard.clone(), self.now.at);
-        // Whatever its record says now, the time in which it had no holder begins anew.
-        self.unowned_since.remove(&shard);
+        // Whatever its record says now, the time in which it had no holder begins anew; unless it is our own claim,
+        // which the watch may show before the answer does.
+        if !self.holds.contains_key(&shard) {
+            self.unowned_since.remove(&shard);
+        }
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {
@@ -631,5 +674,6 @@ impl Node {
 enum Over {
     Yes,
     No,
+    At(Moment),
     AfterReading,
 }

@@ -358,6 +358,7 @@ impl Node {
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
                 self.holds.remove(shard);
+                self.unowned_since.remove(shard);
             }
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }

@@ -44,6 +44,10 @@ pub struct NodeRecord {
     pub ttl_ms: u64,
     /// Counts the renewals of the session.
     pub seq: u64,
+    /// There was no record of this name when the session began, or not long before. Sessions of this name whose
+    /// record was lost may still be alive, until their ttl after this session was first seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproved: bool,
     /// Hash of the view that the node plans with: nodes with the same one agree on the plan.
     pub view: u64,
     /// The protocol versions that the node speaks, oldest and newest.

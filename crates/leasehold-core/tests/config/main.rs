@@ -77,7 +77,10 @@ const BROKEN: &[(&[&str], Change)] = &[
         c.kill_budget = ms(10);
     }),
     (&["ttl_range", "ttl_max_range"], |c| *c = good(86_400_001)),
-    (&["whole_milliseconds"], |c| c.ttl += Duration::from_micros(400)),
+    (&["whole_milliseconds"], |c| {
+        c.ttl += Duration::from_micros(400);
+        c.ttl_max = ms(10_001);
+    }),
     (&["whole_milliseconds"], |c| c.ttl_max += Duration::from_nanos(1)),
     (&["ttl_below_ttl_max"], |c| c.ttl_max = ms(9_999)),
     (&["ttl_max_range", "retired_outlives_ttl_max"], |c| c.ttl_max = ms(86_400_001)),
@@ -114,7 +117,7 @@ const BROKEN: &[(&[&str], Change)] = &[
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 0),
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 1001),
     (&["drain_at_once_min"], |c| c.drain_at_once = 0),
-    (&["retired_outlives_ttl_max"], |c| c.retired_kept = ms(59_999)),
+    (&["retired_outlives_ttl_max"], |c| c.retired_kept = ms(9_999)),
     (&["text_not_empty"], |c| c.zone = Some(String::new())),
     (&["text_not_empty"], |c| c.address = Some(String::new())),
     (&["capacity_not_zero"], |c| c.capacity = Some(0)),

@@ -139,6 +139,7 @@ impl World {
             "delay" => FaultKind::Delay(span(value)?),
             "slow" => FaultKind::Slow(span(value)?),
             "twice" => FaultKind::Twice,
+            "late" => FaultKind::Late(span(value)?),
             _ => return Err("there is no such fault".into()),
         };
         let mut fault = Fault { kind, only: None, times: None };
@@ -300,6 +301,7 @@ fn config(name: &str, settings: &str) -> Result<Config, String> {
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("ttl" | "policy", _) => {}
+            ("name", value) => config.node = value.parse().map_err(text)?,
             ("weight", value) => config.weight = number(value)?,
             ("capacity", value) => config.capacity = Some(number(value)?),
             ("zone", value) => config.zone = Some(value.into()),

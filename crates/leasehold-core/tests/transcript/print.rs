@@ -13,7 +13,7 @@ pub(crate) fn span(span: Duration) -> String {
     let ms = span.as_millis();
     match ms {
         0..1000 => format!("{ms}ms"),
-        _ if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         _ => format!("{}.{:03}s", ms / 1000, ms % 1000),
     }
 }
@@ -95,6 +95,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         Notice::NodeJoined { node, session: id } => format!("sees {node} join as {}", session(*id)),
         Notice::NodeGone { session: id, how, .. } => match how {
             Gone::Left => format!("sees {} leave", session(*id)),
+            Gone::Vanished => format!("sees the record of {} gone", session(*id)),
             Gone::Fenced => format!("sees {} dead", session(*id)),
         },
         Notice::Fenced { session: id, silent_for, .. } => {
@@ -113,6 +114,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         }
         Notice::Stuck { shard, epoch } => format!("STUCK {shard} epoch {epoch}"),
         Notice::Quarantined { shard, epoch } => format!("QUARANTINED {shard} epoch {epoch}"),
+        Notice::Retried { .. } => return None,
         Notice::RetriesExhausted { shards } => format!("retries exhausted for {shards} shards"),
         Notice::NoRoom { group, shards } => format!("NO ROOM for {shards} shards of {group}"),
         Notice::RoomAgain { group } => format!("room again for {group}"),

@@ -84,6 +84,8 @@ pub(crate) enum FaultKind {
     Slow(Duration),
     /// The answer comes twice.
     Twice,
+    /// Applied at once, but the answer comes that much later, after the process gave up.
+    Late(Duration),
 }
 
 impl Fault {

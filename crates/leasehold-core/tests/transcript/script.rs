@@ -39,6 +39,10 @@ pub(crate) fn retell(written: &str) -> String {
 fn perform(world: &mut World, commands: &[&str]) -> String {
     let mut output = Vec::new();
     for command in commands {
+        if *command == "afresh" {
+            *world = World::new();
+            continue;
+        }
         match world.command(command) {
             Ok(lines) => output.extend(lines),
             Err(error) => output.push(format!("!! {command}: {error}")),

@@ -38,6 +38,7 @@ pub(crate) enum AnswerManner {
     Plain,
     Unknown,
     Twice,
+    Late,
 }
 
 /// How work comes to its end.
@@ -254,7 +255,11 @@ impl World {
         let event = Happening::Event(Event::Answered(request.id, reply));
         let give_up_at = request.give_up_at;
         if self.now + after >= give_up_at {
-            return self.times_out(name, request.id, give_up_at);
+            self.times_out(name, request.id, give_up_at);
+            if manner == AnswerManner::Late {
+                self.after(after, name, event);
+            }
+            return;
         }
         self.after(after, name, event.clone());
         if manner == AnswerManner::Twice {
@@ -387,6 +392,7 @@ impl World {
             None => (half, Some((half, AnswerManner::Plain))),
             Some(FaultKind::SayUnknown) => (half, Some((half, AnswerManner::Unknown))),
             Some(FaultKind::Twice) => (half, Some((half, AnswerManner::Twice))),
+            Some(FaultKind::Late(span)) => (half, Some((span, AnswerManner::Late))),
             Some(FaultKind::Slow(span)) => (span / 2, Some((span / 2, AnswerManner::Plain))),
             Some(FaultKind::LoseAnswers) => (half, None),
             Some(FaultKind::Delay(span)) => (span, None),

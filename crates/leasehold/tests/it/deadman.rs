@@ -3,11 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock;
 use leasehold::deadman::DeadMan;
-use leasehold_core::Moment;
+use leasehold::{Group, Moment, Node};
+use leasehold_store::MemoryServer;
+use leasehold_store::wrap::{CutOff, Link};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -15,8 +18,12 @@ use nix::unistd::Pid;
 const SLACK: Duration = Duration::from_secs(2);
 
 fn spawn(case: &str) -> (Child, Moment) {
+    spawn_test("deadman::child", case)
+}
+
+fn spawn_test(test: &str, case: &str) -> (Child, Moment) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "deadman::child", "--ignored", "--nocapture"])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .env("LEASEHOLD_DEADMAN_CASE", case)
         .stdout(Stdio::piped())
         .spawn()
@@ -64,6 +71,71 @@ fn child() {
         }
         other => panic!("no such case: {other}"),
     }
+}
+
+/// Not a test: a whole node with a dead-man timer, whose store goes silent once its shard runs.
+#[test]
+#[ignore = "started by the other tests as a child"]
+fn node_child() {
+    let Ok(case) = std::env::var("LEASEHOLD_DEADMAN_CASE") else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let link = Arc::new(CutOff::new(Arc::new(MemoryServer::with_clock(clock::now).open("test"))));
+        let node = Node::builder(link.clone())
+            .name("a")
+            .ttl(Duration::from_secs(1))
+            .new_namespace()
+            .dead_man_timer()
+            .group(Group::leader("boss"), |grant| async move {
+                grant.stopped().await;
+                Ok(())
+            })
+            .start()
+            .await
+            .unwrap();
+        let shard = "boss/0".parse().unwrap();
+        while !node.owns(&shard) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let grant = node.grant(&shard).unwrap();
+        // Renewals move the timer: a process that renews is never killed.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(grant.check(), Ok(()));
+        link.set(Link::Stalled);
+        println!("\nset {}", (grant.deadline() + Duration::from_millis(150)).as_nanos());
+        match case.as_str() {
+            // The only thread of the runtime is blocked, so the handler cannot return and cannot be cut off.
+            "blocked" => std::thread::sleep(Duration::from_secs(30)),
+            // The handler returns when it is told to, so there is nothing to kill.
+            "obedient" => {
+                grant.lost().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert!(node.owned().is_empty());
+            }
+            other => panic!("no such case: {other}"),
+        }
+    });
+}
+
+#[test]
+fn a_node_whose_work_cannot_be_stopped_is_killed_before_its_session_is_over() {
+    let (child, kill_at) = spawn_test("deadman::node_child", "blocked");
+    assert_eq!(wait(child, kill_at + SLACK), (Some(9), None));
+    assert!(clock::now() >= kill_at);
+}
+
+#[test]
+fn a_stopped_node_is_killed_before_its_session_is_over() {
+    let (child, kill_at) = spawn_test("deadman::node_child", "obedient");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGSTOP).unwrap();
+    assert_eq!(wait(child, kill_at + SLACK), (Some(9), None));
+    assert!(clock::now() >= kill_at);
+}
+
+#[test]
+fn a_node_that_stops_in_time_lives_on() {
+    let (child, kill_at) = spawn_test("deadman::node_child", "obedient");
+    assert_eq!(wait(child, kill_at + SLACK * 2), (None, Some(0)));
 }
 
 #[test]

@@ -4,6 +4,9 @@ mod bench;
 mod client;
 #[cfg(target_os = "linux")]
 mod deadman;
+#[cfg(feature = "local")]
+mod local;
 mod node;
+mod observe;
 mod registry;
 mod threads;
