@@ -116,7 +116,8 @@ impl Settings {
         if let Err(errors) = config.check_on(facts) {
             for error in &errors {
                 let key = setting_of(&error.setting);
-                let what = format!("{}: {}", key, error.message);
+                let said = error.message.starts_with(key) || error.message.contains(&format!(" {key} "));
+                let what = if said { error.message.clone() } else { format!("{key}: {}", error.message) };
                 problems.push(Problem::new(self.place_of(key), what, error.advice.clone()));
             }
         }
