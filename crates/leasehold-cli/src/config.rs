@@ -11,10 +11,11 @@ use crate::stores;
 
 /// Prints every setting.
 pub(crate) fn show(settings: &Settings, json: bool) {
+    let effective = facts(settings).map(|facts| settings.effective(&facts)).unwrap_or_default();
     if json {
-        println!("{:#}", settings.as_json());
+        println!("{:#}", settings.as_json(&effective));
     } else {
-        print!("{}", settings.show());
+        print!("{}", settings.show(&effective));
     }
 }
 
