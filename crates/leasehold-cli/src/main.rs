@@ -2,23 +2,31 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 mod args;
 mod build;
+mod config;
+mod demo;
+mod doctor;
 mod failure;
 mod guard;
+mod look;
+mod operate;
 mod run;
 mod settings;
 mod stores;
 
-use args::{Arguments, Command};
+use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use failure::{Code, Failure};
+use leasehold_core::explain::WhatIf;
+use look::{Format, Watching};
 use run::Mode;
-use settings::Settings;
+use settings::{Everywhere, Settings};
+use stores::Missing;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::hidden_main() {
+    if let Some(code) = guard::hidden_main().or_else(demo::hidden_main) {
         return code;
     }
     match dispatch(Arguments::parse().command) {
@@ -29,13 +37,201 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(options) => in_runtime(demo::demo(options)),
         Command::Run(run) => {
             let settings = Settings::load(&run.everywhere, Some(&run.node))?;
             log_to_stderr(&settings);
             let mode = if run.one { Mode::One } else { Mode::Each };
             in_runtime(run::run(&settings, mode, run.command))
         }
+        Command::Doctor(all) => {
+            let settings = Settings::load(&all.everywhere, Some(&all.node))?;
+            in_runtime(doctor::doctor(&settings))
+        }
+        Command::Config(config) => configure(config.what),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
+            Ok(())
+        }
+        other => in_runtime(on_cluster(other)),
     }
+}
+
+fn configure(what: ConfigCommand) -> Result<(), Failure> {
+    let load = |all: &args::ForAll| Settings::load(&all.everywhere, Some(&all.node));
+    match what {
+        ConfigCommand::Show { json, all } => config::show(&load(&all)?, json),
+        ConfigCommand::Check(all) => config::check(&load(&all)?)?,
+        ConfigCommand::Explain { nodes, all } => config::explain(&load(&all)?, nodes)?,
+        ConfigCommand::Paths(all) => config::paths(&load(&all)?),
+        ConfigCommand::Reference => config::print_reference(),
+    }
+    Ok(())
+}
+
+async fn on_cluster(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Status(what) => show(&what, look::status, json_of).await,
+        Command::Nodes(what) => show(&what, look::nodes, |view| json_of(&view.nodes)).await,
+        Command::Shards(what) => {
+            let group = what.group.as_deref();
+            let kept = |view: &leasehold_core::View| {
+                let shards = view.shards.iter();
+                json_of(
+                    &shards
+                        .filter(|shard| group.is_none_or(|group| shard.id.0.group.as_str() == group))
+                        .collect::<Vec<_>>(),
+                )
+            };
+            show(&what.look, |view| look::shards(view, group), kept).await
+        }
+        Command::Explain(what) => explain(&what).await,
+        Command::WhatIf(what) => what_if(what.change).await,
+        Command::Locate(what) => locate(&what).await,
+        Command::Wish(wished) => {
+            let (everywhere, wish) = wished.into_wish();
+            let settings = Settings::load(&everywhere, None)?;
+            let client = look::client(&settings).await?;
+            println!("{}", operate::ask(&settings, &client, &wish).await?);
+            Ok(())
+        }
+        Command::Group(group) => on_group(group.what).await,
+        Command::Repair(what) => {
+            let settings = Settings::load(&what.everywhere, None)?;
+            let store = stores::open(&settings, Missing::Refuse)?;
+            println!("{}", operate::repair(&store, &look::shard_of(&settings, &what.shard)?).await?);
+            Ok(())
+        }
+        Command::Keys(what) => {
+            let store = stores::open(&Settings::load(&what.everywhere, None)?, Missing::Refuse)?;
+            let (text, json) = operate::keys(&store).await?;
+            if what.json {
+                println!("{json:#}")
+            } else {
+                print!("{text}")
+            }
+            Ok(())
+        }
+        Command::Register(what) => {
+            let settings = Settings::load(&what.everywhere, None)?;
+            log_to_stderr(&settings);
+            operate::register(&stores::open(&settings, Missing::Create)?, &what.key, &what.value).await
+        }
+        Command::Demo(_)
+        | Command::Run(_)
+        | Command::Doctor(_)
+        | Command::Config(_)
+        | Command::Completions { .. } => {
+            unreachable!("these have no cluster to look at")
+        }
+    }
+}
+
+async fn show(
+    what: &Look,
+    people: impl Fn(&leasehold_core::View) -> String,
+    json: impl Fn(&leasehold_core::View) -> serde_json::Value,
+) -> Result<(), Failure> {
+    let client = look::client(&Settings::load(&what.everywhere, None)?).await?;
+    let format = if what.manner.json { Format::Json } else { Format::People };
+    let watching = if what.manner.watch { Watching::Always } else { Watching::Once };
+    look::present(&client, format, watching, people, json).await
+}
+
+fn json_of(value: &impl serde::Serialize) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+async fn explain(what: &args::Explain) -> Result<(), Failure> {
+    let settings = Settings::load(&what.everywhere, None)?;
+    let client = look::client(&settings).await?;
+    let shard = look::known_shard(&client.view(), look::shard_of(&settings, &what.shard)?)?;
+    let explanation =
+        client.explain(&shard).ok_or_else(|| stores::not_found(format!("there is no shard {shard}")))?;
+    if what.json {
+        println!("{:#}", json_of(&explanation))
+    } else {
+        print!("{}", look::explain(&explanation))
+    }
+    Ok(())
+}
+
+async fn what_if(change: Change) -> Result<(), Failure> {
+    let node = |text: &str| {
+        leasehold_core::NodeName::new(text).map_err(|error| Failure::new(Code::Usage, error.to_string()))
+    };
+    let (everywhere, json, change): (Everywhere, bool, WhatIf) = match change {
+        Change::Down(what) => (what.everywhere, what.json, WhatIf::Down(node(&what.node)?)),
+        Change::Drain(what) => (what.everywhere, what.json, WhatIf::Drained(node(&what.node)?)),
+        Change::Weight(what) => (what.everywhere, what.json, WhatIf::Weight(node(&what.node)?, what.weight)),
+        Change::Add(args::WhatIfAdd { node: what, weight, capacity, zone }) => {
+            let node = node(&what.node)?;
+            (what.everywhere, what.json, WhatIf::Added { node, weight, capacity, zone })
+        }
+    };
+    let client = look::client(&Settings::load(&everywhere, None)?).await?;
+    let difference = client.what_if(&change)?;
+    if json {
+        println!("{:#}", json_of(&difference))
+    } else {
+        print!("{}", look::what_if(&difference))
+    }
+    Ok(())
+}
+
+async fn locate(what: &args::Locate) -> Result<(), Failure> {
+    let settings = Settings::load(&what.everywhere, None)?;
+    let client = look::client(&settings).await?;
+    let view = client.view();
+    let group = match (what.group.as_deref().or(settings.text("group")), view.groups.as_slice()) {
+        (Some(group), _) => group.to_owned(),
+        (None, [only]) => only.group.to_string(),
+        (None, groups) => {
+            let names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
+            return Err(Failure::new(
+                Code::Usage,
+                format!("say which group with --group; there are: {}", names.join(", ")),
+            ));
+        }
+    };
+    if !view.groups.iter().any(|known| known.group.as_str() == group) {
+        return Err(look::missing("group", &group, view.groups.iter().map(|known| known.group.as_str())));
+    }
+    let located = client.locate(&group, &what.key)?;
+    if what.json {
+        let json = serde_json::json!({
+            "shard": located.shard, "node": located.node, "address": located.address, "epoch": located.epoch,
+        });
+        println!("{json:#}");
+        return Ok(());
+    }
+    match (&located.node, &located.address) {
+        (Some(node), Some(address)) => {
+            println!("{} on {node} at {address}, epoch {}", located.shard, located.epoch)
+        }
+        (Some(node), None) => println!("{} on {node}, epoch {}", located.shard, located.epoch),
+        (None, _) => println!("{}, which nobody holds now", located.shard),
+    }
+    Ok(())
+}
+
+async fn on_group(what: GroupCommand) -> Result<(), Failure> {
+    let open = async |everywhere: &Everywhere| look::client(&Settings::load(everywhere, None)?).await;
+    match what {
+        GroupCommand::List(what) => return show(&what, look::groups, |view| json_of(&view.groups)).await,
+        GroupCommand::Show(what) => {
+            print!("{}", operate::show_group(&open(&what.everywhere).await?.view(), &what.name)?);
+        }
+        GroupCommand::Set(what) => {
+            let settings = Settings::load(&what.everywhere, None)?;
+            let client = leasehold::Client::open(stores::open(&settings, Missing::Create)?).await?;
+            print!("{}", operate::set_group(&client, &what.name, &what.changes).await?);
+        }
+        GroupCommand::Delete(what) => {
+            println!("{}", operate::delete_group(&open(&what.everywhere).await?, &what.name).await?);
+        }
+    }
+    Ok(())
 }
 
 fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {

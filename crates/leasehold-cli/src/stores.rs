@@ -25,17 +25,26 @@ const SCHEMES: &[&str] = &["local", "memory"];
 
 /// Opens the store of the settings, once.
 pub(crate) fn open(settings: &Settings, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
+    open_namespace(settings, settings.namespace(), missing)
+}
+
+/// Opens another namespace on the store of the settings.
+pub(crate) fn open_namespace(
+    settings: &Settings,
+    namespace: &str,
+    missing: Missing,
+) -> Result<Arc<dyn Store>, Failure> {
     let url = address(settings)?;
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
-        "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(settings.namespace()))),
+        "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
         _ => {
             let create = match missing {
                 Missing::Create => Create::IfMissing,
                 Missing::Refuse => Create::Never,
             };
             let options = Options { create, ..Options::default() };
-            Ok(Arc::new(Local::open_with(rest, settings.namespace(), options)?))
+            Ok(Arc::new(Local::open_with(rest, namespace, options)?))
         }
     }
 }

@@ -85,6 +85,8 @@ pub enum Change {
     None,
     /// The record changed.
     Changed,
+    /// It is not what we knew, but may be older: a reason to read it, and nothing more.
+    Doubtful,
     /// A state that we know to be over came back: the store lost writes.
     RolledBack(String),
 }
@@ -232,6 +234,16 @@ impl Mirror {
                 Some(Err(RecordError::Impossible(format!("it is about the node {}", record.node)))),
             );
         }
+        let readable = known.as_ref().and_then(|n| n.seen.as_ref()).is_some_and(|seen| seen.good().is_some());
+        if let Some(Ok(new)) = &record
+            && !readable
+            && matches!(source, Source::Watch | Source::Lagging)
+            && new.state.is_alive()
+            && self.dead.contains_key(&new.session)
+        {
+            // It was over before the record was damaged or went: this is from before that.
+            return Change::None;
+        }
         if let Some(Seen { record: Ok(old), order: seen_order, .. }) =
             known.as_ref().and_then(|n| n.seen.as_ref())
         {
@@ -241,7 +253,11 @@ impl Mirror {
                     true => new.state.is_alive() && new.seq < old.seq,
                     false => new.state.is_alive(),
                 },
-                Some(Ok(new)) => self.dead.contains_key(&new.session),
+                // A dead session that is alive again is older for certain. Its tombstone may be older, or newer.
+                Some(Ok(new)) => {
+                    let read_after = matches!(source, Source::Fresh(issued) if issued > *seen_order);
+                    self.dead.contains_key(&new.session) && (new.state.is_alive() || !read_after)
+                }
                 Some(Err(_)) => false,
                 None => source == Source::Watch || source == Source::Lagging || issued < *seen_order,
             };
@@ -417,7 +433,7 @@ fn observe_plain<R: Record>(
         (None, None) => Change::None,
         (Some(seen), Some(stored)) if seen.version == stored.version => Change::None,
         (Some(seen), _) if crossed(seen) => Change::None,
-        (Some(_), None) if source == Source::Lagging => Change::None,
+        (Some(_), _) if source == Source::Lagging => Change::Doubtful,
         (_, stored) => {
             let before = slot.take().and_then(|seen| seen.record.ok().or(seen.before));
             *slot = stored.map(|stored| {

@@ -235,6 +235,11 @@ pub enum Notice {
         /// Its epoch.
         epoch: Epoch,
     },
+    /// Shards that should come here are looked at once more, in case the watch is silent.
+    Retried {
+        /// How many shards.
+        shards: usize,
+    },
     /// A shard that this node should have did not become free within the retry window.
     RetriesExhausted {
         /// How many shards.

@@ -202,7 +202,7 @@ fn most_placeable(question: &Question, plan: &twin::Plan) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_clever_one_agrees_with_the_dumb_one(question in any_question()) {

@@ -40,6 +40,7 @@
 //! `kill_at` is cut off at its next `await`. Code that blocks a thread cannot be cut off from inside:
 //! [`Builder::dead_man_timer`] lets the kernel kill the process then, and [`Grant::epoch`] lets the target of a write
 //! refuse whoever is behind.
+//! The promises, and first what is not promised, are in the repository's `GUARANTEES.md`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

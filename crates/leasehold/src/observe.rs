@@ -20,6 +20,7 @@
 //! | `leasehold_work_failures_total` | counter | | handlers that failed or panicked |
 //! | `leasehold_stuck_total` | counter | | shards whose work did not stop in time |
 //! | `leasehold_quarantined_total` | counter | | shards that were held back because their work kept crashing |
+//! | `leasehold_acquire_retries_total` | counter | | looks at shards that should come here, in case the watch is silent |
 //! | `leasehold_acquire_exhausted_total` | counter | | retry windows that ended without getting the shard |
 //! | `leasehold_no_room_total` | counter | | times that shards of a group had no node with room |
 //! | `leasehold_fenced_total` | counter | | sessions of other nodes that this node proved dead |
@@ -132,6 +133,7 @@ impl Meters {
             Notice::WorkEnded { error: Some(_), .. } => self.count("leasehold_work_failures_total"),
             Notice::Stuck { .. } => self.count("leasehold_stuck_total"),
             Notice::Quarantined { .. } => self.count("leasehold_quarantined_total"),
+            Notice::Retried { .. } => self.count("leasehold_acquire_retries_total"),
             Notice::RetriesExhausted { .. } => self.count("leasehold_acquire_exhausted_total"),
             Notice::NoRoom { .. } => self.count("leasehold_no_room_total"),
             Notice::Fenced { .. } => self.count("leasehold_fenced_total"),
@@ -232,6 +234,7 @@ impl Meters {
             Notice::CorruptRecord { key, error } => {
                 tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
             }
+            Notice::Retried { shards } => tracing::debug!(node, shards, "looking again for shards"),
             Notice::StoreTrouble { error } => tracing::debug!(node, error, "the store failed; trying again"),
             other => tracing::debug!(node, ?other, "told"),
         }

@@ -96,11 +96,6 @@ impl Guarded {
         Ok(Guarded { control: ours, reports, guard, gone: false })
     }
 
-    /// The guard's process id.
-    pub(crate) fn guard_pid(&self) -> u32 {
-        self.guard.id()
-    }
-
     /// What the child prints, if it was asked for.
     pub(crate) fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         (self.guard.stdout.take(), self.guard.stderr.take())

@@ -31,7 +31,7 @@ pub(crate) enum StdinPlan {
 pub(crate) fn hidden_main() -> Option<std::process::ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next()?;
-    let mut text = || Some(arguments.next()?.into_string().ok()?);
+    let mut text = || arguments.next()?.into_string().ok();
     if first == "guard-stage" {
         let guard = text()?.parse().ok()?;
         arguments.next().filter(|word| word == "--")?;

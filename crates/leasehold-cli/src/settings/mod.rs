@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 pub(crate) use flags::{Everywhere, ForNodes};
 pub(crate) use show::{redacted, reference};
 pub(crate) use suggest::nearest;
-pub(crate) use table::SETTINGS;
 
 use layers::Layer;
 

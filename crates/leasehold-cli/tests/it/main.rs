@@ -1,4 +1,11 @@
 //! Tests of the program `leasehold` as people and machines use it: real processes, real signals, the real clock.
 
+mod demo;
+mod golden;
 mod guard;
+mod one;
 mod process;
+mod run;
+mod stage;
+mod store;
+mod supervisor;

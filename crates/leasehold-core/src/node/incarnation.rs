@@ -70,7 +70,7 @@ impl Node {
                     self.store_changed("it has another incarnation".into());
                     return false;
                 }
-                self.look_at_meta();
+                self.look_again(vec![Key::Meta]);
             }
             Some((Ok(meta), _)) => {
                 let was_open = self.is_open();
@@ -93,16 +93,9 @@ impl Node {
                     self.write_meta(known, Some(version));
                 }
             }
-            None => self.look_at_meta(),
+            None => self.look_again(vec![Key::Meta]),
         }
         true
-    }
-
-    /// Reads `meta` itself: what is read is never behind, whatever listings and watches are.
-    pub(super) fn look_at_meta(&mut self) {
-        if !self.requests.any(|purpose| matches!(purpose, Purpose::LookAtMeta)) {
-            self.ask(Lane::Work, Op::Read(vec![Key::Meta]), Purpose::LookAtMeta);
-        }
     }
 
     /// Adopts the incarnation that is there, or makes a new one where that is called for.

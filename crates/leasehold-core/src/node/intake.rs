@@ -6,7 +6,7 @@ use crate::mirror::{Change, SeenNode, Source};
 use crate::notice::{Gone, Notice};
 use crate::record::{NodeState, RecordError};
 use crate::rules::Rule;
-use crate::store::{Answer, Key, Listing, Stored, Swapped, WatchEvent};
+use crate::store::{Answer, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
 
 impl Node {
     pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
@@ -24,8 +24,14 @@ impl Node {
         }
         match (answer, &sent.purpose) {
             (Answer::Listed(listing), Purpose::List) => self.on_listed(&sent, &listing),
-            (Answer::Read { found, .. }, _) if found.len() == sent.keys.len() => self.on_read(&sent, &found),
-            (Answer::Swapped { outcomes, .. }, _) if outcomes.len() == sent.keys.len() => {
+            (Answer::Read { found, .. }, purpose)
+                if purpose.reads_records() && found.len() == sent.keys.len() =>
+            {
+                self.on_read(&sent, &found);
+            }
+            (Answer::Swapped { outcomes, .. }, purpose)
+                if purpose.writes() && outcomes.len() == sent.keys.len() =>
+            {
                 self.on_swapped(&sent, outcomes);
             }
             // An answer that does not fit its question is no answer.
@@ -43,7 +49,7 @@ impl Node {
             }
             // What became of it shows in our record.
             Purpose::Left(_) => self.list_at = self.list_at.min(self.now.at + self.config.retry.shortest()),
-            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAtMeta => {
+            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain => {
                 self.reads_failed(sent.sent_at);
             }
             _ => {}
@@ -81,7 +87,7 @@ impl Node {
             Purpose::Probe(nodes) => self.on_probed(sent, nodes),
             Purpose::Look(shards) => self.on_looked(shards, sent, found),
             Purpose::Open => self.on_open_read(sent),
-            Purpose::LookAtMeta => {
+            Purpose::LookAgain => {
                 // Also what has not changed since we began to doubt it says something now.
                 self.check_meta(source);
             }
@@ -147,11 +153,13 @@ impl Node {
     /// Takes in a whole listing; `false` if the store turned out not to be the one it was.
     fn take_in_listing(&mut self, source: Source, listing: &Listing) -> bool {
         let mut changed = Vec::new();
+        let mut doubtful = Vec::new();
         let mut rolled_back = None;
         let was_alive = self.alive_sessions();
         self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
             Change::None => {}
             Change::Changed => changed.push(key.clone()),
+            Change::Doubtful => doubtful.push(key.clone()),
             Change::RolledBack(what) => rolled_back = Some(what),
         });
         if let Some(what) = rolled_back
@@ -167,22 +175,28 @@ impl Node {
             }
         }
         if source == Source::Lagging {
-            self.doubt_what_is_missing(listing);
+            self.doubt(listing, doubtful);
         }
         self.check_meta(source)
     }
 
-    /// A listing that may be behind proves no absence, but it is a reason to look: at `meta`, and at what we hold.
-    fn doubt_what_is_missing(&mut self, listing: &Listing) {
+    /// A listing that may be behind proves nothing, but it is a reason to look at what it shows otherwise than we
+    /// know it, and at what we hold and it does not show.
+    fn doubt(&mut self, listing: &Listing, doubtful: Vec<Key>) {
+        self.look_again(doubtful);
         let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
-        if self.mirror.meta.is_some() && !listed.contains(&Key::Meta) {
-            self.look_at_meta();
-        }
         let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
         let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
         if !missing.is_empty() {
             self.verify.extend(missing.into_iter().cloned());
             self.settle_at = self.now.at;
+        }
+    }
+
+    /// Reads these records themselves: what is read is never behind, whatever listings and watches are.
+    pub(super) fn look_again(&mut self, keys: Vec<Key>) {
+        if !keys.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::LookAgain)) {
+            self.ask(Lane::Work, Op::Read(keys), Purpose::LookAgain);
         }
     }
 
@@ -195,7 +209,7 @@ impl Node {
             _ => None,
         };
         match self.mirror.observe(self.now.at, source, key, stored) {
-            Change::None => true,
+            Change::None | Change::Doubtful => true,
             Change::RolledBack(what)
                 if self.incarnation.is_some() && self.rules.hold(Rule::GenerationChecked) =>
             {

@@ -391,6 +391,7 @@ impl Node {
             return;
         }
         if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
+            self.tell(Notice::Retried { shards: missing.len() });
             self.look_at(missing);
         }
         self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);

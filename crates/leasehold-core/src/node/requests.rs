@@ -28,8 +28,8 @@ pub(super) enum Purpose {
     Meta,
     /// See whether `meta` may be opened.
     Open,
-    /// See what became of `meta`, which something that may be behind shows gone or changed.
-    LookAtMeta,
+    /// See what became of records which something that may be behind shows gone or changed.
+    LookAgain,
     /// Write a group's settings.
     Group,
     /// Remove records of what is long gone.
@@ -42,6 +42,18 @@ pub(super) enum Purpose {
     Shards(Vec<(ShardId, WriteId)>),
     /// See what became of writes of unknown outcome, or whether what we hold is still ours.
     Look(Vec<ShardId>),
+}
+
+impl Purpose {
+    /// Whether single records are read for it.
+    pub(super) fn reads_records(&self) -> bool {
+        matches!(self, Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain)
+    }
+
+    /// Whether something is written for it.
+    pub(super) fn writes(&self) -> bool {
+        !self.reads_records() && !matches!(self, Purpose::List)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! The session: opening it, renewing it, losing it, and getting the next one. GUARANTEES, "Stop before loss".
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
@@ -44,6 +45,7 @@ pub(super) struct PendingJoin {
     session: SessionId,
     write: WriteId,
     sent_at: Moment,
+    value: Arc<[u8]>,
 }
 
 impl PendingJoin {
@@ -324,10 +326,11 @@ impl Node {
         }
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.chance.bits()));
         let record = self.node_record(session, 1, NodeState::Active);
-        self.join = Some(PendingJoin { session, write: record.write, sent_at: self.now.at });
+        let value: Arc<[u8]> = record.encode().into();
+        let (write, sent_at) = (record.write, self.now.at);
+        self.join = Some(PendingJoin { session, write, sent_at, value: value.clone() });
         self.out.push(Action::OpenSession(session));
-        let value = Some(record.encode().into());
-        let swap = Swap { key: Key::Node(self.me()), expect, value };
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Join);
     }
 
@@ -338,11 +341,21 @@ impl Node {
                     self.open_session(join, version);
                 }
             }
-            Swapped::Lost(_) | Swapped::Unknown => self.list_at = self.now.at,
+            // A pause, so that two that take each other's place again and again do not do so all the time.
+            Swapped::Lost(_) | Swapped::Unknown => {
+                let pause = self.config.retry.shortest();
+                self.list_at = self.now.at + pause + self.chance.up_to(pause);
+            }
         }
     }
 
     fn open_session(&mut self, join: PendingJoin, version: Version) {
+        // Whatever lived under our name before is over. Something that is late may still show it alive.
+        let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let before = own.and_then(|seen| seen.good()).map(|record| record.session);
+        for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
+            self.mirror.dead.insert(session, self.now.at);
+        }
         let deadlines = self.deadlines_from(join.sent_at);
         if self.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
@@ -353,13 +366,15 @@ impl Node {
         self.session = Some(Session {
             id: join.session,
             seq: 1,
-            version: Some(version),
+            version: Some(version.clone()),
             deadlines,
             landed: join.write,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
         });
         self.out.push(Action::Deadlines(deadlines));
+        let stored = Stored { version, value: join.value };
+        self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
         if self.is_open() {
             self.waiting_for = None;
         }

@@ -157,7 +157,7 @@ impl Change {
         let still = fresh.is_empty() && moved.iter().enumerate().all(|(before, &node)| before as u32 == node);
         if still {
             Change::Nothing
-        } else if 4 * fresh.len() > new.eligible() {
+        } else if 4 * fresh.len() > new.eligible().count() {
             Change::Everything
         } else {
             Change::Some { moved, fresh }

@@ -179,18 +179,15 @@ impl Field {
         best
     }
 
-    /// All nodes that may have a shard, best first.
-    pub(super) fn ranked(&self, shard: u64, declined: &[u32]) -> Vec<Pair> {
-        let mut pairs: Vec<Pair> = (self.lanes.iter().flat_map(|lane| &lane.node))
-            .filter(|node| !declined.contains(node))
-            .map(|&node| self.pair(shard, node))
-            .collect();
+    /// These nodes, the best for a shard first.
+    pub(super) fn ranked(&self, shard: u64, nodes: impl IntoIterator<Item = u32>) -> Vec<Pair> {
+        let mut pairs: Vec<Pair> = nodes.into_iter().map(|node| self.pair(shard, node)).collect();
         pairs.sort_by(|a, b| self.compare(a, b));
         pairs
     }
 
-    /// How many nodes may have shards at all.
-    pub(super) fn eligible(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.node.len()).sum()
+    /// All nodes that may have shards at all.
+    pub(super) fn eligible(&self) -> impl Iterator<Item = u32> {
+        self.lanes.iter().flat_map(|lane| lane.node.iter().copied())
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn ranked(question: &Question, id: &ShardId) -> Vec<Ranked> {
     let pinned =
         pinned.filter(|&node| !declined.contains(&node) && capacity(&question.nodes[node as usize]) > 0);
     let hash = shard_hash(id);
-    let mut pairs = field.ranked(hash, &declined);
+    let mut pairs = field.ranked(hash, field.eligible().filter(|node| !declined.contains(node)));
     if let Some(pinned) = pinned {
         pairs.retain(|pair| pair.node != pinned);
         pairs.insert(0, field.pair(hash, pinned));

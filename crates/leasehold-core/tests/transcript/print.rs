@@ -114,6 +114,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         }
         Notice::Stuck { shard, epoch } => format!("STUCK {shard} epoch {epoch}"),
         Notice::Quarantined { shard, epoch } => format!("QUARANTINED {shard} epoch {epoch}"),
+        Notice::Retried { .. } => return None,
         Notice::RetriesExhausted { shards } => format!("retries exhausted for {shards} shards"),
         Notice::NoRoom { group, shards } => format!("NO ROOM for {shards} shards of {group}"),
         Notice::RoomAgain { group } => format!("room again for {group}"),

@@ -2,6 +2,7 @@
 //! and shares only the hash and the logarithm with the real one.
 
 use std::cmp::Ordering;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::name::ShardId;
@@ -188,14 +189,14 @@ impl<'q> State<'q> {
             let end = 'search: loop {
                 for asker in std::mem::take(&mut askers) {
                     for pair in pairs_of(self.question, asker) {
-                        let name = pair.node.name.to_string();
-                        if !reached.contains_key(&name) {
-                            reached.insert(name, (asker, pair.node));
-                            if self.on(pair.node) < capacity(pair.node) {
-                                break 'search Some(pair.node);
-                            }
-                            queue.push(pair.node);
+                        let Entry::Vacant(entry) = reached.entry(pair.node.name.to_string()) else {
+                            continue;
+                        };
+                        entry.insert((asker, pair.node));
+                        if self.on(pair.node) < capacity(pair.node) {
+                            break 'search Some(pair.node);
                         }
+                        queue.push(pair.node);
                     }
                 }
                 let Some(full) = queue.get(next) else { break None };

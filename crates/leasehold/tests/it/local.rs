@@ -9,6 +9,11 @@ use crate::bench::Witness;
 /// Two nodes of one process on one store: neither's lock may speak for the other one.
 #[tokio::test]
 async fn nodes_that_share_a_store_do_not_prove_each_other_dead() {
+    let ended = tokio::time::timeout(Duration::from_secs(30), two_on_one_store()).await;
+    ended.expect("both attach and leave");
+}
+
+async fn two_on_one_store() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("local:{}/work.db", folder.path().display());
     let store = leasehold::store::open(&address, "test").unwrap();

@@ -1,0 +1,86 @@
+//! `leasehold config`: what is in force, where it came from, whether it is safe, and what it amounts to.
+
+use std::fmt::Write as _;
+
+use leasehold_core::store::Facts;
+use leasehold_store::{MemoryServer, Store};
+
+use crate::failure::Failure;
+use crate::settings::{Settings, reference};
+use crate::stores::{self, Missing};
+
+/// Prints every setting.
+pub(crate) fn show(settings: &Settings, json: bool) {
+    if json {
+        println!("{:#}", settings.as_json());
+    } else {
+        print!("{}", settings.show());
+    }
+}
+
+/// Says whether the settings are safe together.
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    let facts = facts(settings)?;
+    settings.node_config(&facts)?;
+    let ttl = settings.node_config(&facts)?.ttl;
+    println!("the settings are safe on {} at a ttl of {}", facts.kind, crate::settings::span::show(ttl));
+    Ok(())
+}
+
+/// Says what the settings amount to.
+pub(crate) fn explain(settings: &Settings, nodes: u64) -> Result<(), Failure> {
+    let facts = facts(settings)?;
+    let config = settings.node_config(&facts)?;
+    print!("{}\n{}", config.explain(&facts), shard_guidance(nodes));
+    Ok(())
+}
+
+/// How many shards to have for that many nodes. With few shards a node a single one makes a great difference.
+fn shard_guidance(nodes: u64) -> String {
+    let mut text = format!("How many shards for {nodes} nodes (the group's size is hard to change later)\n");
+    let nodes = nodes.max(1);
+    for (each, what) in [
+        (1, "every node has one: the fullest has all that there is"),
+        (5, "the fullest node has at most 1.20 × its share"),
+        (10, "the fullest node has at most 1.10 × its share: a good start"),
+        (30, "room to grow to three times as many nodes"),
+    ] {
+        let _ = writeln!(text, "{:>11}  {what}", nodes * each);
+    }
+    text
+}
+
+/// Says where files are looked for.
+pub(crate) fn paths(settings: &Settings) {
+    for place in settings.places() {
+        let used = settings.file() == Some(place.as_path());
+        println!("{} {}", if used { "used " } else { "     " }, place.display());
+    }
+    match settings.file() {
+        Some(file) if !settings.places().iter().any(|place| place == file) => {
+            println!("used  {} (as told)", file.display())
+        }
+        Some(_) => {}
+        None => println!("no file is used; the first of these that exists would be"),
+    }
+}
+
+/// Prints the reference of all settings.
+pub(crate) fn print_reference() {
+    print!("{}", reference());
+}
+
+/// The facts of the store in the settings; of a local one if none is given.
+fn facts(settings: &Settings) -> Result<Facts, Failure> {
+    match settings.text("store") {
+        Some(url) if url.starts_with("memory:") => {
+            Ok(MemoryServer::with_clock(leasehold::clock::now).open("x").facts())
+        }
+        Some(_) => Ok(stores::open(settings, Missing::Create)?.facts()),
+        None => {
+            let folder = tempfile::tempdir()?;
+            let store = leasehold_local::Local::open(folder.path().join("x.db"), "x")?;
+            Ok(store.facts())
+        }
+    }
+}

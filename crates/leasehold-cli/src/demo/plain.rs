@@ -1,0 +1,156 @@
+//! The demo without a terminal: a bounded run that breaks things by itself, and says what it does.
+
+use std::time::Duration;
+
+use leasehold::{Client, clock};
+use leasehold_core::Moment;
+
+use super::Ended;
+use super::cluster::Cluster;
+use super::scene::{Scene, people};
+use crate::failure::Failure;
+
+/// How long shards may stay unowned before the demo says so: far above every bound, for very busy machines.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+struct Play<'a> {
+    scene: &'a mut Scene,
+    cluster: &'a mut Cluster,
+    client: &'a Client,
+    told: usize,
+    ended: Ended,
+}
+
+/// Plays all acts, each when its time has come, and then waits for the end.
+pub(super) async fn run(
+    scene: &mut Scene,
+    cluster: &mut Cluster,
+    client: &Client,
+    run_for: Duration,
+) -> Result<Ended, Failure> {
+    let began_at = clock::now();
+    let mut play = Play { scene, cluster, client, told: 0, ended: Ended::Well };
+    let count = play.cluster.members().len();
+    let shards = play.scene.owners.len();
+    play.say(format!(
+        "{count} nodes start, each a process of its own; {shards} shards; ttl {}",
+        people(play.scene.ttl)
+    ));
+    play.until_all_owned("all shards are owned").await;
+    let acts: [(u32, Act); 4] = [(15, Act::Join), (30, Act::Kill), (45, Act::Pause), (80, Act::Drain)];
+    for (percent, act) in acts {
+        play.watch_until(began_at + run_for * percent / 100).await;
+        if clock::now() >= began_at + run_for {
+            play.say("there is no time for more; run it longer with --for 20s");
+            break;
+        }
+        play.perform(act).await?;
+    }
+    play.watch_until(began_at + run_for).await;
+    Ok(play.ended)
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Join,
+    Kill,
+    Pause,
+    Drain,
+}
+
+impl Play<'_> {
+    async fn perform(&mut self, act: Act) -> Result<(), Failure> {
+        let name = |play: &Self, place: usize| play.cluster.members()[place].name.clone();
+        let last = self.cluster.members().len() - 1;
+        match act {
+            Act::Join => {
+                let place = self.cluster.add()?;
+                self.say(format!("{} joins", name(self, place)));
+                self.until("it has its share", |scene| {
+                    scene.nodes.get(place).is_some_and(|node| node.shards > 0)
+                })
+                .await;
+            }
+            Act::Kill => {
+                let place = 1.min(last);
+                self.cluster.kill(place);
+                self.say(format!("{} is killed with SIGKILL", name(self, place)));
+                self.until_all_owned("all shards are owned again").await;
+            }
+            Act::Pause => {
+                let place = 2.min(last);
+                self.cluster.pause(place);
+                self.say(format!("{} is stopped with SIGSTOP, as if its machine hung", name(self, place)));
+                self.until("its lease has run out, and others have its shards", |scene| {
+                    scene.held() == scene.owners.len()
+                        && scene.nodes.get(place).is_some_and(|node| node.shards == 0)
+                })
+                .await;
+                self.cluster.resume(place);
+                self.say(format!(
+                    "{} goes on: it finds that it holds nothing, and joins anew",
+                    name(self, place)
+                ));
+                self.until("it has its share again", |scene| {
+                    scene.nodes.get(place).is_some_and(|node| node.shards > 0)
+                })
+                .await;
+            }
+            Act::Drain => {
+                self.cluster.drain(0);
+                self.say(format!("{} is asked to leave (SIGTERM)", name(self, 0)));
+                self.until("it has handed everything over and left", |scene| !scene.nodes[0].there).await;
+                self.until_all_owned("all shards are owned").await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn until_all_owned(&mut self, what: &str) {
+        self.until(what, |scene| scene.held() == scene.owners.len()).await;
+    }
+
+    /// Waits for something, and says how long it took.
+    async fn until(&mut self, what: &str, reached: impl Fn(&Scene) -> bool) {
+        let began_at = clock::now();
+        loop {
+            self.look().await;
+            let took = clock::now().since(began_at);
+            if reached(self.scene) {
+                return self.say(format!("  {what}, after {}", people(took)));
+            }
+            if took > PATIENCE {
+                self.ended = Ended::WithHoles;
+                return self.say(format!("  waited {} in vain: {what}", people(took)));
+            }
+        }
+    }
+
+    async fn watch_until(&mut self, at: Moment) {
+        while clock::now() < at {
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        tokio::time::sleep(LOOK_EVERY).await;
+        self.cluster.look();
+        self.scene.update(&self.client.view(), self.cluster);
+        self.tell();
+    }
+
+    fn say(&mut self, line: impl Into<String>) {
+        self.scene.say(line);
+        self.tell();
+    }
+
+    /// Prints what came since the last time.
+    fn tell(&mut self) {
+        // The log forgets its oldest lines; a run of this length never has that many.
+        for (at, line) in self.scene.log.iter().skip(self.told) {
+            println!("{:>6.2} s  {line}", at.as_secs_f64());
+        }
+        self.told = self.scene.log.len();
+    }
+}

@@ -1,0 +1,211 @@
+//! `leasehold doctor`: whether this machine, this store and these settings can do what is asked of them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::clock::{self, Clock};
+use leasehold_core::GroupName;
+use leasehold_core::config::Config;
+use leasehold_core::store::{Key, Lane, StoreError, Swap, Swapped, Version};
+use leasehold_store::Store;
+
+use crate::failure::{Code, Failure};
+use crate::settings::{Settings, redacted, span};
+use crate::stores::{self, Missing};
+
+/// How often each thing is timed.
+const ROUNDS: usize = 9;
+
+/// What was found, one line each.
+#[derive(Debug, Default)]
+struct Findings {
+    text: String,
+    wrong: usize,
+}
+
+impl Findings {
+    fn good(&mut self, what: impl AsRef<str>) {
+        let _ = writeln!(self.text, "ok    {}", what.as_ref());
+    }
+
+    fn doubtful(&mut self, what: impl AsRef<str>, advice: &str) {
+        let _ = writeln!(self.text, "warn  {}\n        {advice}", what.as_ref());
+    }
+
+    fn bad(&mut self, what: impl AsRef<str>, advice: &str) {
+        self.wrong += 1;
+        let _ = writeln!(self.text, "FAIL  {}\n        {advice}", what.as_ref());
+    }
+}
+
+/// Checks everything and prints what was found.
+pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
+    let mut findings = Findings::default();
+    check_machine(&mut findings).await;
+    match stores::open(settings, Missing::Create) {
+        Ok(store) => {
+            let url = settings.text("store").map(redacted).unwrap_or_default();
+            findings.good(format!("the store {url} can be opened"));
+            let config = check_settings(settings, &*store, &mut findings);
+            check_store(settings, &store, config.as_ref(), &mut findings).await;
+        }
+        Err(failure) => findings.bad(format!("the store cannot be opened: {}", failure.message), "see above"),
+    }
+    print!("{}", findings.text);
+    match findings.wrong {
+        0 => Ok(()),
+        1 => Err(Failure::new(Code::Unhealthy, "1 check failed")),
+        wrong => Err(Failure::new(Code::Unhealthy, format!("{wrong} checks failed"))),
+    }
+}
+
+async fn check_machine(findings: &mut Findings) {
+    let (boot, unix) = (clock::now(), clock::unix_ms());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (boot, unix) = (clock::now().since(boot).as_millis() as i64, clock::unix_ms() as i64 - unix as i64);
+    if (290..2000).contains(&boot) && (boot - unix).abs() <= 10 {
+        findings.good("the boot clock runs, and the wall clock runs with it");
+    } else {
+        findings.doubtful(
+            format!("in 300 ms of sleep the boot clock ran {boot} ms and the wall clock {unix} ms"),
+            "ownership is decided on the boot clock; find out what steps or slows the clocks of this machine",
+        );
+    }
+    if std::fs::read_to_string(format!("/proc/{}/stat", std::process::id())).is_ok() {
+        findings.good("/proc is readable: the guard of `run` can find every process that a child started");
+    } else {
+        findings.bad("/proc is not readable", "`run` needs it to end children completely: mount it");
+    }
+}
+
+fn check_settings(settings: &Settings, store: &dyn Store, findings: &mut Findings) -> Option<Config> {
+    match settings.node_config(&store.facts()) {
+        Ok(config) => {
+            findings.good(format!("the time budget is safe at a ttl of {}", span::show(config.ttl)));
+            Some(config)
+        }
+        Err(problems) => {
+            for problem in problems.0 {
+                findings.bad(format!("{}: {}", problem.place, problem.what), &problem.advice);
+            }
+            None
+        }
+    }
+}
+
+async fn check_store(
+    settings: &Settings,
+    store: &Arc<dyn Store>,
+    config: Option<&Config>,
+    findings: &mut Findings,
+) {
+    let mut reads = Vec::new();
+    for _ in 0..ROUNDS {
+        match timed(store.read(&[Key::Meta])).await {
+            Ok(took) => reads.push(took),
+            Err(error) => {
+                return findings.bad(format!("reading failed: {error}"), "the store must answer reads");
+            }
+        }
+    }
+    match timed(store.list()).await {
+        Ok(took) => {
+            findings.good(format!("the namespace {} is listed in {}", settings.namespace(), millis(took)))
+        }
+        Err(error) => findings.bad(format!("listing failed: {error}"), "the store must answer listings"),
+    }
+    match scratch(settings) {
+        Ok(scratch) => match check_swaps(&*scratch).await {
+            Ok(writes) => {
+                findings
+                    .good("conditional writes are honoured: a stale one and a second creation were refused");
+                judge_latency(&reads, &writes, config, findings);
+            }
+            Err(what) => findings.bad(what, "this store cannot keep two holders apart: do not use it"),
+        },
+        Err(failure) => {
+            findings.bad(format!("a scratch namespace cannot be opened: {}", failure.message), "see above")
+        }
+    }
+}
+
+/// A namespace of our own, so that nobody is disturbed.
+fn scratch(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    stores::open_namespace(settings, &format!("leasehold-doctor-{}", std::process::id()), Missing::Create)
+}
+
+async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, String> {
+    let key = Key::Group(GroupName::new("doctor").expect("a plain word is a name"));
+    let swap = |expect: Option<Version>, value: Option<&str>| Swap {
+        key: key.clone(),
+        expect,
+        value: value.map(|value| value.as_bytes().into()),
+    };
+    let mut writes = Vec::new();
+    let first = applied(store, swap(None, Some("{\"n\":0}")), &mut writes).await?;
+    refused(store, swap(None, Some("{\"n\":1}")), "a record was created twice").await?;
+    let mut version = first.clone();
+    for n in 2..ROUNDS {
+        let text = format!("{{\"n\":{n}}}");
+        version = applied(store, swap(Some(version), Some(&text)), &mut writes).await?;
+    }
+    refused(store, swap(Some(first), Some("{}")), "a write over a stale version was accepted").await?;
+    if store.facts().removes {
+        applied(store, swap(Some(version), None), &mut Vec::new()).await?;
+    }
+    Ok(writes)
+}
+
+async fn applied(store: &dyn Store, swap: Swap, took: &mut Vec<Duration>) -> Result<Version, String> {
+    let began_at = clock::now();
+    let reply = store.swap(Lane::Work, &[swap]).await.map_err(|error| format!("writing failed: {error}"))?;
+    took.push(clock::now().since(began_at));
+    match reply.outcomes.into_iter().next() {
+        Some(Swapped::Applied(version)) => Ok(version),
+        other => Err(format!("a write that should have been accepted was not: {other:?}")),
+    }
+}
+
+async fn refused(store: &dyn Store, swap: Swap, what: &str) -> Result<(), String> {
+    let reply = store.swap(Lane::Work, &[swap]).await.map_err(|error| format!("writing failed: {error}"))?;
+    match reply.outcomes.first() {
+        Some(Swapped::Lost(_)) => Ok(()),
+        _ => Err(what.to_owned()),
+    }
+}
+
+fn judge_latency(reads: &[Duration], writes: &[Duration], config: Option<&Config>, findings: &mut Findings) {
+    let (read, write) = (median(reads), median(writes));
+    let slowest = writes.iter().max().copied().unwrap_or_default();
+    let what =
+        format!("a read takes {}, a write {} (slowest {})", millis(read), millis(write), millis(slowest));
+    match config {
+        Some(config) if slowest > config.try_timeout => findings.bad(
+            format!("{what}, and a try may take {}", span::show(config.try_timeout)),
+            "raise ttl, so that every try has time to succeed",
+        ),
+        Some(config) if slowest > config.try_timeout / 4 => findings.doubtful(
+            format!("{what}, and a try may take {}", span::show(config.try_timeout)),
+            "raise ttl: a little more load would make renewals fail",
+        ),
+        _ => findings.good(what),
+    }
+}
+
+async fn timed<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<Duration, StoreError> {
+    let clock = Clock::boot();
+    let began_at = clock.now();
+    call.await?;
+    Ok(clock.now().since(began_at))
+}
+
+fn median(spans: &[Duration]) -> Duration {
+    let mut spans = spans.to_vec();
+    spans.sort();
+    spans.get(spans.len() / 2).copied().unwrap_or_default()
+}
+
+fn millis(span: Duration) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1000.0)
+}

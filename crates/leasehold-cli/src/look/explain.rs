@@ -1,0 +1,79 @@
+//! Why a shard is where it is, and what would move if.
+
+use std::fmt::Write as _;
+
+use leasehold_core::explain::{Difference, Explanation};
+
+use super::Table;
+
+/// Why a shard is where it is.
+pub(crate) fn explain(explanation: &Explanation) -> String {
+    let Explanation { shard, epoch, .. } = explanation;
+    let mut text = match &explanation.holder {
+        Some(holder) => format!("{shard} is held by {holder} under epoch {epoch}"),
+        None => format!("{shard} is held by nobody; its last epoch was {epoch}"),
+    };
+    if let Some(why) = explanation.moved_because {
+        let _ = write!(text, " (last move: {why})");
+    }
+    text.push('\n');
+    match (&explanation.wanted, &explanation.holder) {
+        (Some(wanted), Some(holder)) if wanted == holder => text.push_str("it is where the plan wants it\n"),
+        (Some(wanted), _) => drop(writeln!(text, "the plan wants it on {wanted}")),
+        (None, _) => {
+            text.push_str("the plan has no node for it: every candidate is full, or there is none\n")
+        }
+    }
+    if let Some(node) = &explanation.pinned_to {
+        let _ = writeln!(text, "an operator pinned it to {node}");
+    }
+    if let Some(why) = &explanation.unmoved_because {
+        let _ = writeln!(text, "it has not moved, because {why}");
+    }
+    if !explanation.ranking.is_empty() {
+        let mut table = Table::new(&["RANK", "NODE", "SCORE", "WEIGHT", "PLANNED", "AT MOST", "FULL"]);
+        for (at, ranked) in explanation.ranking.iter().enumerate() {
+            table.row(vec![
+                (at + 1).to_string(),
+                ranked.node.to_string(),
+                ranked.score.clone().unwrap_or_else(|| "-".to_owned()),
+                ranked.weight.to_string(),
+                ranked.load.to_string(),
+                ranked.cap.map_or_else(|| "-".to_owned(), |cap| cap.to_string()),
+                if ranked.full { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+        let _ = write!(text, "\n{}", table.show());
+        text.push_str("the lowest score comes first; a node that is full passes the shard to the next\n");
+    }
+    for left_out in &explanation.left_out {
+        let _ = writeln!(text, "{} {}", left_out.node, left_out.why);
+    }
+    text
+}
+
+/// What a change would do.
+pub(crate) fn what_if(difference: &Difference) -> String {
+    let mut text = String::new();
+    let total: usize = difference.loads.values().map(|(before, _)| before).sum();
+    let _ = writeln!(text, "{} of {total} shards would move", difference.moves.len());
+    if difference.homeless > 0 {
+        let _ = writeln!(text, "{} shards would have no node", difference.homeless);
+    }
+    let mut loads = Table::new(&["NODE", "NOW", "THEN"]);
+    for (node, (before, after)) in &difference.loads {
+        loads.row(vec![node.to_string(), before.to_string(), after.to_string()]);
+    }
+    let _ = write!(text, "\n{}", loads.show());
+    if !difference.moves.is_empty() {
+        let mut moves = Table::new(&["SHARD", "FROM", "TO"]);
+        let dash = |node: &Option<leasehold_core::NodeName>| {
+            node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
+        };
+        for step in &difference.moves {
+            moves.row(vec![step.shard.to_string(), dash(&step.from), dash(&step.to)]);
+        }
+        let _ = write!(text, "\n{}", moves.show());
+    }
+    text
+}

@@ -1,0 +1,71 @@
+//! Commands that look at a cluster and change nothing.
+
+mod explain;
+mod show;
+mod table;
+mod watch;
+
+use std::sync::Arc;
+
+use leasehold::Client;
+use leasehold_core::{NodeName, ShardId, View};
+
+pub(crate) use explain::{explain, what_if};
+pub(crate) use show::{groups, nodes, shards, status};
+pub(crate) use table::Table;
+pub(crate) use watch::{Format, Watching, present};
+
+use crate::failure::{Code, Failure};
+use crate::settings::{Settings, nearest};
+use crate::stores::{self, Missing, not_found};
+
+/// A client on the cluster of the settings.
+pub(crate) async fn client(settings: &Settings) -> Result<Client, Failure> {
+    Ok(Client::open(stores::open(settings, Missing::Refuse)?).await?)
+}
+
+/// The shard that was meant: `orders/3`, or `3` with the group from the settings.
+pub(crate) fn shard_of(settings: &Settings, text: &str) -> Result<ShardId, Failure> {
+    let whole = match (text.contains('/'), settings.text("group")) {
+        (false, Some(group)) => format!("{group}/{text}"),
+        _ => text.to_owned(),
+    };
+    whole.parse().map_err(|_| {
+        Failure::new(Code::Usage, format!("{text:?} is no shard\n  write GROUP/SHARD, such as orders/3"))
+    })
+}
+
+/// The name of a node that is there, or a failure with those that are.
+pub(crate) fn known_node(view: &View, text: &str) -> Result<NodeName, Failure> {
+    let name = NodeName::new(text).map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+    if view.nodes.iter().any(|node| node.name == name) {
+        return Ok(name);
+    }
+    Err(missing("node", text, view.nodes.iter().map(|node| node.name.as_str())))
+}
+
+/// A shard that is there, or a failure.
+pub(crate) fn known_shard(view: &Arc<View>, shard: ShardId) -> Result<ShardId, Failure> {
+    if view.shards.iter().any(|seen| seen.id.0 == shard) {
+        return Ok(shard);
+    }
+    let Some(group) = view.groups.iter().find(|group| group.group == shard.group) else {
+        return Err(missing(
+            "group",
+            shard.group.as_str(),
+            view.groups.iter().map(|group| group.group.as_str()),
+        ));
+    };
+    let count = view.shards.iter().filter(|seen| seen.id.0.group == group.group).count();
+    Err(not_found(format!("there is no shard {shard}\n  the group {} has {count} shards", group.group)))
+}
+
+/// Says that something is not there, and what is.
+pub(crate) fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Failure {
+    let advice = match (nearest(name, known.clone()), known.clone().next()) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, Some(_)) => format!("there are: {}", known.collect::<Vec<_>>().join(", ")),
+        (None, None) => format!("there is no {what} at all: is this the right store and namespace?"),
+    };
+    not_found(format!("there is no {what} {name}\n  {advice}"))
+}

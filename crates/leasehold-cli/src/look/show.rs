@@ -1,0 +1,140 @@
+//! The view of a cluster as text.
+
+use std::fmt::Write as _;
+
+use leasehold_core::View;
+use leasehold_core::record::{NodeState, ShardSet};
+use leasehold_core::view::{NodeView, ShardPhase, ShardView};
+
+use super::Table;
+
+/// Everything at a glance.
+pub(crate) fn status(view: &View) -> String {
+    let alive = view.nodes.iter().filter(|node| node.state.is_alive()).count();
+    let held = view.shards.iter().filter(|shard| shard.holder.is_some()).count();
+    let shards = view.shards.iter().filter(|shard| shard.state != ShardPhase::Retired).count();
+    let mut text = format!("{}, {}, {held} held\n", count(alive, "live node"), count(shards, "shard"));
+    if let Some(note) = &view.frozen {
+        let _ = writeln!(text, "voluntary moves are frozen: {note}");
+    }
+    text.push('\n');
+    text.push_str(&nodes(view));
+    text.push('\n');
+    text.push_str(&groups(view));
+    if view.problems.is_empty() {
+        text.push_str("\nno problems\n");
+    } else {
+        let _ = writeln!(text, "\n{}", count(view.problems.len(), "problem"));
+        for problem in &view.problems {
+            let _ = writeln!(text, "  {} {}: {}", problem.kind, problem.subject, problem.message);
+        }
+    }
+    text
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The nodes.
+pub(crate) fn nodes(view: &View) -> String {
+    if view.nodes.is_empty() {
+        return "there are no nodes\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        "NODE",
+        "STATE",
+        "WEIGHT",
+        "CAPACITY",
+        "ZONE",
+        "SHARDS",
+        "WANTED",
+        "ADDRESS",
+        "ASKED FOR",
+    ]);
+    for node in &view.nodes {
+        table.row(vec![
+            node.name.to_string(),
+            state_of(node).to_owned(),
+            node.weight.to_string(),
+            or_dash(node.capacity),
+            or_dash(node.zone.as_ref()),
+            node.shards.to_string(),
+            node.wanted.to_string(),
+            or_dash(node.address.as_ref()),
+            if node.wishes.is_empty() { "-".to_owned() } else { node.wishes.join(", ") },
+        ]);
+    }
+    table.show()
+}
+
+fn state_of(node: &NodeView) -> &'static str {
+    match node.state {
+        NodeState::Active if node.accepting => "active",
+        NodeState::Active => "not accepting",
+        NodeState::Draining => "draining",
+        NodeState::Left => "left",
+        NodeState::Fenced => "fenced",
+    }
+}
+
+/// The shards, of one group or of all.
+pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
+    let wanted = |shard: &&ShardView| group.is_none_or(|group| shard.id.0.group.as_str() == group);
+    let mut table = Table::new(&["SHARD", "STATE", "HOLDER", "EPOCH", "WANTED"]);
+    let mut any = false;
+    for shard in view.shards.iter().filter(wanted) {
+        any = true;
+        table.row(vec![
+            shard.id.0.to_string(),
+            phase(shard.state).to_owned(),
+            or_dash(shard.holder.as_ref()),
+            shard.epoch.to_string(),
+            or_dash(shard.wanted.as_ref()),
+        ]);
+    }
+    if any { table.show() } else { "there are no shards\n".to_owned() }
+}
+
+fn phase(phase: ShardPhase) -> &'static str {
+    match phase {
+        ShardPhase::Unowned => "unowned",
+        ShardPhase::Claiming => "claiming",
+        ShardPhase::Held => "held",
+        ShardPhase::Running => "running",
+        ShardPhase::Stopping => "stopping",
+        ShardPhase::Stuck => "stuck",
+        ShardPhase::Backoff => "backoff",
+        ShardPhase::Quarantined => "quarantined",
+        ShardPhase::Releasing => "releasing",
+        ShardPhase::Retired => "retired",
+        ShardPhase::Corrupt => "corrupt",
+    }
+}
+
+/// The groups.
+pub(crate) fn groups(view: &View) -> String {
+    if view.groups.is_empty() {
+        return "there are no groups\n".to_owned();
+    }
+    let mut table = Table::new(&["GROUP", "SHARDS", "UNOWNED", "BALANCE", "SETTINGS FROM"]);
+    for group in &view.groups {
+        let shards = match group.shards {
+            ShardSet::Numbered(slots) => slots.to_string(),
+            ShardSet::Named => "named".to_owned(),
+        };
+        let balance = group.policy.balance_permille;
+        table.row(vec![
+            group.group.to_string(),
+            shards,
+            group.unowned.to_string(),
+            format!("{}.{:02}", balance / 1000, balance % 1000 / 10),
+            group.source.to_owned(),
+        ]);
+    }
+    table.show()
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}

@@ -1,0 +1,67 @@
+//! Printing a view once, or at every change.
+
+use std::io::{IsTerminal, Write};
+
+use leasehold::Client;
+use leasehold_core::View;
+
+use crate::failure::Failure;
+
+/// For people or for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    People,
+    Json,
+}
+
+/// Once, or at every change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watching {
+    Once,
+    Always,
+}
+
+/// Prints what `people` or `json` make of the view.
+pub(crate) async fn present(
+    client: &Client,
+    format: Format,
+    watching: Watching,
+    people: impl Fn(&View) -> String,
+    json: impl Fn(&View) -> serde_json::Value,
+) -> Result<(), Failure> {
+    let mut views = client.watch_view();
+    let mut last = String::new();
+    loop {
+        let view = views.borrow_and_update().clone();
+        let text = match (format, watching) {
+            (Format::People, _) => people(&view),
+            (Format::Json, Watching::Once) => format!("{:#}\n", json(&view)),
+            (Format::Json, Watching::Always) => format!("{}\n", json(&view)),
+        };
+        if text != last {
+            print(&text, format, watching)?;
+            last = text;
+        }
+        if watching == Watching::Once || views.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn print(text: &str, format: Format, watching: Watching) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if watching == Watching::Always && format == Format::People {
+        if out.is_terminal() {
+            // Home, the text with each line cleared to its end, and nothing below.
+            let text = text.replace('\n', "\x1b[K\r\n");
+            write!(out, "\x1b[H{text}\x1b[J")?;
+            return out.flush();
+        }
+        writeln!(out, "---")?;
+    }
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `leasehold shards | head` is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result,
+    }
+}

@@ -1,0 +1,173 @@
+//! Settings of groups, kept in the store for all nodes.
+
+use leasehold::Client;
+use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::view::GroupView;
+use leasehold_core::{GroupName, View};
+
+use super::settle;
+use crate::failure::{Code, Failure};
+use crate::look::missing;
+use crate::settings::{nearest, span};
+
+/// What `group set` can change.
+const KEYS: &[&str] = &[
+    "shards",
+    "balance",
+    "zones",
+    "cooldown",
+    "min_run",
+    "moves_max",
+    "move_window",
+    "kept_min",
+    "restart_grace",
+    "stop_timeout",
+];
+
+/// One group in full.
+pub(crate) fn show(view: &View, name: &str) -> Result<String, Failure> {
+    Ok(text(find(view, name)?))
+}
+
+fn find<'a>(view: &'a View, name: &str) -> Result<&'a GroupView, Failure> {
+    let found = view.groups.iter().find(|group| group.group.as_str() == name);
+    found.ok_or_else(|| missing("group", name, view.groups.iter().map(|group| group.group.as_str())))
+}
+
+fn text(group: &GroupView) -> String {
+    let Policy { .. } = group.policy;
+    let policy = &group.policy;
+    let ms = |ms: u64| span::show(std::time::Duration::from_millis(ms));
+    let shards = match group.shards {
+        ShardSet::Numbered(slots) => slots.to_string(),
+        ShardSet::Named => "named".to_owned(),
+    };
+    let zones = match &policy.zones {
+        ZoneRule::Ignore => "ignore".to_owned(),
+        ZoneRule::Spread => "spread".to_owned(),
+        ZoneRule::Prefer(zone) => format!("prefer:{zone}"),
+    };
+    let balance = format!("{}.{:02}", policy.balance_permille / 1000, policy.balance_permille % 1000 / 10);
+    let lines = [
+        ("shards", shards),
+        ("balance", balance),
+        ("zones", zones),
+        ("cooldown", ms(policy.cooldown_ms)),
+        ("min_run", ms(policy.min_run_ms)),
+        ("moves_max", policy.moves_max.to_string()),
+        ("move_window", ms(policy.move_window_ms)),
+        ("kept_min", policy.kept_min.to_string()),
+        ("restart_grace", ms(policy.restart_grace_ms)),
+        ("stop_timeout", ms(policy.stop_timeout_ms)),
+    ];
+    let mut text = format!("group {} (settings from the {})\n", group.group, group.source);
+    for (key, value) in lines {
+        text.push_str(&format!("  {key:<14} {value}\n"));
+    }
+    text
+}
+
+/// Changes settings of a group, for all nodes. All mistakes are told at once.
+pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Result<String, Failure> {
+    let group = GroupName::new(name).map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+    let mut edits: Vec<Edit> = Vec::new();
+    let mut wrong = Vec::new();
+    for change in changes {
+        match parse(change) {
+            Ok(edit) => edits.push(edit),
+            Err(problem) => wrong.push(problem),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::new(
+            Code::Usage,
+            format!("the group was not changed:\n  {}", wrong.join("\n  ")),
+        ));
+    }
+    client
+        .edit_group(&group, |record| {
+            edits.iter().for_each(|edit| edit(&mut record.shards, &mut record.policy))
+        })
+        .await?;
+    settle(client, |view| {
+        view.groups.iter().any(|seen| {
+            let (mut shards, mut policy) = (seen.shards, seen.policy.clone());
+            edits.iter().for_each(|edit| edit(&mut shards, &mut policy));
+            seen.group == group && shards == seen.shards && policy == seen.policy
+        })
+    })
+    .await;
+    Ok(find(&client.view(), name).map_or_else(|_| format!("group {name} was set\n"), text))
+}
+
+type Edit = Box<dyn Fn(&mut ShardSet, &mut Policy)>;
+
+fn parse(change: &str) -> Result<Edit, String> {
+    let Some((key, value)) = change.split_once('=') else {
+        return Err(format!("{change:?}: write it as setting=value"));
+    };
+    let number = || value.parse::<u32>().map_err(|_| format!("{key}: {value:?} is no whole number"));
+    let ms = || {
+        let span = span::parse(value).map_err(|what| format!("{key}: {what}; write 250ms, 10s, 2m, 1h"))?;
+        Ok::<u64, String>(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    };
+    Ok(match key {
+        "shards" if value == "named" => Box::new(|shards, _| *shards = ShardSet::Named),
+        "shards" => {
+            let slots = number()?;
+            Box::new(move |shards, _| *shards = ShardSet::Numbered(slots))
+        }
+        "balance" => {
+            let permille = span::scaled(value, 1000).and_then(|permille| u32::try_from(permille).ok());
+            let permille = permille.filter(|permille| *permille >= 1000);
+            let permille = permille
+                .ok_or_else(|| format!("balance: {value:?} is no factor of 1 or more, such as 1.10"))?;
+            Box::new(move |_, policy| policy.balance_permille = permille)
+        }
+        "zones" => {
+            let rule = match value {
+                "ignore" => ZoneRule::Ignore,
+                "spread" => ZoneRule::Spread,
+                _ => match value.strip_prefix("prefer:").filter(|zone| !zone.is_empty()) {
+                    Some(zone) => ZoneRule::Prefer(zone.to_owned()),
+                    None => return Err(format!("zones: {value:?} is none of ignore, spread, prefer:ZONE")),
+                },
+            };
+            Box::new(move |_, policy| policy.zones = rule.clone())
+        }
+        "moves_max" => number().map(|n| -> Edit { Box::new(move |_, policy| policy.moves_max = n) })?,
+        "kept_min" => number().map(|n| -> Edit { Box::new(move |_, policy| policy.kept_min = n) })?,
+        "cooldown" => ms().map(|n| -> Edit { Box::new(move |_, policy| policy.cooldown_ms = n) })?,
+        "min_run" => ms().map(|n| -> Edit { Box::new(move |_, policy| policy.min_run_ms = n) })?,
+        "move_window" => ms().map(|n| -> Edit { Box::new(move |_, policy| policy.move_window_ms = n) })?,
+        "restart_grace" => {
+            ms().map(|n| -> Edit { Box::new(move |_, policy| policy.restart_grace_ms = n) })?
+        }
+        "stop_timeout" => ms().map(|n| -> Edit { Box::new(move |_, policy| policy.stop_timeout_ms = n) })?,
+        _ => {
+            let advice = match nearest(key, KEYS.iter().copied()) {
+                Some(known) => format!("did you mean {known}?"),
+                None => format!("there are: {}", KEYS.join(", ")),
+            };
+            return Err(format!("there is no setting {key:?} of a group; {advice}"));
+        }
+    })
+}
+
+/// Removes the settings of a group from the store.
+pub(crate) async fn delete(client: &Client, name: &str) -> Result<String, Failure> {
+    let view = client.view();
+    let group = find(&view, name)?;
+    let held =
+        view.shards.iter().filter(|shard| shard.id.0.group == group.group && shard.holder.is_some()).count();
+    if held > 0 {
+        return Err(Failure::new(
+            Code::Failed,
+            format!(
+                "{held} shards of {name} are held: the group was not deleted\n  stop the nodes that serve it first"
+            ),
+        ));
+    }
+    client.delete_group(name).await?;
+    Ok(format!("deleted the group {name}; its epochs go on where they were"))
+}

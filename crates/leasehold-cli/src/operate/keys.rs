@@ -1,0 +1,82 @@
+//! Registered keys: kept alive with the store's own expiry, for other programs to read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::clock::Clock;
+use leasehold_store::{LeaseState, Registry, Store};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Code, Failure};
+use crate::look::Table;
+
+/// How long a key outlives whoever kept it alive.
+const KEY_TTL: Duration = Duration::from_secs(15);
+
+fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
+    let kind = store.facts().kind;
+    store
+        .registry()
+        .ok_or_else(|| Failure::new(Code::Store, format!("a {kind} store has no registered keys")))
+}
+
+/// All registered keys that are alive.
+pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::Value), Failure> {
+    let keys = registry(&**store)?.keys().await?;
+    let json = keys
+        .iter()
+        .map(|(key, value)| serde_json::json!({"key": key, "value": String::from_utf8_lossy(value)}));
+    let json = serde_json::Value::Array(json.collect());
+    let mut table = Table::new(&["KEY", "VALUE"]);
+    for (key, value) in &keys {
+        table.row(vec![key.clone(), String::from_utf8_lossy(value).into_owned()]);
+    }
+    Ok((if keys.is_empty() { "there are no registered keys\n".to_owned() } else { table.show() }, json))
+}
+
+/// Keeps a key alive until a signal comes; then it is removed. After an outage it is written again.
+pub(crate) async fn register(store: &Arc<dyn Store>, key: &str, value: &str) -> Result<(), Failure> {
+    let registry = registry(&**store)?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let clock = Clock::boot();
+    let mut lease = None;
+    loop {
+        lease = match lease.take() {
+            None => match registry.grant(KEY_TTL).await {
+                Ok(fresh) => match registry.put(&fresh, key, value.as_bytes()).await {
+                    Ok(LeaseState::Alive) => {
+                        tracing::info!(key, lease = fresh.0, "registered; Ctrl-C removes it");
+                        Some(fresh)
+                    }
+                    Ok(LeaseState::Gone) => None,
+                    Err(error) => {
+                        tracing::warn!(key, %error, "not registered; trying again");
+                        None
+                    }
+                },
+                Err(error) => {
+                    tracing::warn!(key, %error, "not registered; trying again");
+                    None
+                }
+            },
+            Some(lease) => match registry.keep_alive(&lease).await {
+                Ok(LeaseState::Alive) => Some(lease),
+                Ok(LeaseState::Gone) => continue,
+                Err(error) => {
+                    tracing::warn!(key, %error, "not renewed; trying again");
+                    Some(lease)
+                }
+            },
+        };
+        let pause = if lease.is_some() { KEY_TTL / 5 } else { Duration::from_secs(1) };
+        tokio::select! {
+            () = clock.sleep(pause) => {}
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    if let Some(lease) = lease {
+        registry.revoke(&lease).await?;
+    }
+    Ok(())
+}

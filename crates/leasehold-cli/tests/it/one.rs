@@ -1,0 +1,90 @@
+//! `leasehold run --one`: one child for all shards.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use crate::process::{runs, wait_for};
+use crate::supervisor::{PATIENCE, Place, gone_at};
+
+const FLAGS: &[&str] = &["--one", "--ttl", "2s", "--shards", "3"];
+
+/// Notes every line that it is told, and acknowledges every stop.
+const GOOD: &str = "echo $$ >> pids.$LEASEHOLD_NODE; echo a line for people; while read -r line; do \
+    echo \"$line\" >> told.$LEASEHOLD_NODE; \
+    case \"$line\" in *'\"event\":\"stop\"'*) echo \"$line\" | sed 's/\"stop\"/\"stopped\"/';; esac; done";
+/// Notes every line, acknowledges nothing, and ignores SIGTERM.
+const BAD: &str = "trap '' TERM; echo $$ >> pids.$LEASEHOLD_NODE; while read -r line; do echo \"$line\" >> told.$LEASEHOLD_NODE; done; \
+    while :; do sleep 1; done";
+
+fn told(place: &Place, event: &str) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(place.path().join("told.a")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    lines.filter(|line| line["event"] == event).collect()
+}
+
+#[test]
+fn one_child_is_told_of_its_shards_and_their_deadlines_and_hands_them_over() {
+    let place = Place::new();
+    let mut node = place.run("a", FLAGS, GOOD);
+    wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
+    assert_eq!(told(&place, "hello").len(), 1);
+    assert_eq!(told(&place, "hello")[0]["clock"], "CLOCK_BOOTTIME");
+    let grant = &told(&place, "grant")[0];
+    let ns = |line: &serde_json::Value, key: &str| line[key].as_u64().unwrap();
+    assert!(
+        ns(grant, "stop_at_ns") < ns(grant, "kill_at_ns")
+            && ns(grant, "kill_at_ns") < ns(grant, "valid_until_ns")
+    );
+    wait_for("its deadlines move", PATIENCE, || (told(&place, "deadline").len() >= 2).then_some(()));
+    assert!(told(&place, "deadline").iter().map(|line| ns(line, "stop_at_ns")).is_sorted());
+    assert_eq!(place.pids("a").len(), 1, "there is one child");
+    node.signal(Signal::SIGTERM);
+    assert!(node.end().success(), "{}", node.log());
+    assert_eq!(told(&place, "stop").len(), 3);
+    assert!(fs::read_to_string(place.path().join("a.out")).unwrap().contains("a line for people\n"));
+    assert!(place.stdout(&["status"]).contains("0 held"));
+}
+
+#[test]
+fn one_child_that_dies_is_started_again_with_all_its_shards() {
+    let place = Place::new();
+    let _node = place.run("a", &[FLAGS, &["--restart-first", "20ms"]].concat(), GOOD);
+    wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
+    crate::process::send(place.pids("a")[0] as u32, Signal::SIGKILL);
+    wait_for("they are granted again", PATIENCE, || (told(&place, "grant").len() >= 6).then_some(()));
+    let epochs: Vec<u64> = told(&place, "grant").iter().map(|line| line["epoch"].as_u64().unwrap()).collect();
+    assert!(epochs[3..].iter().all(|epoch| *epoch > 1), "{epochs:?}");
+}
+
+#[test]
+fn one_child_of_a_stopped_supervisor_is_dead_by_the_end_of_its_lease() {
+    let place = Place::new();
+    let node = place.run("a", FLAGS, BAD);
+    wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
+    let pids = place.pids("a");
+    node.signal(Signal::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let gone_at = gone_at(&pids);
+    let last = told(&place, "deadline")
+        .iter()
+        .chain(&told(&place, "grant"))
+        .map(|line| line["valid_until_ns"].as_u64().unwrap())
+        .max();
+    assert!(
+        gone_at <= last.unwrap(),
+        "it outlived its lease by {} ms",
+        (gone_at - last.unwrap()) / 1_000_000
+    );
+    node.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn one_child_that_acknowledges_nothing_is_killed_at_the_end_of_the_drain() {
+    let place = Place::new();
+    let mut node = place.run("a", &[FLAGS, &["--drain-within", "1s"]].concat(), BAD);
+    wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
+    node.signal(Signal::SIGTERM);
+    node.end();
+    assert!(!place.pids("a").iter().any(|pid| runs(*pid)), "{}", node.log());
+}
