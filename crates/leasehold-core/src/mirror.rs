@@ -259,6 +259,16 @@ impl Mirror {
                 Some(Err(RecordError::Impossible(format!("it is about the node {}", record.node)))),
             );
         }
+        let readable = known.as_ref().and_then(|n| n.seen.as_ref()).is_some_and(|seen| seen.good().is_some());
+        if let Some(Ok(new)) = &record
+            && !readable
+            && matches!(source, Source::Watch | Source::Lagging)
+            && new.state.is_alive()
+            && self.dead.contains_key(&new.session)
+        {
+            // It was over before the record was damaged or went: this is from before that.
+            return Change::None;
+        }
         if let Some(Seen { record: Ok(old), order: seen_order, .. }) =
             known.as_ref().and_then(|n| n.seen.as_ref())
         {

@@ -71,6 +71,8 @@ impl Node {
     pub(super) fn probe(&mut self) {
         self.probe_at = Moment::NEVER;
         if self.incarnation.is_none() {
+            // Nobody is fenced in a namespace that we do not know; we look again once we do.
+            self.probe_at = self.now.at + self.config.ttl / 2;
             return;
         }
         let at = self.now.at;

@@ -24,8 +24,14 @@ impl Node {
         }
         match (answer, &sent.purpose) {
             (Answer::Listed(listing), Purpose::List) => self.on_listed(&sent, &listing),
-            (Answer::Read { found, .. }, _) if found.len() == sent.keys.len() => self.on_read(&sent, &found),
-            (Answer::Swapped { outcomes, .. }, _) if outcomes.len() == sent.keys.len() => {
+            (Answer::Read { found, .. }, purpose)
+                if purpose.reads_records() && found.len() == sent.keys.len() =>
+            {
+                self.on_read(&sent, &found);
+            }
+            (Answer::Swapped { outcomes, .. }, purpose)
+                if purpose.writes() && outcomes.len() == sent.keys.len() =>
+            {
                 self.on_swapped(&sent, outcomes);
             }
             // An answer that does not fit its question is no answer.

@@ -289,6 +289,9 @@ impl Node {
         }
         self.run_timers();
         self.work_off();
+        if let Some(done) = self.out.iter().position(|action| *action == Action::Done) {
+            self.out.truncate(done + 1);
+        }
         out.append(&mut self.out);
     }
 

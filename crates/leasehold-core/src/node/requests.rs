@@ -44,6 +44,18 @@ pub(super) enum Purpose {
     Look(Vec<ShardId>),
 }
 
+impl Purpose {
+    /// Whether single records are read for it.
+    pub(super) fn reads_records(&self) -> bool {
+        matches!(self, Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain)
+    }
+
+    /// Whether something is written for it.
+    pub(super) fn writes(&self) -> bool {
+        !self.reads_records() && !matches!(self, Purpose::List)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) purpose: Purpose,

@@ -339,7 +339,11 @@ impl Node {
                     self.open_session(join, version);
                 }
             }
-            Swapped::Lost(_) | Swapped::Unknown => self.list_at = self.now.at,
+            // A pause, so that two that take each other's place again and again do not do so all the time.
+            Swapped::Lost(_) | Swapped::Unknown => {
+                let pause = self.config.retry.shortest();
+                self.list_at = self.now.at + pause + self.chance.up_to(pause);
+            }
         }
     }
 

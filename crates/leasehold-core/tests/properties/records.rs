@@ -1,0 +1,115 @@
+//! What is read and written: nothing panics, nothing is lost.
+
+use leasehold_core::record::{
+    Control, GroupRecord, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::make;
+
+fn all(bytes: &[u8]) -> [Option<RecordError>; 5] {
+    [
+        Meta::decode(bytes).err(),
+        Control::decode(bytes).err(),
+        GroupRecord::decode(bytes).err(),
+        NodeRecord::decode(bytes).err(),
+        ShardRecord::decode(bytes).err(),
+    ]
+}
+
+fn samples() -> Vec<Value> {
+    let session = make::session(7);
+    let value = |bytes: Vec<u8>| serde_json::from_slice(&bytes).expect("records are JSON");
+    vec![
+        value(make::meta(1, MetaState::Open, 1).encode()),
+        value(make::control(1).encode()),
+        value(make::group_record(4, 1).encode()),
+        value(make::node_record("a", session, 3, NodeState::Active, 1).encode()),
+        value(make::shard_record(&make::shard_id(0), 5, make::held("a", session), 1).encode()),
+        value(make::shard_record(&make::shard_id(0), 5, make::vacant(), 1).encode()),
+    ]
+}
+
+/// Any small piece of JSON.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{1,6}", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn fields_at<'v>(value: &'v mut Value, path: &[usize]) -> &'v mut serde_json::Map<String, Value> {
+    let is_leaf = |v: &Value| !v.is_object();
+    let object = value.as_object_mut().expect("records are objects");
+    let Some((first, rest)) = path.split_first() else { return object };
+    let names: Vec<String> =
+        object.iter().filter(|(_, v)| !is_leaf(v)).map(|(name, _)| name.clone()).collect();
+    if names.is_empty() {
+        return object;
+    }
+    let name = names[first % names.len()].clone();
+    fields_at(object.get_mut(&name).expect("it is there"), rest)
+}
+
+proptest! {
+    #![proptest_config(crate::trying(512))]
+
+    #[test]
+    fn any_bytes_are_refused_or_read_but_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        all(&bytes);
+    }
+
+    #[test]
+    fn any_change_of_a_record_is_refused_or_read_but_never_panics(
+        which in 0_usize..6,
+        path in prop::collection::vec(0_usize..4, 0..3),
+        field in 0_usize..20,
+        to in any_json(),
+    ) {
+        let mut value = samples().swap_remove(which);
+        let fields = fields_at(&mut value, &path);
+        let names: Vec<String> = fields.keys().cloned().collect();
+        if !names.is_empty() {
+            fields.insert(names[field % names.len()].clone(), to);
+        }
+        all(value.to_string().as_bytes());
+    }
+
+    #[test]
+    fn fields_of_newer_versions_survive(which in 0_usize..6, name in "x_[a-z]{1,6}", field in any_json()) {
+        let mut value = samples().swap_remove(which);
+        value[&name] = field.clone();
+        let bytes = value.to_string().into_bytes();
+        let again: Vec<u8> = match which {
+            0 => Meta::decode(&bytes).map(|record| record.encode()),
+            1 => Control::decode(&bytes).map(|record| record.encode()),
+            2 => GroupRecord::decode(&bytes).map(|record| record.encode()),
+            3 => NodeRecord::decode(&bytes).map(|record| record.encode()),
+            _ => ShardRecord::decode(&bytes).map(|record| record.encode()),
+        }.expect("a field more does no harm");
+        let again: Value = serde_json::from_slice(&again).expect("records are JSON");
+        prop_assert_eq!(&again[&name], &field);
+        prop_assert_eq!(again, value);
+    }
+}
+
+#[test]
+fn a_newer_format_is_told_apart_from_damage() {
+    for mut value in samples() {
+        value["format"] = json!(2);
+        value["state"] = json!({"something": "else"});
+        let errors = all(value.to_string().as_bytes());
+        assert!(errors.iter().flatten().all(RecordError::is_too_new), "{errors:?}");
+    }
+}
