@@ -93,7 +93,7 @@ fn phase_of(phase: Phase) -> ShardPhase {
         Phase::Stopping { .. } => ShardPhase::Stopping,
         Phase::Resting { .. } => ShardPhase::Backoff,
         Phase::Quarantined => ShardPhase::Quarantined,
-        Phase::Releasing => ShardPhase::Releasing,
+        Phase::Stopped { .. } | Phase::Releasing => ShardPhase::Releasing,
     }
 }
 

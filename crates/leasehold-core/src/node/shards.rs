@@ -39,6 +39,8 @@ pub(super) enum Phase {
     Resting { until: Moment },
     /// Its work keeps crashing; it is held and not run.
     Quarantined,
+    /// Nothing of it runs, and it is to be released once an earlier write of its record is settled.
+    Stopped { why: Option<StopReason> },
     /// Nothing of it runs; its record is being written without our name.
     Releasing,
 }
@@ -162,6 +164,7 @@ impl Node {
                 self.decline(shard);
             }
             Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
+            Phase::Stopped { why } => self.begin_release(shard, why),
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }

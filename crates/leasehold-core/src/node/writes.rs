@@ -113,7 +113,11 @@ impl Node {
         let Some(hold) = self.holds.get(shard) else { return };
         if matches!(hold.write, Some(Write { kind: WriteKind::Rewrite, .. })) {
             // Its outcome must be known first: the answer brings us back here.
-            return self.wake_at(shard, self.now.at + self.config.try_timeout);
+            if let Some(hold) = self.holds.get_mut(shard) {
+                hold.phase = Phase::Stopped { why };
+            }
+            self.surplus.remove(shard);
+            return;
         }
         let (epoch, base, quarantined) = (hold.epoch, hold.version.clone(), hold.quarantined);
         let (state, why) = self.vacated_state(shard, why);

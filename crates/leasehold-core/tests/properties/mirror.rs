@@ -81,7 +81,7 @@ fn write(history: &mut History, lives: &mut Lives, which: u8, how: u8) -> Key {
     let keys = keys();
     let key = keys[which as usize % keys.len()].clone();
     match &key {
-        _ if how % 16 == 0 => history.put(&key, |_| None),
+        _ if how.is_multiple_of(16) => history.put(&key, |_| None),
         _ if how % 16 == 1 => history.put(&key, |version| Some(make::garbage(version))),
         Key::Shard(id) => {
             let (epoch, state) = lives.epochs.get(&key).cloned().unwrap_or((0, make::vacant()));
