@@ -4,7 +4,7 @@
 use leasehold_core::config::Gate;
 use leasehold_core::event::Wish;
 use leasehold_core::notice::Standing;
-use leasehold_core::store::Key;
+use leasehold_core::store::{Key, Swap};
 use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
@@ -70,12 +70,14 @@ impl Healing {
         }
     }
 
-    pub(crate) fn wrote(&mut self, at: Instant, key: &Key) {
-        match key {
-            Key::Node(_) => self.node_writes += 1,
+    pub(crate) fn wrote(&mut self, at: Instant, swap: &Swap) {
+        match swap.key {
+            Key::Node(_) if swap.value.is_some() => self.node_writes += 1,
+            // The records of those long gone are removed when their time has come.
+            Key::Node(_) => {}
             _ => {
                 self.other_writes += 1;
-                self.last_other = Some(key.clone());
+                self.last_other = Some(swap.key.clone());
                 self.last_other_at = at;
             }
         }
@@ -119,6 +121,7 @@ pub(crate) struct Census {
 /// How one shard is owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
+    pub(crate) shard: usize,
     pub(crate) holder: Option<usize>,
     pub(crate) running: bool,
 }
@@ -192,9 +195,9 @@ impl World {
     pub(crate) fn census(&self) -> Census {
         let alive = || (0..self.processes.len()).filter(|process| self.processes[*process].alive);
         let views = alive().map(|process| (process, self.processes[process].core.view(self.now_of(process))));
-        let shards = (0..self.shards_wanted()).map(|shard| {
+        let shards = self.shards_wanted().map(|shard| {
             let RecordState::Held { session } = self.records.get(shard).state else {
-                return Owned { holder: None, running: false };
+                return Owned { shard, holder: None, running: false };
             };
             let holder = alive().find(|process| {
                 let last = self.processes[*process].sessions.last();
@@ -204,7 +207,7 @@ impl World {
             let running = open
                 .iter()
                 .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
-            Owned { holder, running }
+            Owned { shard, holder, running }
         });
         Census { shards: shards.collect(), views: views.collect() }
     }
@@ -295,7 +298,9 @@ impl Census {
         let at_home = |process: usize, view: &View| {
             let me = view.me.as_ref();
             let calm = view.frozen.is_none() && world.processes[process].standing == Standing::Attached;
-            calm && me.is_some_and(|me| me.held == me.wanted)
+            let placed =
+                view.shards.iter().all(|shard| shard.wanted.is_none() || shard.wanted == shard.holder);
+            calm && placed && me.is_some_and(|me| me.held == me.wanted)
         };
         let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
         let anybody_else = self.views.iter().any(|(process, _)| !drained(*process));
