@@ -37,7 +37,6 @@ pub(crate) enum Move {
     LandLateClaim(usize, usize),
     HearClaim(usize, usize),
     ForgetClaim(usize, usize),
-    SeeOrphan(usize, usize),
     TellToStop(usize, usize),
     Stopped(usize, usize),
     SendRelease(usize, usize),
@@ -47,7 +46,6 @@ pub(crate) enum Move {
     Wipe,
     NoticeWipe(usize),
     CreateMeta(usize),
-    SeeSettling(usize),
     OpenMeta(usize),
     LearnMeta(usize),
 }
@@ -172,7 +170,6 @@ kinds!(
     LandLateClaim,
     HearClaim,
     ForgetClaim,
-    SeeOrphan,
     TellToStop,
     Stopped,
     SendRelease,
@@ -182,7 +179,6 @@ kinds!(
     Wipe,
     NoticeWipe,
     CreateMeta,
-    SeeSettling,
     OpenMeta,
     LearnMeta
 );
@@ -210,8 +206,8 @@ impl fmt::Display for Move {
                 write!(f, "the store applies {}'s record; a copy is still on its way", a(p))
             }
             Move::HearRenewal(p) => write!(f, "{} hears that its record was applied", a(p)),
-            Move::SendLeave(p) => write!(f, "{} sends that its session has left", a(p)),
-            Move::LandLeave(n) => write!(f, "the store applies: {} has left", r(n)),
+            Move::SendLeave(p) => write!(f, "{} swaps its record to left", a(p)),
+            Move::LandLeave(n) => write!(f, "the swap of record {} to left lands", r(n)),
             Move::LandLateRenewal(n) => write!(f, "the store applies a late renewal of record {}", r(n)),
             Move::LandLateJoin(n) => write!(f, "the store applies a late first record of {}", r(n)),
             Move::See(p, n) => {
@@ -219,9 +215,14 @@ impl fmt::Display for Move {
             }
             Move::SeeRoster(p) => write!(f, "{} reads the roster", a(p)),
             Move::SendFence(p, n) => {
-                write!(f, "{} has seen record {} unchanged for long enough and sends a fence", a(p), r(n))
+                write!(
+                    f,
+                    "{} has seen record {} unchanged for long enough and swaps it to fenced",
+                    a(p),
+                    r(n)
+                )
             }
-            Move::LandFence(n) => write!(f, "the store applies: {} is fenced", r(n)),
+            Move::LandFence(n) => write!(f, "the swap of record {} to fenced lands", r(n)),
             Move::SendClaim(p, s) => write!(f, "{} sends a claim of {}", a(p), x(s)),
             Move::SendCreate(p, s) => {
                 write!(f, "{} sends a claim of {} from an old listing without it", a(p), x(s))
@@ -234,9 +235,6 @@ impl fmt::Display for Move {
             Move::LandLateClaim(p, s) => write!(f, "the store applies a late claim of {} by {}", x(s), a(p)),
             Move::HearClaim(p, s) => write!(f, "{} hears that its claim of {} was applied", a(p), x(s)),
             Move::ForgetClaim(p, s) => write!(f, "{} never hears of its claim of {}", a(p), x(s)),
-            Move::SeeOrphan(p, s) => {
-                write!(f, "{} sees that no record speaks for the holder of {}", a(p), x(s))
-            }
             Move::TellToStop(p, s) => write!(f, "{} tells its work on {} to stop", a(p), x(s)),
             Move::Stopped(p, s) => write!(f, "{}'s work on {} has stopped", a(p), x(s)),
             Move::SendRelease(p, s) => write!(f, "{} sends the release of {}", a(p), x(s)),
@@ -248,7 +246,6 @@ impl fmt::Display for Move {
             Move::Wipe => write!(f, "the store is emptied"),
             Move::NoticeWipe(p) => write!(f, "{} sees that the incarnation is another, and detaches", a(p)),
             Move::CreateMeta(p) => write!(f, "{} begins a new incarnation, which settles", a(p)),
-            Move::SeeSettling(p) => write!(f, "{} sees the new incarnation settle", a(p)),
             Move::OpenMeta(p) => write!(f, "{} opens the new incarnation", a(p)),
             Move::LearnMeta(p) => write!(f, "{} learns of the incarnation", a(p)),
         }

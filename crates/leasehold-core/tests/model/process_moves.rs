@@ -161,10 +161,12 @@ impl State {
             self.abandon_claim(p, x);
         }
         self.abandon_renewal(setup, p);
-        let late = self.procs[p].holding.map(|holding| (holding.late, holding.late_creates));
-        self.procs[p] = Proc::default();
-        for (holding, (late, creates)) in self.procs[p].holding.iter_mut().zip(late) {
-            (holding.late, holding.late_creates) = (late, creates);
+        let before = self.procs[p];
+        // It sees all versions anew, which only makes it wait for longer: in the model it need not.
+        self.procs[p] = Proc { silent: before.silent, settled: before.settled, ..Proc::default() };
+        for (holding, before) in self.procs[p].holding.iter_mut().zip(before.holding) {
+            (holding.late, holding.late_creates) = (before.late, before.late_creates);
+            holding.orphaned = before.orphaned;
         }
     }
 
@@ -227,8 +229,10 @@ impl State {
             {
                 proc.renewal = Request::None;
             }
+            // Everybody sees every version at once: whoever sees it later only waits for longer. Only where nobody
+            // fences, and so nobody notices that a view is old, do old views make a difference.
             if setup.holds(Rule::FenceBeforeTakeover) {
-                proc.silent[n] = 0;
+                proc.silent[n] = u8::from(matches!(state, Life::Active | Life::Absent));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::moves::{KINDS, Move, Next, Violation, successors};
 use crate::pack::{Packed, pack, rename, renamings, unpack};
-use crate::setup::Setup;
-use crate::state::{Phase, State, Work};
+use crate::setup::{PROCS, SHARDS, Setup};
+use crate::state::{Phase, Proc, State, Work};
 
 /// What a search found.
 pub(crate) struct Found {
@@ -40,21 +40,64 @@ pub(crate) enum Symmetry {
 /// Visits every reachable state, up to the first of these violations. More than `states_max` states is a failure of
 /// the test, never a pass.
 pub(crate) fn search(setup: &Setup, symmetry: Symmetry, watched: &[Violation], states_max: usize) -> Found {
-    let mut visited = Visited::new();
-    let renamings = renamings(setup);
-    let canonical = |state: &State| match symmetry {
-        Symmetry::Kept => pack(setup, state),
-        Symmetry::Reduced => renamings
-            .iter()
-            .map(|(procs, shards)| {
-                let mut renamed = rename(setup, state, procs, shards);
-                renamed.normalise(setup);
-                pack(setup, &renamed)
-            })
-            .min()
-            .expect("the identity is a renaming"),
+    explore(setup, symmetry, watched, states_max).0
+}
+
+/// Visits every reachable state, and then shows that from each of them a state can be reached in which every shard
+/// runs. Returns how many states were visited, or one from which no way leads on.
+pub(crate) fn search_for_traps(setup: &Setup, states_max: usize) -> Result<usize, String> {
+    let (_, visited) = explore(setup, Symmetry::Reduced, &[], states_max);
+    let renamings = Renamings::new(setup, Symmetry::Reduced);
+    let all_run = |state: &State| {
+        (0..setup.shards).all(|x| state.procs.iter().any(|proc| proc.holding[x].work == Work::Running))
     };
-    visited.insert(canonical(&State::start(setup)), 0);
+    let mut good: Vec<bool> = visited.states.iter().map(|packed| all_run(&unpack(setup, packed))).collect();
+    let mut next = Vec::new();
+    loop {
+        let mut changed = false;
+        for at in (0..good.len()).rev().filter(|at| !good[*at]).collect::<Vec<_>>() {
+            successors(setup, &unpack(setup, &visited.states[at]), &mut next);
+            let leads_on = |next: &Next| {
+                let slot = visited.slot(&renamings.canonical(&next.state));
+                good[visited.table[slot] as usize]
+            };
+            if next.iter().any(leads_on) {
+                (good[at], changed) = (true, true);
+            }
+        }
+        match good.iter().position(|good| !good) {
+            None => return Ok(good.len()),
+            Some(at) if !changed => return Err(format!("{:?}", unpack(setup, &visited.states[at]))),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Picks one of all the states that are the same but for names.
+struct Renamings<'a> {
+    setup: &'a Setup,
+    all: Vec<([usize; PROCS], [usize; SHARDS])>,
+}
+
+impl<'a> Renamings<'a> {
+    fn new(setup: &'a Setup, symmetry: Symmetry) -> Self {
+        let mut all = renamings(setup);
+        if symmetry == Symmetry::Kept {
+            all.truncate(1);
+        }
+        Renamings { setup, all }
+    }
+
+    fn canonical(&self, state: &State) -> Packed {
+        let packed = |(procs, shards): &_| pack(self.setup, &rename(self.setup, state, procs, shards));
+        self.all.iter().map(packed).min().expect("the identity is a renaming")
+    }
+}
+
+fn explore(setup: &Setup, symmetry: Symmetry, watched: &[Violation], states_max: usize) -> (Found, Visited) {
+    let mut visited = Visited::new();
+    let renamings = Renamings::new(setup, symmetry);
+    visited.insert(renamings.canonical(&State::start(setup)), 0);
     let mut found =
         Found { states: 0, steps: 0, depth: 0, kinds: vec![0; KINDS.len()], counterexample: None };
     let mut next = Vec::new();
@@ -62,51 +105,39 @@ pub(crate) fn search(setup: &Setup, symmetry: Symmetry, watched: &[Violation], s
     while at < visited.states.len() {
         if at == layer_ends {
             (found.depth, layer_ends) = (found.depth + 1, visited.states.len());
-            if std::env::var("V").is_ok() {
-                println!("depth {} at {}", found.depth, layer_ends);
-            }
         }
         let state = unpack(setup, &visited.states[at]);
         successors(setup, &state, &mut next);
         for Next { by, state, violation } in &next {
             found.steps += 1;
             found.kinds[by.kind()] += 1;
-            let violation = violation.or_else(|| broken(setup, state));
-            if let Some(violation) = violation.filter(|violation| watched.contains(violation)) {
+            let violations = [*violation, broken(setup, state, watched)];
+            if let Some(violation) = violations.into_iter().flatten().find(|found| watched.contains(found)) {
                 found.states = visited.states.len();
                 found.counterexample = Some(tell(setup, &visited, at, (*by, state), violation));
-                return found;
+                return (found, visited);
             }
-            visited.insert(canonical(state), at as u32);
+            visited.insert(renamings.canonical(state), at as u32);
         }
         assert!(visited.states.len() <= states_max, "more than {states_max} states: the setup is too large");
         at += 1;
     }
     found.states = visited.states.len();
-    found
+    (found, visited)
 }
 
-/// What is wrong with a state in itself.
-fn broken(setup: &Setup, state: &State) -> Option<Violation> {
-    for x in 0..setup.shards {
-        let count =
-            |on: fn(&State, usize, usize) -> bool| (0..setup.procs).filter(|p| on(state, *p, x)).count();
-        let valid = count(|state, p, x| {
-            let proc = &state.procs[p];
-            proc.holding[x].work == Work::Running && proc.phase == Phase::Attached && proc.left_for > 0
-        });
-        let running = count(|state, p, x| {
-            let proc = &state.procs[p];
-            proc.holding[x].work != Work::None && !proc.paused
-        });
-        if valid > 1 {
-            return Some(Violation::TwoHolders);
-        }
-        if running > 1 {
-            return Some(Violation::TwoRunning);
-        }
-    }
-    None
+/// What of this is wrong with a state in itself.
+fn broken(setup: &Setup, state: &State, watched: &[Violation]) -> Option<Violation> {
+    let procs = &state.procs[..setup.procs];
+    let valid = |x: usize| {
+        let holds = |proc: &&Proc| proc.holding[x].work == Work::Running && proc.phase == Phase::Attached;
+        procs.iter().filter(holds).filter(|proc| proc.left_for > 0).count()
+    };
+    let running =
+        |x: usize| procs.iter().filter(|proc| proc.holding[x].work != Work::None && !proc.paused).count();
+    let two_holders = (0..setup.shards).any(|x| valid(x) > 1).then_some(Violation::TwoHolders);
+    let two_running = (0..setup.shards).any(|x| running(x) > 1).then_some(Violation::TwoRunning);
+    [two_holders, two_running].into_iter().flatten().find(|found| watched.contains(found))
 }
 
 /// Writes down the way to a violation, one step a line, with the tick that it happened in.
@@ -137,11 +168,13 @@ fn tell(
         let told = by.map_or_else(|| "(a step up to renaming)".to_owned(), |by| by.to_string());
         let _ = writeln!(trace, "{:>4}  tick {tick:>2}  {told}", number + 1);
     }
-    let _ = writeln!(
-        trace,
-        "      {violation:?}: {:?}",
-        last.1.procs.map(|p| (p.phase, p.left_for, p.holding.map(|h| h.work)))
-    );
+    for (p, proc) in last.1.procs[..setup.procs].iter().enumerate() {
+        let works = proc.holding[..setup.shards].iter().map(|holding| format!("{:?}", holding.work));
+        let works = works.collect::<Vec<_>>().join(", ");
+        let name = ["A", "B", "C"][p];
+        let _ =
+            writeln!(trace, "      {name}: {:?} for {} more ticks, work: {works}", proc.phase, proc.left_for);
+    }
     Counterexample { violation, trace, steps: moves.len() }
 }
 

@@ -106,7 +106,7 @@ impl Steps<'_> {
             Life::Absent => !orphans.is_empty(),
             Life::Left | Life::Fenced => false,
         };
-        if watched && (proc.silent[n] == 0 || !self.setup.holds(Rule::FenceBeforeTakeover)) {
+        if watched && !self.setup.holds(Rule::FenceBeforeTakeover) {
             self.plain(Move::See(p, n), |_, state| state.procs[p].silent[n] = 1);
         }
         if !watched || proc.silent[n] <= self.setup.wait() {

@@ -20,6 +20,9 @@ pub(crate) enum Rule {
     LostIsForEver,
     /// A silent session is fenced by a swap of the version that was silent, before its shards are taken.
     FenceBeforeTakeover,
+    /// The same, but whoever takes over has just read that the version is still the silent one. Not needed for safety:
+    /// the swap is what makes that read unnecessary.
+    FenceAfterFreshRead,
     /// A session is silent for the whole ttl, with drift, before it is fenced.
     SilenceLastsTtl,
     /// A live session is never stolen from.

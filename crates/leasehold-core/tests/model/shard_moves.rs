@@ -76,10 +76,6 @@ impl Steps<'_> {
                 (holding.claim, holding.creates) = (Request::Flying, true);
             });
         }
-        let reads_orphan = shard.state == Hold::Held && !self.from.spoken_for(self.setup, x);
-        if reads_orphan && holding.orphaned == 0 {
-            self.plain(Move::SeeOrphan(p, x), |_, state| state.procs[p].holding[x].orphaned = 1);
-        }
     }
 
     fn hear(&mut self, p: usize, x: usize) {
@@ -152,7 +148,8 @@ impl State {
         let (proc, n) = (&self.procs[p], setup.name[usize::from(shard.session.owner)]);
         let name = self.names[n];
         let waited = |for_ticks: u8| for_ticks > setup.wait();
-        let not_fenced = !setup.holds(Rule::FenceBeforeTakeover) && waited(proc.silent[n]);
+        let fences = setup.holds(Rule::FenceBeforeTakeover) && setup.holds(Rule::FenceAfterFreshRead);
+        let not_fenced = !fences && waited(proc.silent[n]);
         let absent = !setup.holds(Rule::AbsentIsNotDead) && name.state == Life::Absent;
         let another = !setup.holds(Rule::CreatedProvesNothing)
             && name.state != Life::Absent
@@ -180,7 +177,7 @@ impl State {
 
     /// Whether there is a node record that says anything about the shard's holder, dead or alive; where there is no
     /// record at all, that absence can be fenced.
-    fn spoken_for(&self, setup: &Setup, x: usize) -> bool {
+    pub(crate) fn spoken_for(&self, setup: &Setup, x: usize) -> bool {
         let session = self.shards[x].session;
         let name = self.names[setup.name[usize::from(session.owner)]];
         name.state == Life::Absent || name.session == session || name.proves

@@ -58,6 +58,7 @@ impl Steps<'_> {
         match self.from.meta {
             Meta::Absent => self.plain(Move::CreateMeta(p), |setup, state| {
                 state.meta = Meta::Settling;
+                state.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 1);
                 for x in 0..setup.shards {
                     let highest = state.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
                     let shard = &mut state.shards[x];
@@ -66,9 +67,6 @@ impl Steps<'_> {
                     }
                 }
             }),
-            Meta::Settling if proc.settled == 0 => {
-                self.plain(Move::SeeSettling(p), |_, state| state.procs[p].settled = 1);
-            }
             Meta::Settling => {
                 if proc.settled > self.setup.wait() || !self.setup.holds(Rule::SettleBeforeClaim) {
                     self.plain(Move::OpenMeta(p), |setup, state| {
