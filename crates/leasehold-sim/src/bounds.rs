@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_core::NodeName;
 
 use crate::clock::{Instant, SECOND};
+use crate::faults::{Damage, Fault, Planned};
 use crate::setting::Setting;
 
 /// The stated bounds of one run.
@@ -28,7 +29,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(setting: &Setting) -> Self {
+    pub(crate) fn new(setting: &Setting, faults: &[Planned]) -> Self {
         let name = NodeName::new("n").expect("a valid name");
         let mut config = setting.config(0, name.clone());
         let shortest = config.renew_every.min(Duration::from_nanos(setting.ttl / 5));
@@ -41,10 +42,13 @@ impl Bounds {
         let unowned = true_time(stated.unowned_worst + stated.restart_grace);
         let failover = true_time(stated.failover_worst);
         let settle = true_time(stated.settle_for);
+        let usurped =
+            |planned: &Planned| matches!(planned.fault, Fault::Corrupt { how: Damage::Usurped, .. });
+        let usurper = if faults.iter().any(usurped) { setting.usurper_ttl * 104 / 100 } else { 0 };
         let stop = Duration::from_millis(policy.stop_timeout_ms);
         Bounds {
             unowned,
-            owned: settle + failover + unowned,
+            owned: settle + failover + unowned + usurper,
             settled: true_time(stated.recovery_worst + stop)
                 + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
                 + 3 * true_time(stated.ttl)

@@ -7,6 +7,7 @@ use leasehold_core::store::{Key, Op, Request, Swap};
 use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
+use crate::faults::Place;
 use crate::invariants::no_busy_loop;
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
@@ -26,8 +27,8 @@ impl World {
         let mut actions = std::mem::take(&mut self.scratch);
         self.processes[process].core.step(now, event, &mut actions);
         self.stats.steps += 1;
-        let result = match self.processes[process].pause_at_step.take_if(|_| decisive(&actions)) {
-            Some(lasts) => {
+        let result = match self.processes[process].pause_at_step.take_if(|at| decisive(&actions, at.1)) {
+            Some((lasts, _)) => {
                 self.processes[process].undone.append(&mut actions);
                 self.pause(process, lasts)
             }
@@ -321,9 +322,11 @@ impl World {
 }
 
 /// Whether a pause between these and their being carried out could matter.
-fn decisive(actions: &[Action]) -> bool {
+fn decisive(actions: &[Action], place: Place) -> bool {
     actions.iter().any(|action| match action {
-        Action::Start { .. } | Action::Stop { .. } | Action::OpenSession(_) => true,
+        Action::Start { .. } => true,
+        _ if place == Place::BeforeStart => false,
+        Action::Stop { .. } | Action::OpenSession(_) => true,
         Action::Ask(request) => matches!(request.op, Op::Swap(_)),
         _ => false,
     })

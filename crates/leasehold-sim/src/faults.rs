@@ -126,6 +126,8 @@ pub enum Place {
     BetweenCheckAndAct,
     /// Its core has just decided, and nothing of that has been done.
     BetweenStepAndAct,
+    /// Its core has just decided to start work, which has not begun.
+    BeforeStart,
 }
 
 /// Which way is cut.
@@ -170,6 +172,8 @@ pub enum Damage {
     Cut,
     /// It is written in a format that nobody here reads.
     TooNew,
+    /// Of a shard that is held: it names a session that nobody has.
+    Usurped,
 }
 
 /// The whole schedule of a seed.
@@ -231,7 +235,10 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         }
         Peril::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
         Peril::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
-        Peril::PauseAtStep => Fault::Pause { slot, lasts, place: Place::BetweenStepAndAct },
+        Peril::PauseAtStep => {
+            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart]);
+            Fault::Pause { slot, lasts, place }
+        }
         Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
         Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
         Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
@@ -276,7 +283,7 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
                 8 => Target::Group,
                 _ => Target::Control,
             },
-            how: dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew]),
+            how: dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew, Damage::Usurped]),
         },
         Peril::Vanish => Fault::Vanish { slot },
         Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
@@ -327,6 +334,7 @@ impl fmt::Display for Fault {
                     Place::Anywhere => "",
                     Place::BetweenCheckAndAct => ", between a worker's check and its act",
                     Place::BetweenStepAndAct => ", between the core's decision and its being carried out",
+                    Place::BeforeStart => ", just before work starts",
                 };
                 write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
             }

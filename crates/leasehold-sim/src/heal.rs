@@ -9,7 +9,7 @@ use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
 use crate::clock::Instant;
-use crate::faults::{Fault, Going};
+use crate::faults::{Fault, Going, Planned};
 use crate::invariants::{self, Violation};
 use crate::oracle::Happening;
 use crate::process::Leaving;
@@ -47,8 +47,8 @@ pub(crate) struct Healing {
 }
 
 impl Healing {
-    pub(crate) fn new(setting: &Setting) -> Self {
-        let bounds = Bounds::new(setting);
+    pub(crate) fn new(setting: &Setting, faults: &[Planned]) -> Self {
+        let bounds = Bounds::new(setting, faults);
         Healing {
             calm_from: bounds.calm_after,
             bounds,

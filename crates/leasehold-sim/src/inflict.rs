@@ -211,7 +211,9 @@ impl World {
         match place {
             Place::Anywhere => return self.pause(process, lasts),
             Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
-            Place::BetweenStepAndAct => self.processes[process].pause_at_step = Some(lasts),
+            Place::BetweenStepAndAct | Place::BeforeStart => {
+                self.processes[process].pause_at_step = Some((lasts, place));
+            }
         }
         Ok(())
     }

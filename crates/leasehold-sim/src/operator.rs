@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use leasehold_core::name::{Incarnation, WriteId};
-use leasehold_core::record::{Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardSet};
+use leasehold_core::record::{
+    Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardRecord, ShardSet, ShardState,
+};
 use leasehold_core::store::Key;
-use leasehold_core::{Epoch, ShardId};
+use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::MS;
 use crate::faults::{Damage, Target};
@@ -15,6 +17,19 @@ use crate::world::World;
 /// How a record says which format it is in: one that is read here, and one that is not.
 const READABLE: &str = "\"format\":1,";
 const TOO_NEW: &str = "\"format\":99,";
+
+/// The record of a held shard, with a holder that nobody is. Its ttl is long enough for the real holder to notice that
+/// the record names another, and to stop, before anybody may take the shard from the usurper.
+fn usurped(value: &[u8], ttl_ms: u64) -> Option<Vec<u8>> {
+    let mut record = ShardRecord::decode(value).ok()?;
+    let ShardState::Held { holder } = &mut record.state else { return None };
+    holder.node = NodeName::new("nobody").expect("a valid name");
+    holder.session = SessionId::from_bits(holder.session.to_bits() ^ 1);
+    holder.ttl_ms = ttl_ms;
+    record.epoch.0 += 1;
+    record.write = WriteId::from_bits(record.write.to_bits() ^ 1);
+    Some(record.encode())
+}
 
 impl World {
     fn write_id(&mut self) -> WriteId {
@@ -103,6 +118,10 @@ impl World {
         };
         let Some(there) = self.store.get(&key) else { return };
         let bytes = match how {
+            Damage::Usurped => {
+                let Some(usurped) = usurped(&there.value, self.setting.usurper_ttl / MS) else { return };
+                usurped
+            }
             Damage::Noise => b"\x00\xffnot a record".to_vec(),
             Damage::Cut => there.value[..there.value.len() / 2].to_vec(),
             Damage::TooNew => {

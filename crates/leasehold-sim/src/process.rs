@@ -9,6 +9,7 @@ use leasehold_core::{Deadlines, Node, NodeName, SessionId};
 
 use crate::clock::{Clock, Instant};
 use crate::dice::Dice;
+use crate::faults::Place;
 use crate::oracle::SessionNo;
 use crate::setting::NAMED;
 use crate::world::Due;
@@ -94,7 +95,7 @@ pub(crate) struct Process {
     pub(crate) undone: Vec<Action>,
     /// It will stand still for so long, as soon as it is at that place.
     pub(crate) pause_at_check: Option<Instant>,
-    pub(crate) pause_at_step: Option<Instant>,
+    pub(crate) pause_at_step: Option<(Instant, Place)>,
     /// When the next tick is in the queue, and its number.
     pub(crate) tick_at: Instant,
     pub(crate) ticks: u64,

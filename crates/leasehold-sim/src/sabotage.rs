@@ -105,7 +105,8 @@ pub fn sabotage_table(options: &Options, seeds_max: u64, jobs: usize) -> String 
     let mut text = String::from(
         "| rule switched off | caught by | seeds needed | first seed |\n| --- | --- | ---: | ---: |\n",
     );
-    for sabotage in Sabotage::all() {
+    let chosen = |sabotage: &Sabotage| options.sabotage.is_none_or(|only| only == *sabotage);
+    for sabotage in Sabotage::all().into_iter().filter(chosen) {
         let options = Options { sabotage: Some(sabotage), ..options.clone() };
         let summary = run_many(&options, 0..seeds_max, jobs, AfterFailure::Stop, |_| {});
         let _ = match summary.failures.first() {

@@ -33,6 +33,8 @@ pub(crate) struct Setting {
     /// The longest ttl that a node does have.
     pub(crate) ttl_longest: Instant,
     mixed: bool,
+    /// The ttl of a holder that nobody is, in damaged records.
+    pub(crate) usurper_ttl: Instant,
     pub(crate) faults_for: Instant,
     pub(crate) gate: Gate,
     pub(crate) dead_man: DeadMan,
@@ -84,6 +86,7 @@ impl Setting {
             ttl_max: ttl * 2,
             ttl_longest: if mixed { ttl * 2 } else { ttl },
             mixed,
+            usurper_ttl: ttl * if mixed { 8 } else { 4 },
             faults_for: (options.faults_for.as_nanos() as u64).max(5 * SECOND),
             gate: dice.pick(&[Gate::Open, Gate::Open, Gate::Open, Gate::Ask]),
             dead_man: dice.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),

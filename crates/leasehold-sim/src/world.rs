@@ -13,7 +13,7 @@ use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
 use crate::faults::{Planned, schedule};
 use crate::heal::Healing;
-use crate::invariants::Violation;
+use crate::invariants::{Violation, no_busy_loop};
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -141,10 +141,10 @@ impl World {
             weather: Weather::default(),
             sink: Sink::default(),
             oracle: Oracle::default(),
-            faults,
             on: BTreeSet::new(),
             twins: Vec::new(),
-            healing: Healing::new(&setting),
+            healing: Healing::new(&setting, &faults),
+            faults,
             proved_gone: Vec::new(),
             operator: Dice::new(seed, Purpose::Operator, 0),
             store_dice: Dice::new(seed, Purpose::Store, 0),
@@ -195,6 +195,9 @@ impl World {
             self.stats.events += 1;
             self.note(&due);
             self.happen(due)?;
+            if self.stats.events.is_multiple_of(1024) {
+                no_busy_loop::judge_world(self)?;
+            }
             if self.healing.done {
                 return Ok(());
             }

@@ -234,7 +234,9 @@ impl Node {
             }
             self.former.insert(join.session);
         }
-        if self.former.contains(&session) {
+        if self.former.contains(&session) && !self.rules.hold(Rule::NoRenewalWhenDetached) {
+            self.renew_what_is_over(session, version);
+        } else if self.former.contains(&session) {
             self.send_left(session, Some(version));
         } else if !self.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
@@ -588,10 +590,20 @@ impl Node {
             .forget(|purpose| matches!(purpose, Purpose::Renew(_) | Purpose::Shards(_) | Purpose::Look(_)));
         self.list_at = self.list_at.min(self.now.at);
         self.set_standing(Standing::Detached, cause);
-        if !self.rules.hold(Rule::NoRenewalWhenDetached) {
-            self.session = Some(session);
-            self.renew_at = self.now.at;
+    }
+
+    /// What a wrong design would do: renew a session that is lost, which keeps everybody else out. Only a test build
+    /// gets here.
+    fn renew_what_is_over(&mut self, session: SessionId, version: Version) {
+        let seen = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let Some(record) = seen.and_then(|seen| seen.good()) else { return };
+        if self.now.unix_ms < record.written_unix_ms + self.config.renew_every.as_millis() as u64 {
+            return;
         }
+        let record = self.node_record(session, record.seq + 1, NodeState::Active);
+        let value = Some(record.encode().into());
+        let swap = Swap { key: Key::Node(self.me()), expect: Some(version), value };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Group);
     }
 
     /// Says that a session of ours is over, which frees all that it held.

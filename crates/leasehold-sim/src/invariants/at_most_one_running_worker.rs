@@ -62,6 +62,7 @@ mod tests {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
         world.good(2, Happening::Paused { process: 0 });
+        world.renew(1, 300);
         world.good(200, begin(1, 3, 2));
         world.bad(300, Happening::Resumed { process: 0 }, NAME);
     }

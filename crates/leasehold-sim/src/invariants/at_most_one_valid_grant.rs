@@ -71,6 +71,7 @@ mod tests {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
         world.good(2, Happening::Paused { process: 0 });
+        world.renew(1, 200);
         world.good(100, begin(1, 3, 2));
     }
 

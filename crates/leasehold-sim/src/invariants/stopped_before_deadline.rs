@@ -11,6 +11,17 @@ const TOLD_WITHIN: Instant = 60 * MS;
 
 pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
     match *happening {
+        Happening::Began { session, shard, .. } => {
+            let known = &state.sessions[session];
+            (at >= known.until.stop_at).then(|| {
+                let late = (at - known.until.stop_at) / MS;
+                let process = known.process;
+                (
+                    Some(shard),
+                    format!("shard {shard} begins in process {process} {late} ms after it had to stop"),
+                )
+            })
+        }
         Happening::Ended { run, how } => {
             let ended = &state.runs[run];
             ran_past(state, at, ended, how).or_else(|| untold(state, at, ended, how))
@@ -86,6 +97,12 @@ mod tests {
         let mut world = World::with_sessions(1);
         world.good(1, begin(0, 3, 7));
         world.bad(101, end(0), NAME);
+    }
+
+    #[test]
+    fn a_start_after_the_deadline_is_noticed() {
+        let mut world = World::with_sessions(1);
+        world.bad(100, begin(0, 3, 7), NAME);
     }
 
     #[test]
