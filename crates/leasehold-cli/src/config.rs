@@ -7,21 +7,21 @@ use leasehold_store::{MemoryServer, Store};
 
 use crate::failure::Failure;
 use crate::settings::{Settings, reference};
-use crate::stores::{self, Missing};
+use crate::stores;
 
 /// Prints every setting.
 pub(crate) fn show(settings: &Settings, json: bool) {
+    let effective = facts(settings).map(|facts| settings.effective(&facts)).unwrap_or_default();
     if json {
-        println!("{:#}", settings.as_json());
+        println!("{:#}", settings.as_json(&effective));
     } else {
-        print!("{}", settings.show());
+        print!("{}", settings.show(&effective));
     }
 }
 
 /// Says whether the settings are safe together.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     let facts = facts(settings)?;
-    settings.node_config(&facts)?;
     let ttl = settings.node_config(&facts)?.ttl;
     println!("the settings are safe on {} at a ttl of {}", facts.kind, crate::settings::span::show(ttl));
     Ok(())
@@ -76,8 +76,11 @@ fn facts(settings: &Settings) -> Result<Facts, Failure> {
         Some(url) if url.starts_with("memory:") => {
             Ok(MemoryServer::with_clock(leasehold::clock::now).open("x").facts())
         }
-        Some(_) => Ok(stores::open(settings, Missing::Create)?.facts()),
-        None => {
+        // The facts of a local store are the same for every file, so none is made for a question.
+        _ => {
+            if settings.text("store").is_some() {
+                stores::address(settings)?;
+            }
             let folder = tempfile::tempdir()?;
             let store = leasehold_local::Local::open(folder.path().join("x.db"), "x")?;
             Ok(store.facts())

@@ -94,7 +94,7 @@ fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, Opening> {
 }
 
 /// The URL, if it is one that this build can open.
-fn address(settings: &Settings) -> Result<&str, Failure> {
+pub(crate) fn address(settings: &Settings) -> Result<&str, Failure> {
     let wrong = |what: String, advice: String| {
         Failure::from(Problems(vec![Problem::new(settings.place_of("store"), what, advice)]))
     };

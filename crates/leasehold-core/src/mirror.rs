@@ -166,14 +166,20 @@ impl Mirror {
         listing: &Listing,
         mut each: impl FnMut(&Key, Change),
     ) {
-        let mut listed = std::collections::BTreeSet::new();
+        let known = self.known();
+        let mut known_listed = 0;
         for (key, stored) in &listing.entries {
-            listed.insert(key);
+            known_listed += usize::from(self.knows(key));
             each(key, self.observe(now, source, key, Some(stored)));
         }
-        for key in self.keys() {
-            if !listed.contains(&key) {
-                each(&key, self.observe(now, source, &key, None));
+        // Nothing can be missing when all that we knew was listed, as it is at rest.
+        if known_listed < known {
+            let listed: std::collections::BTreeSet<&Key> =
+                listing.entries.iter().map(|(key, _)| key).collect();
+            for key in self.keys() {
+                if !listed.contains(&key) {
+                    each(&key, self.observe(now, source, &key, None));
+                }
             }
         }
         self.foreign = listing.foreign.clone();
@@ -185,6 +191,25 @@ impl Mirror {
             self.revision_seen = self.revision_seen.max(revision);
         }
         self.ready = true;
+    }
+
+    fn knows(&self, key: &Key) -> bool {
+        match key {
+            Key::Meta => self.meta.is_some(),
+            Key::Control => self.control.is_some(),
+            Key::Group(group) => self.groups.contains_key(group),
+            Key::Node(node) => self.nodes.get(node).is_some_and(|node| node.seen.is_some()),
+            Key::Shard(shard) => self.shards.contains_key(shard),
+        }
+    }
+
+    /// How many records it knows.
+    fn known(&self) -> usize {
+        usize::from(self.meta.is_some())
+            + usize::from(self.control.is_some())
+            + self.groups.len()
+            + self.nodes.values().filter(|node| node.seen.is_some()).count()
+            + self.shards.len()
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -335,8 +360,12 @@ impl Mirror {
                 return Change::None;
             }
             let epoch = known.good().map_or(self.epoch_seen, |record| record.epoch);
-            // A retired shard's record is removed on purpose, after the group's floor was raised above its epoch.
-            if known.good().is_none_or(|record| record.state != ShardState::Retired) {
+            // A retired shard's record is removed on purpose, after the group's floor was raised to its epoch. Without
+            // that floor it was lost like any other: the next start must still have a higher epoch.
+            let floor =
+                self.groups.get(&id.group).and_then(|group| group.best()).map(|group| group.epoch_floor);
+            let retired = known.good().is_some_and(|record| record.state == ShardState::Retired);
+            if !retired || floor.is_none_or(|floor| floor < epoch) {
                 self.vanished.insert(id.clone(), (now, epoch));
             }
             self.shards.remove(id);
@@ -392,15 +421,14 @@ impl Mirror {
 
     /// Sessions that are over and that no record names any more need not be remembered for ever.
     pub fn prune(&mut self, older_than: Moment) {
+        self.nodes.retain(|_, node| node.seen.is_some() || node.first_seen_at >= older_than);
+        if self.dead.values().all(|learned_at| *learned_at >= older_than) {
+            return;
+        }
         let named: std::collections::BTreeSet<SessionId> = (self.shards.values())
             .filter_map(|seen| seen.good()?.holder().map(|holder| holder.session))
             .collect();
         self.dead.retain(|session, learned_at| *learned_at >= older_than || named.contains(session));
-        let nodes = std::mem::take(&mut self.nodes);
-        self.nodes = nodes
-            .into_iter()
-            .filter(|(_, node)| node.seen.is_some() || node.first_seen_at >= older_than)
-            .collect();
     }
 }
 

@@ -4,7 +4,7 @@ use leasehold_core::event::{Action, Event, Verdict};
 use leasehold_core::notice::Notice;
 use leasehold_core::record::{NodeRecord, NodeState, Record, ShardRecord, ShardState};
 use leasehold_core::store::{Key, Op, Request, Swap};
-use leasehold_core::{Deadlines, Now, ShardId};
+use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
 use crate::invariants::no_busy_loop;
@@ -14,11 +14,6 @@ use crate::process::Session;
 use crate::sabotage::Duty;
 use crate::setting::DeadMan;
 use crate::world::{Due, Judged, World};
-
-/// A shard's number: its slot.
-pub(crate) fn number_of(shard: &ShardId) -> usize {
-    shard.name.as_slot().expect("the simulated group is numbered") as usize
-}
 
 impl World {
     pub(crate) fn now_of(&self, process: usize) -> Now {
@@ -56,7 +51,8 @@ impl World {
                     let session = Session { number, id, deadlines, lost: false, guarded: false };
                     self.processes[process].sessions.push(session);
                     self.tell_of(process, || format!("opens session {id:?}"));
-                    self.observe(Happening::Opened { session: number, process })?;
+                    let stop_budget = self.processes[process].stop_budget;
+                    self.observe(Happening::Opened { session: number, process, stop_budget })?;
                 }
                 Action::Ask(request) => self.ask(process, request)?,
                 Action::Deadlines(deadlines) => self.set_deadlines(process, deadlines)?,
@@ -150,7 +146,7 @@ impl World {
                 let held =
                     matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
                 if !held {
-                    self.observe(Happening::ReleaseSent { session, shard: number_of(shard) })?;
+                    self.observe(Happening::ReleaseSent { session, shard: self.setting.number_of(shard) })?;
                 }
             }
             Key::Node(_) => {
@@ -222,7 +218,7 @@ impl World {
         if self.broken(Duty::KillAtDeadline) {
             return Ok(());
         }
-        let within = it.deadlines.valid_until.since(kill_at).as_nanos() as u64 * 6 / 10;
+        let within = self.processes[process].kill_takes;
         for worker in self.processes[process].workers.clone() {
             if self.workers[worker].session == session {
                 let after = self.processes[process].work.below(within.max(1));

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::clock::{Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
 use crate::profile::{Peril, Profile, Swarm};
-use crate::setting::Setting;
+use crate::setting::{NAMED, Setting};
 use crate::store::Generation;
 
 /// One fault, and when it strikes.
@@ -76,6 +76,8 @@ pub enum Fault {
     Freeze { lasts: Instant },
     /// The holder of a shard is asked to release it once.
     Release { shard: u32 },
+    /// A named shard can't be run at a slot, or anywhere.
+    Disengage { shard: usize, slot: Option<usize>, lasts: Instant },
     /// A record is damaged.
     Corrupt { what: Target, how: Damage },
     /// The record of the node of a slot vanishes.
@@ -263,6 +265,10 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Drain => Fault::Drain { slot, lasts },
         Peril::Freeze => Fault::Freeze { lasts },
         Peril::Release => Fault::Release { shard },
+        Peril::Disengage => {
+            let shard = dice.below(NAMED as u64) as usize;
+            Fault::Disengage { shard, slot: dice.permille(500).then_some(slot), lasts }
+        }
         Peril::Corrupt => Fault::Corrupt {
             what: match dice.below(10) {
                 0..=4 => Target::Shard(shard),
@@ -382,6 +388,12 @@ impl fmt::Display for Fault {
             Fault::Drain { slot, lasts } => write!(f, "an operator drains node {slot} for {}", Span(*lasts)),
             Fault::Freeze { lasts } => write!(f, "an operator freezes moves for {}", Span(*lasts)),
             Fault::Release { shard } => write!(f, "an operator wants shard {shard} released"),
+            Fault::Disengage { shard, slot: Some(slot), lasts } => {
+                write!(f, "node {slot} cannot run the named shard {shard} for {}", Span(*lasts))
+            }
+            Fault::Disengage { shard, slot: None, lasts } => {
+                write!(f, "nobody can run the named shard {shard} for {}", Span(*lasts))
+            }
             Fault::Corrupt { what, how } => write!(f, "the record of {what:?} is damaged: {how:?}"),
             Fault::Vanish { slot } => write!(f, "the record of node {slot} vanishes"),
             Fault::Refuse { slot, lasts } => {

@@ -4,7 +4,7 @@
 use leasehold_core::config::Gate;
 use leasehold_core::event::Wish;
 use leasehold_core::notice::Standing;
-use leasehold_core::store::Key;
+use leasehold_core::store::{Key, Swap};
 use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
@@ -31,6 +31,8 @@ pub(crate) struct Healing {
     /// When every shard was owned again, and when everything was where it should be.
     pub(crate) owned_at: Option<Instant>,
     pub(crate) settled_at: Option<Instant>,
+    /// When each shard was last seen owned.
+    pub(crate) owned_last: Vec<Instant>,
     /// How many runs had begun by then.
     pub(crate) runs_at_began: usize,
     pub(crate) runs_at_settled: usize,
@@ -56,6 +58,7 @@ impl Healing {
             drained: None,
             owned_at: None,
             settled_at: None,
+            owned_last: Vec::new(),
             runs_at_began: 0,
             runs_at_settled: 0,
             node_writes: 0,
@@ -67,12 +70,14 @@ impl Healing {
         }
     }
 
-    pub(crate) fn wrote(&mut self, at: Instant, key: &Key) {
-        match key {
-            Key::Node(_) => self.node_writes += 1,
+    pub(crate) fn wrote(&mut self, at: Instant, swap: &Swap) {
+        match swap.key {
+            Key::Node(_) if swap.value.is_some() => self.node_writes += 1,
+            // The records of those long gone are removed when their time has come.
+            Key::Node(_) => {}
             _ => {
                 self.other_writes += 1;
-                self.last_other = Some(key.clone());
+                self.last_other = Some(swap.key.clone());
                 self.last_other_at = at;
             }
         }
@@ -116,6 +121,7 @@ pub(crate) struct Census {
 /// How one shard is owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
+    pub(crate) shard: usize,
     pub(crate) holder: Option<usize>,
     pub(crate) running: bool,
 }
@@ -141,11 +147,6 @@ impl World {
         self.healing.began_at = self.at;
         self.healing.runs_at_began = self.oracle.state.runs.len();
         self.healing.calm_from = self.healing.calm_from.min(self.at + self.healing.bounds.calm_after);
-        for index in std::mem::take(&mut self.on) {
-            self.on.insert(index);
-            self.relent(index)?;
-        }
-        self.weather.clear();
         for process in 0..self.processes.len() {
             if let Some(pause) = self.processes[process].paused {
                 self.resume(process, pause)?;
@@ -153,6 +154,11 @@ impl World {
             self.processes[process].pause_at_check = None;
             self.processes[process].pause_at_step = None;
         }
+        for index in std::mem::take(&mut self.on) {
+            self.on.insert(index);
+            self.relent(index)?;
+        }
+        self.weather.clear();
         if self.operator.permille(300) {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;
             self.healing.drained = Some(self.slots[slot].name.clone());
@@ -166,9 +172,8 @@ impl World {
         let keep_away =
             if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
         for slot in 0..self.setting.nodes {
-            if slot as u64 != keep_away || self.setting.nodes == 1 {
-                self.spawn(slot)?;
-            }
+            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 1;
+            self.spawn(slot)?;
         }
         let drained = self.healing.drained.clone();
         let useful = |world: &World, slot: usize| {
@@ -190,9 +195,9 @@ impl World {
     pub(crate) fn census(&self) -> Census {
         let alive = || (0..self.processes.len()).filter(|process| self.processes[*process].alive);
         let views = alive().map(|process| (process, self.processes[process].core.view(self.now_of(process))));
-        let shards = (0..self.shards_wanted()).map(|shard| {
+        let shards = self.shards_wanted().map(|shard| {
             let RecordState::Held { session } = self.records.get(shard).state else {
-                return Owned { holder: None, running: false };
+                return Owned { shard, holder: None, running: false };
             };
             let holder = alive().find(|process| {
                 let last = self.processes[*process].sessions.last();
@@ -202,7 +207,7 @@ impl World {
             let running = open
                 .iter()
                 .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
-            Owned { holder, running }
+            Owned { shard, holder, running }
         });
         Census { shards: shards.collect(), views: views.collect() }
     }
@@ -225,9 +230,8 @@ impl World {
             self.healing.owned_at = Some(self.at);
             self.stats.owned_after = since;
         }
-        if since > self.healing.bounds.owned {
-            invariants::every_shard_owned::judge(self, &census)?;
-        }
+        self.note_owned(&census);
+        invariants::every_shard_owned::judge(self, &census)?;
         let rested = self.at > self.healing.last_other_at + self.healing.bounds.rest;
         if since > self.healing.bounds.rest && rested && census.all_settled(self) {
             self.settle(&census)?;
@@ -237,6 +241,14 @@ impl World {
             invariants::balance_within_bound::judge_plan_reached(self, &census)?;
         }
         Ok(())
+    }
+
+    fn note_owned(&mut self, census: &Census) {
+        let last = &mut self.healing.owned_last;
+        last.resize(census.shards.len(), self.healing.began_at);
+        for (last, _) in last.iter_mut().zip(&census.shards).filter(|(_, owned)| owned.holder.is_some()) {
+            *last = self.at;
+        }
     }
 
     fn settle(&mut self, census: &Census) -> Judged {
@@ -286,7 +298,9 @@ impl Census {
         let at_home = |process: usize, view: &View| {
             let me = view.me.as_ref();
             let calm = view.frozen.is_none() && world.processes[process].standing == Standing::Attached;
-            calm && me.is_some_and(|me| me.held == me.wanted)
+            let placed =
+                view.shards.iter().all(|shard| shard.wanted.is_none() || shard.wanted == shard.holder);
+            calm && placed && me.is_some_and(|me| me.held == me.wanted)
         };
         let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
         let anybody_else = self.views.iter().any(|(process, _)| !drained(*process));

@@ -51,17 +51,17 @@ impl World {
             Fault::Failover { loses, .. } => {
                 self.weather.begin(index, Trouble::Down);
                 self.store.roll_back(self.at, self.at.saturating_sub(loses));
-                self.records.read_all(self.at, &self.store);
+                self.records.read_all(self.at, &self.setting, &self.store);
                 self.break_watches(None, "the store failed over")?;
             }
             Fault::Emptied { generation } => {
                 self.store.empty(self.at, generation);
-                self.records.read_all(self.at, &self.store);
+                self.records.read_all(self.at, &self.setting, &self.store);
                 self.after_restore()?;
             }
             Fault::RolledBack { by } => {
                 self.store.roll_back(self.at, self.at.saturating_sub(by));
-                self.records.read_all(self.at, &self.store);
+                self.records.read_all(self.at, &self.setting, &self.store);
                 self.break_watches(None, "the store was restored")?;
             }
             Fault::MassLeave { slots, how, then } => {
@@ -103,12 +103,20 @@ impl World {
                     control.release.insert(id, epoch);
                 });
             }
+            Fault::Disengage { shard, slot, .. } => {
+                let slots = slot.map_or(0..self.setting.nodes, |slot| slot..slot + 1);
+                for slot in slots {
+                    self.slots[slot].disengaged[shard] += 1;
+                    self.engage(slot, shard)?;
+                }
+            }
             Fault::Corrupt { what, how } => self.damage(what, how),
             Fault::Vanish { slot } => self.vanish(slot),
             Fault::Refuse { slot, .. } => self.slots[slot].refusing += 1,
             Fault::WorkCrash { slot, .. } => self.slots[slot].crashing += 1,
             Fault::Upgrade { slot, after } => {
                 self.slots[slot].version = Version::Newer;
+                self.newer_about = true;
                 if let Some(process) = self.slots[slot].process {
                     self.die(process)?;
                     self.come_back(slot, Comeback::SameName { after });
@@ -159,6 +167,13 @@ impl World {
                 self.slots[slot].not_accepting -= 1;
                 if self.slots[slot].not_accepting == 0 {
                     self.wish(slot, Wish::Accepting(true))?;
+                }
+            }
+            Fault::Disengage { shard, slot, .. } => {
+                let slots = slot.map_or(0..self.setting.nodes, |slot| slot..slot + 1);
+                for slot in slots {
+                    self.slots[slot].disengaged[shard] -= 1;
+                    self.engage(slot, shard)?;
                 }
             }
             Fault::Pin { shard, .. } => {
@@ -234,6 +249,13 @@ impl World {
         Ok(())
     }
 
+    /// Tells the node of a slot whether it can run a named shard.
+    pub(crate) fn engage(&mut self, slot: usize, shard: usize) -> Judged {
+        let Some(id) = self.setting.named_shard(shard) else { return Ok(()) };
+        let engaged = self.slots[slot].disengaged[shard] == 0;
+        self.wish(slot, if engaged { Wish::Engage(id) } else { Wish::Disengage(id) })
+    }
+
     fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Comeback, grace: Grace) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         if self.processes[process].leaving != Leaving::No {
@@ -283,6 +305,7 @@ impl Fault {
             | Fault::Failover { lasts, .. }
             | Fault::NotAccepting { lasts, .. }
             | Fault::Pin { lasts, .. }
+            | Fault::Disengage { lasts, .. }
             | Fault::Drain { lasts, .. }
             | Fault::Freeze { lasts }
             | Fault::Refuse { lasts, .. }

@@ -12,12 +12,13 @@ use crate::faults::Comeback;
 use crate::oracle::{Happening, RunEnd};
 use crate::outcome::Mark;
 use crate::process::{Leaving, Process, Watch};
+use crate::setting::NAMED;
 use crate::world::{Due, Judged, World};
 
 impl World {
     /// A new process begins in a slot, unless somebody runs there.
     pub(crate) fn spawn(&mut self, slot: usize) -> Judged {
-        if self.slots[slot].process.is_some() {
+        if self.slots[slot].process.is_some() || self.slots[slot].away {
             return Ok(());
         }
         self.slots[slot].lives += 1;
@@ -28,8 +29,11 @@ impl World {
         seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&chance.draw().to_le_bytes()));
         let name = self.slots[slot].name.clone();
         let config = self.setting.config(slot, name.clone());
+        let kill_budget = config.kill_budget.as_nanos() as u64;
         let process = Process {
             slot,
+            stop_budget: config.margin.as_nanos() as u64 * 98 / 100 - kill_budget,
+            kill_takes: kill_budget * 6 / 10,
             name,
             core: self.sabotaged(Node::new(config, self.setting.facts.clone(), seed)),
             alive: true,
@@ -72,6 +76,11 @@ impl World {
         }
         if let Some(capacity) = self.slots[slot].capacity {
             self.step(process, Event::Wish(Wish::Capacity(capacity)))?;
+        }
+        for shard in 0..NAMED {
+            if self.slots[slot].disengaged[shard] == 0 {
+                self.engage(slot, shard)?;
+            }
         }
         if self.slots[slot].not_accepting > 0 {
             self.step(process, Event::Wish(Wish::Accepting(false)))?;

@@ -8,6 +8,7 @@ use leasehold_core::store::{
 };
 
 use crate::clock::{Instant, MS, SECOND};
+use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
 use crate::world::{Copy, Due, Judged, World};
 
@@ -126,11 +127,13 @@ impl World {
     }
 
     fn apply(&mut self, process: usize, swap: &Swap) -> Result<Swapped, crate::invariants::Violation> {
+        let before = self.newer_about.then(|| self.store.get(&swap.key).cloned()).flatten();
         let outcome = self.store.swap(self.at, swap);
         if matches!(outcome, Swapped::Applied(_)) {
+            unknown_fields_survive::judge(self, before.as_ref(), swap)?;
             self.stats.writes += 1;
-            self.healing.wrote(self.at, &swap.key);
-            self.records.changed(self.at, &swap.key, swap.value.as_deref());
+            self.healing.wrote(self.at, swap);
+            self.records.changed(self.at, &self.setting, &swap.key, swap.value.as_deref());
             self.watchers_hear();
         }
         if self.trace.on() && !matches!(swap.key, Key::Node(_)) {
@@ -193,12 +196,10 @@ fn failed(kind: StoreErrorKind, message: &str) -> Answer {
 fn as_newer_version(swap: &mut Swap) {
     let Some(text) = swap.value.as_deref().and_then(|value| std::str::from_utf8(value).ok()) else { return };
     let Some(rest) = text.strip_prefix('{') else { return };
-    if text.contains("\"sim_later\"") {
+    if text.contains(unknown_fields_survive::FIELD) {
         return;
     }
-    let newer = format!(
-        "{{\"sim_later\":{{\"a\":[1,null]}},{}",
-        rest.replace("\"protocol\":[1,1]", "\"protocol\":[1,2]")
-    );
+    let rest = rest.replace("\"protocol\":[1,1]", "\"protocol\":[1,2]");
+    let newer = format!("{{{}:{{\"a\":[1,null]}},{rest}", unknown_fields_survive::FIELD);
     swap.value = Some(Arc::from(newer.into_bytes()));
 }

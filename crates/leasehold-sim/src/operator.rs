@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use leasehold_core::Epoch;
 use leasehold_core::name::{Incarnation, WriteId};
 use leasehold_core::record::{Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardSet};
 use leasehold_core::store::Key;
+use leasehold_core::{Epoch, ShardId};
 
 use crate::clock::MS;
 use crate::faults::{Damage, Target};
+use crate::setting::NAMED;
 use crate::world::World;
+
+/// How a record says which format it is in: one that is read here, and one that is not.
+const READABLE: &str = "\"format\":1,";
+const TOO_NEW: &str = "\"format\":99,";
 
 impl World {
     fn write_id(&mut self) -> WriteId {
@@ -17,7 +22,7 @@ impl World {
     }
 
     fn overwrite(&mut self, key: Key, value: Option<Vec<u8>>) {
-        self.records.changed(self.at, &key, value.as_deref());
+        self.records.changed(self.at, &self.setting, &key, value.as_deref());
         self.store.put(self.at, key, value.map(Arc::from));
         self.watchers_hear();
     }
@@ -74,18 +79,25 @@ impl World {
         GroupRecord::decode(&stored.value).ok()
     }
 
-    /// How many shards there should be.
-    pub(crate) fn shards_wanted(&self) -> usize {
+    /// How many slots there should be.
+    pub(crate) fn slots_wanted(&self) -> usize {
         match self.group_record().map(|record| record.shards) {
             Some(ShardSet::Numbered(shards)) => shards as usize,
             _ => self.setting.shards as usize,
         }
     }
 
+    /// The numbers of the shards that should be held, once everybody has engaged everything.
+    pub(crate) fn shards_wanted(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = self.setting.first_named();
+        let named = if self.setting.named.is_some() { NAMED } else { 0 };
+        (0..self.slots_wanted()).chain(first..first + named)
+    }
+
     pub(crate) fn damage(&mut self, what: Target, how: Damage) {
         let key = match what {
             Target::Node(slot) => Key::Node(self.slots[slot].name.clone()),
-            Target::Shard(shard) => Key::Shard(leasehold_core::ShardId::slot(&self.setting.group, shard)),
+            Target::Shard(shard) => Key::Shard(ShardId::slot(&self.setting.group, shard)),
             Target::Group => Key::Group(self.setting.group.clone()),
             Target::Control => Key::Control,
         };
@@ -95,7 +107,7 @@ impl World {
             Damage::Cut => there.value[..there.value.len() / 2].to_vec(),
             Damage::TooNew => {
                 let text = String::from_utf8_lossy(&there.value).into_owned();
-                text.replacen("\"format\":1", "\"format\":99", 1).into_bytes()
+                text.replacen(READABLE, TOO_NEW, 1).into_bytes()
             }
         };
         self.overwrite(key, Some(bytes));
@@ -110,6 +122,14 @@ impl World {
 
     /// When the faults are over, somebody mends what nodes must not touch by themselves.
     pub(crate) fn mend(&mut self) {
+        // A record in a newer format is never overwritten by a node: somebody has to put it right.
+        let newer = self.store.records().iter().filter_map(|(key, stored)| {
+            let text = std::str::from_utf8(&stored.value).ok()?;
+            text.contains(TOO_NEW).then(|| (key.clone(), text.replacen(TOO_NEW, READABLE, 1)))
+        });
+        for (key, text) in newer.collect::<Vec<_>>() {
+            self.overwrite(key, Some(text.into_bytes()));
+        }
         let group = Key::Group(self.setting.group.clone());
         if let Some(stored) = self.store.get(&group)
             && GroupRecord::decode(&stored.value).is_err()
@@ -117,9 +137,10 @@ impl World {
             self.overwrite(group, None);
         }
         let keep_drain = self.healing.drained.clone();
-        let shards = self.shards_wanted() as u32;
+        let shards = self.slots_wanted() as u32;
+        let named = (0..NAMED).filter_map(|number| self.setting.named_shard(number));
         let ids: Vec<_> =
-            (0..shards).map(|slot| leasehold_core::ShardId::slot(&self.setting.group, slot)).collect();
+            (0..shards).map(|slot| ShardId::slot(&self.setting.group, slot)).chain(named).collect();
         self.control(|control| {
             control.freeze = None;
             control.pins.clear();

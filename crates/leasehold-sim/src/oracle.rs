@@ -24,6 +24,8 @@ pub enum Happening {
         session: SessionNo,
         /// Whose.
         process: ProcessNo,
+        /// How long its work has between being told to stop and being killed.
+        stop_budget: Instant,
     },
     /// User code begins. Its run is the next number.
     Began {
@@ -154,6 +156,7 @@ pub(crate) struct SessionState {
     pub(crate) process: ProcessNo,
     pub(crate) until: Until,
     pub(crate) lost: bool,
+    pub(crate) stop_budget: Instant,
     pub(crate) open: Vec<RunNo>,
 }
 
@@ -203,10 +206,16 @@ impl State {
 
     fn apply(&mut self, at: Instant, happening: Happening) {
         match happening {
-            Happening::Opened { session, process } => {
+            Happening::Opened { session, process, stop_budget } => {
                 assert_eq!(session, self.sessions.len(), "sessions are numbered in order");
                 let until = Until::default();
-                self.sessions.push(SessionState { process, until, lost: false, open: Vec::new() });
+                self.sessions.push(SessionState {
+                    process,
+                    until,
+                    lost: false,
+                    stop_budget,
+                    open: Vec::new(),
+                });
                 self.reach_process(process);
             }
             Happening::Began { session, shard, epoch } => {

@@ -10,6 +10,7 @@ use leasehold_core::{Deadlines, Node, NodeName, SessionId};
 use crate::clock::{Clock, Instant};
 use crate::dice::Dice;
 use crate::oracle::SessionNo;
+use crate::setting::NAMED;
 use crate::world::Due;
 
 /// The place of one node: a machine, a name, and whoever runs there now.
@@ -19,6 +20,8 @@ pub(crate) struct Slot {
     pub(crate) clock: Clock,
     /// Who runs there.
     pub(crate) process: Option<usize>,
+    /// Nobody comes back there any more.
+    pub(crate) away: bool,
     /// How many processes have run there.
     pub(crate) lives: u64,
     /// How many new names it has had.
@@ -36,6 +39,8 @@ pub(crate) struct Slot {
     pub(crate) refusing: u32,
     pub(crate) crashing: u32,
     pub(crate) not_accepting: u32,
+    /// How many faults keep it from running each named shard.
+    pub(crate) disengaged: [u32; NAMED],
     pub(crate) sluggish: Instant,
 }
 
@@ -54,6 +59,7 @@ impl Slot {
             name,
             clock,
             process: None,
+            away: false,
             lives: 0,
             names: 0,
             version: Version::This,
@@ -66,6 +72,7 @@ impl Slot {
             refusing: 0,
             crashing: 0,
             not_accepting: 0,
+            disengaged: [0; NAMED],
             sluggish: 0,
         }
     }
@@ -100,6 +107,9 @@ pub(crate) struct Process {
     pub(crate) standing: Standing,
     /// When it began to stand still, for a clock that does not count that.
     pub(crate) slept_at: Instant,
+    /// How long its work has to stop, by its settings, and how long killing it takes at most.
+    pub(crate) stop_budget: Instant,
+    pub(crate) kill_takes: Instant,
     /// How many ticks it took in which millisecond.
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.

@@ -66,6 +66,8 @@ pub enum Peril {
     Freeze,
     /// An operator asks for one shard to be released.
     Release,
+    /// Named shards can't be run for a while, at one node or anywhere.
+    Disengage,
     /// A record is damaged.
     Corrupt,
     /// A node's record vanishes.
@@ -116,6 +118,7 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Drain, "drain", "operators", 600),
     (Peril::Freeze, "freeze", "operators", 300),
     (Peril::Release, "release", "operators", 600),
+    (Peril::Disengage, "disengage", "operators", 1500),
     (Peril::Corrupt, "corrupt", "records", 600),
     (Peril::Vanish, "vanish", "records", 600),
     (Peril::Refuse, "refuse", "work", 900),

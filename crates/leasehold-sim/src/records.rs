@@ -5,7 +5,7 @@ use leasehold_core::record::{Record, ShardRecord, ShardState};
 use leasehold_core::store::Key;
 
 use crate::clock::Instant;
-use crate::driver::number_of;
+use crate::setting::Setting;
 use crate::store::SimStore;
 
 /// What the store says of each shard.
@@ -38,9 +38,9 @@ impl Records {
     }
 
     /// A record was written.
-    pub(crate) fn changed(&mut self, at: Instant, key: &Key, value: Option<&[u8]>) {
+    pub(crate) fn changed(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
         let Key::Shard(shard) = key else { return };
-        let number = number_of(shard);
+        let number = setting.number_of(shard);
         if self.shards.len() <= number {
             self.shards.resize(number + 1, Told { state: RecordState::Missing, since: 0 });
         }
@@ -48,10 +48,10 @@ impl Records {
     }
 
     /// The store became another one.
-    pub(crate) fn read_all(&mut self, at: Instant, store: &SimStore) {
+    pub(crate) fn read_all(&mut self, at: Instant, setting: &Setting, store: &SimStore) {
         self.shards.clear();
         for (key, stored) in store.records() {
-            self.changed(at, key, Some(&stored.value));
+            self.changed(at, setting, key, Some(&stored.value));
         }
     }
 }

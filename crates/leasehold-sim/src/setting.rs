@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::config::{Gate, Namespace};
 use leasehold_core::record::{Policy, ShardSet};
 use leasehold_core::store::{Facts, Freshness, Safety};
-use leasehold_core::{Config, GroupConfig, GroupName, NodeName};
+use leasehold_core::{Config, GroupConfig, GroupName, NodeName, ShardId, ShardName};
 
 use crate::clock::{Clock, Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
@@ -23,6 +23,8 @@ pub(crate) struct Setting {
     pub(crate) shape: Shape,
     pub(crate) facts: Facts,
     pub(crate) group: GroupName,
+    /// The group of named shards, in runs that have one.
+    pub(crate) named: Option<GroupName>,
     pub(crate) policy: Policy,
     /// The ttl of most nodes.
     pub(crate) ttl: Instant,
@@ -37,6 +39,9 @@ pub(crate) struct Setting {
     walls: Walls,
     pub(crate) wall_step_ms_max: u64,
 }
+
+/// How many named shards there are, in runs that have any.
+pub(crate) const NAMED: usize = 4;
 
 /// Whether the kernel kills a process at its deadline, even one that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,7 @@ impl Setting {
             kind,
             shape,
             group: GroupName::new("work").expect("a valid name"),
+            named: dice.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
             policy: policy(&mut dice),
             ttl,
             ttl_max: ttl * 2,
@@ -90,6 +96,7 @@ impl Setting {
     pub(crate) fn allows(&self, fault: &Fault) -> bool {
         match fault {
             Fault::WatchBreak { .. } | Fault::WatchLag { .. } | Fault::WatchLoss { .. } => self.shape.watch,
+            Fault::Disengage { .. } => self.named.is_some(),
             Fault::StaleLists { .. } => self.shape.reads == Freshness::ListsMayLag,
             Fault::Failover { .. } => {
                 self.shape.safety == Safety::LosesLastWrites && self.walls == Walls::Steady
@@ -130,9 +137,36 @@ impl Setting {
             policy: self.policy.clone(),
             capacity: None,
         }];
+        if let Some(group) = &self.named {
+            let policy = self.policy.clone();
+            let (group, shards) = (group.clone(), ShardSet::Named);
+            config.groups.push(GroupConfig { group, shards, policy, capacity: None });
+        }
+        config.retired_kept = Duration::from_secs(30);
         config.gate = self.gate;
         config.namespace = Namespace::Unknown;
         config
+    }
+
+    /// The named shard with this number.
+    pub(crate) fn named_shard(&self, number: usize) -> Option<ShardId> {
+        let name = ShardName::new(format!("job {number}")).expect("a valid name");
+        self.named.clone().map(|group| ShardId::new(group, name))
+    }
+
+    /// A shard's number: its slot, or a number above all slots for a named one.
+    pub(crate) fn number_of(&self, shard: &ShardId) -> usize {
+        if Some(&shard.group) == self.named.as_ref() {
+            let number =
+                shard.name.as_str().strip_prefix("job ").and_then(|number| number.parse::<usize>().ok());
+            return self.first_named() + number.expect("named shards are called by a number");
+        }
+        shard.name.as_slot().expect("the other group is numbered") as usize
+    }
+
+    /// The number of the first named shard: above all slots that the other group can have.
+    pub(crate) fn first_named(&self) -> usize {
+        self.shards as usize * 2 + 1
     }
 
     /// How long work takes to stop: mostly quick.

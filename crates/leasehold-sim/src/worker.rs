@@ -10,7 +10,6 @@ use leasehold_core::event::{Ended, Event};
 use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::driver::number_of;
 use crate::oracle::{Happening, RunEnd};
 use crate::sabotage::Duty;
 use crate::world::{Due, Judged, World};
@@ -88,7 +87,7 @@ impl World {
         if told || (late && !self.broken(Duty::CheckBeforeStart)) {
             return self.end_work(worker, RunEnd::Stopped);
         }
-        let shard = number_of(&self.workers[worker].shard);
+        let shard = self.setting.number_of(&self.workers[worker].shard);
         self.workers[worker].run = Some(self.oracle.state.runs.len());
         self.observe(Happening::Began { session, shard, epoch })?;
         let crashing = self.slots[self.processes[process].slot].crashing > 0;
@@ -110,7 +109,7 @@ impl World {
         let node = &self.processes[process];
         let grant = node.sessions.iter().find(|it| it.number == session).expect("sessions stay");
         let good = !grant.lost && now < grant.deadlines.stop_at;
-        let shard = number_of(&self.workers[worker].shard);
+        let shard = self.setting.number_of(&self.workers[worker].shard);
         let dice = &mut self.processes[process].work;
         let next = dice.between(SECOND, 3 * SECOND);
         self.put(next, Due::Work { worker, what: WorkDue::Act });

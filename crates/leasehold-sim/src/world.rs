@@ -110,6 +110,8 @@ pub(crate) struct World {
     pub(crate) marks: Vec<(Instant, usize, Mark)>,
     pub(crate) stats: Stats,
     pub(crate) scratch: Vec<leasehold_core::event::Action>,
+    /// Whether a newer version has ever run.
+    pub(crate) newer_about: bool,
     digest: u64,
 }
 
@@ -150,6 +152,7 @@ impl World {
             marks: Vec::new(),
             stats: Stats::default(),
             scratch: Vec::new(),
+            newer_about: false,
             digest: mix(seed),
             setting,
         }

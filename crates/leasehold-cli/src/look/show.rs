@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use leasehold_core::View;
 use leasehold_core::record::{NodeState, ShardSet};
-use leasehold_core::view::{NodeView, ShardPhase, ShardView};
+use leasehold_core::view::{NodeView, Problem, ShardPhase, ShardView};
 
 use super::Table;
 
@@ -27,9 +27,23 @@ pub(crate) fn status(view: &View) -> String {
         let _ = writeln!(text, "\n{}", count(view.problems.len(), "problem"));
         for problem in &view.problems {
             let _ = writeln!(text, "  {} {}: {}", problem.kind, problem.subject, problem.message);
+            if let Some(advice) = advice(problem) {
+                let _ = writeln!(text, "      {advice}");
+            }
         }
     }
     text
+}
+
+/// The command that helps.
+fn advice(problem: &Problem) -> Option<String> {
+    match problem.kind {
+        "quarantined" => Some(format!("leasehold unquarantine {}", problem.subject)),
+        "corrupt_record" => {
+            problem.subject.strip_prefix("shards/").map(|shard| format!("leasehold repair {shard}"))
+        }
+        _ => None,
+    }
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -53,6 +53,7 @@ pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
 pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Layer {
     let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let mut layer = Layer::new();
+    let mut wrong = Vec::new();
     let table = match DeTable::parse(text) {
         Ok(table) => table.into_inner(),
         Err(error) => {
@@ -67,21 +68,27 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
         }
     };
     for (key, value) in &table {
-        let origin = Origin::File { path: path.to_owned(), line: line_of(key.span().start) };
+        let line = line_of(key.span().start);
+        let origin = Origin::File { path: path.to_owned(), line };
         let name: &str = key.get_ref();
         let Some(setting) = table::find(name) else {
-            problems.push(unknown(&origin, name));
+            wrong.push((line, unknown(&origin, name)));
             continue;
         };
         match text_of(value.get_ref()) {
             Some(text) => drop(layer.insert(setting.key, Raw { text, origin })),
-            None => problems.push(Problem::new(
-                &origin,
-                format!("`{name}` takes one value, not a table or a list"),
-                format!("write `{name} = {}`", setting.kind.placeholder()),
+            None => wrong.push((
+                line,
+                Problem::new(
+                    &origin,
+                    format!("`{name}` takes one value, not a table or a list"),
+                    format!("write `{name} = {}`", setting.kind.placeholder()),
+                ),
             )),
         }
     }
+    wrong.sort_by_key(|(line, _)| *line);
+    problems.extend(wrong.into_iter().map(|(_, problem)| problem));
     layer
 }
 
@@ -112,7 +119,8 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// Reads the environment. `LEASEHOLD_X_FILE` names a file that holds the value of `x`, for secrets. Variables that
-/// look like a setting of ours but are none are reported; others are left alone, because schedulers add their own.
+/// look like a setting of ours but are none are reported; others are left alone, because schedulers add their own. An
+/// empty variable counts as not set.
 pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Problem>) -> Layer {
     let mut layer = Layer::new();
     let variables: Vec<String> = SETTINGS.iter().map(table::Setting::variable).collect();
@@ -121,6 +129,9 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
             || name == CONFIG_VARIABLE
             || TOLD_TO_CHILDREN.contains(&name.as_str())
         {
+            continue;
+        }
+        if value.is_empty() {
             continue;
         }
         let origin = Origin::Env(name.clone());
@@ -140,12 +151,16 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
                     format!("let it name a file that holds the value of `{}`", SETTINGS[at].key),
                 )),
             }
-        } else if let Some(known) = nearest(name, variables.iter().map(String::as_str)) {
-            let advice = format!("did you mean {known}?");
+        } else if let Some(known) = nearest(bare(name), variables.iter().map(|variable| bare(variable))) {
+            let advice = format!("did you mean LEASEHOLD_{known}?");
             problems.push(Problem::new(&origin, "there is no such setting".to_owned(), advice));
         }
     }
     layer
+}
+
+fn bare(variable: &str) -> &str {
+    variable.strip_prefix("LEASEHOLD_").unwrap_or(variable)
 }
 
 /// Variables that `run` gives to its children, so that a command run inside one is not misled.
@@ -186,6 +201,8 @@ mod tests {
             ("LEASEHOLD_TTL", "5s"),
             ("LEASEHOLD_TTTL", "6s"),
             ("LEASEHOLD_PORT_8080_TCP_ADDR", "10.0.0.1"),
+            ("LEASEHOLD_PORT", "tcp://10.0.0.1:80"),
+            ("LEASEHOLD_ZONE", ""),
             ("LEASEHOLD_SHARD", "3"),
             ("PATH", "/bin"),
             ("LEASEHOLD_STORE_FILE", "/no/such/secret"),

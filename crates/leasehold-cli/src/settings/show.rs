@@ -1,5 +1,6 @@
 //! The settings for people to read: each with its value and where it came from, and never a secret.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Settings;
@@ -24,8 +25,8 @@ pub(crate) fn redacted(url: &str) -> String {
 }
 
 impl Settings {
-    /// What `config show` prints.
-    pub(crate) fn show(&self) -> String {
+    /// What `config show` prints, with what each setting amounts to where that is known.
+    pub(crate) fn show(&self, effective: &BTreeMap<&'static str, String>) -> String {
         let mut text = String::new();
         let mut part = None;
         for setting in SETTINGS {
@@ -37,7 +38,11 @@ impl Settings {
             let (value, origin) = match self.raw(setting.key) {
                 Some(raw) if setting.kind == Kind::Url => (redacted(&raw.text), raw.origin.to_string()),
                 Some(raw) => (raw.text.clone(), raw.origin.to_string()),
-                None => (setting.default.to_owned(), "default".to_owned()),
+                None => match effective.get(setting.key) {
+                    Some(value) if value == setting.default => (value.clone(), "default".to_owned()),
+                    Some(value) => (value.clone(), format!("default: {}", setting.default)),
+                    None => (setting.default.to_owned(), "default".to_owned()),
+                },
             };
             let _ = writeln!(text, "  {:<23} {:<36} {origin}", setting.key, value);
         }
@@ -45,7 +50,7 @@ impl Settings {
     }
 
     /// The same for programs.
-    pub(crate) fn as_json(&self) -> serde_json::Value {
+    pub(crate) fn as_json(&self, effective: &BTreeMap<&'static str, String>) -> serde_json::Value {
         let entries = SETTINGS.iter().map(|setting| {
             let raw = self.raw(setting.key);
             let value = raw.map(|raw| match setting.kind {
@@ -54,7 +59,8 @@ impl Settings {
             });
             let origin = raw.map_or_else(|| "default".to_owned(), |raw| raw.origin.to_string());
             serde_json::json!({
-                "setting": setting.key, "value": value, "default": setting.default, "from": origin,
+                "setting": setting.key, "value": value.or_else(|| effective.get(setting.key).cloned()),
+                "default": setting.default, "from": origin,
             })
         });
         serde_json::Value::Array(entries.collect())

@@ -136,7 +136,7 @@ settings! {
     }
     Time {
         ttl: Kind::Span, "10s (the store's default)", "How long the session lives after a renewal; failover takes this and a little more";
-        ttl_max: Kind::Span, "60s, or ttl if longer", "The longest ttl of any node; a new incarnation of the store waits for it";
+        ttl_max: Kind::Span, "ttl", "The longest ttl of any node; a new incarnation of the store waits for it";
         drift_permille: Kind::Count, "10", "How far any machine's clock rate may be off, in thousandths; the same on all nodes";
         renew_every: Kind::Span, "ttl / 5", "How often the session is renewed";
         try_timeout: Kind::Span, "ttl / 10", "How long one store call may take before it is tried anew";

@@ -116,7 +116,8 @@ impl Settings {
         if let Err(errors) = config.check_on(facts) {
             for error in &errors {
                 let key = setting_of(&error.setting);
-                let what = format!("{}: {}", key, error.message);
+                let said = error.message.starts_with(key) || error.message.contains(&format!(" {key} "));
+                let what = if said { error.message.clone() } else { format!("{key}: {}", error.message) };
                 problems.push(Problem::new(self.place_of(key), what, error.advice.clone()));
             }
         }
@@ -222,6 +223,50 @@ impl Settings {
         policy.balance_permille = self.text("balance").and_then(factor).unwrap_or(policy.balance_permille);
         policy.zones = self.text("zones").and_then(zones).unwrap_or(policy.zones);
         policy
+    }
+}
+
+/// What a setting amounts to in a configuration, for those that follow from others.
+fn effective(config: &Config, key: &str) -> Option<String> {
+    let backoff = |backoff: &Backoff, which: &str| match backoff {
+        Backoff::Doubling { first, .. } if which == "first" => Some(span::show(*first)),
+        Backoff::Doubling { max, .. } => Some(span::show(*max)),
+        _ => None,
+    };
+    let span = match key {
+        "ttl" => config.ttl,
+        "ttl_max" => config.ttl_max,
+        "renew_every" => config.renew_every,
+        "try_timeout" => config.try_timeout,
+        "margin" => config.margin,
+        "kill_budget" => config.kill_budget,
+        "list_every" => config.list_every,
+        "debounce" => config.debounce,
+        "takeover_delay" => config.takeover_delay,
+        "recover_window" => config.recover_window,
+        "acquire_retry_interval" => config.acquire_retry_interval,
+        "acquire_retry_window" => config.acquire_retry_window,
+        "healthy_after" => config.healthy_after,
+        "retired_kept" => config.retired_kept,
+        "retry_first" | "restart_first" | "retry_max" | "restart_max" => {
+            let (which, part) = key.split_once('_')?;
+            return backoff(if which == "retry" { &config.retry } else { &config.restart }, part);
+        }
+        "weight" => return Some(config.weight.to_string()),
+        "drift_permille" => return Some(config.drift_permille.to_string()),
+        "quarantine_after" => return Some(config.quarantine_after.to_string()),
+        "vanish_freeze_permille" => return Some(config.vanish_freeze_permille.to_string()),
+        "drain_at_once" => return Some(config.drain_at_once.to_string()),
+        _ => return None,
+    };
+    Some(span::show(span))
+}
+
+impl Settings {
+    /// What each setting amounts to on a store with these facts, by name; safe or not.
+    pub(crate) fn effective(&self, facts: &Facts) -> BTreeMap<&'static str, String> {
+        let config = self.assemble(facts, &mut Vec::new());
+        SETTINGS.iter().filter_map(|setting| Some((setting.key, effective(&config, setting.key)?))).collect()
     }
 }
 

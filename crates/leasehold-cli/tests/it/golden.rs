@@ -29,6 +29,21 @@ fn every_command_prints_what_it_should() {
     assert!(wrong.is_empty(), "REWRITE=1 accepts this:\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn the_reference_of_settings_is_current() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    let output = Command::new(LEASEHOLD).args(["config", "reference"]).output().unwrap();
+    let now = String::from_utf8(output.stdout).unwrap();
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::write(&file, &now).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap_or_default(),
+        now,
+        "REWRITE=1 writes docs/settings.md anew"
+    );
+}
+
 /// Runs the commands of a session, and gives it with what they print now. Lines before the first command are kept;
 /// `> FILE TEXT` writes a file.
 fn play(session: &str) -> String {
@@ -104,8 +119,13 @@ fn steady(text: &str, folder: &Path) -> String {
                 words[at] = "UNIXTIME".to_owned();
             }
         }
-        let line = words.join(" ");
-        let fact = ["commit   ", "rustc    ", "target   "].into_iter().find(|fact| line.starts_with(fact));
+        let mut line = words.join(" ");
+        if let Some((before, _)) = line.split_once("\"silent_for_ms\": ") {
+            line = format!("{before}\"silent_for_ms\": N,");
+        }
+        let fact = ["commit   ", "rustc    ", "target   ", "profile  "]
+            .into_iter()
+            .find(|fact| line.starts_with(fact));
         lines.push(fact.map_or(line, |fact| format!("{fact}…")));
     }
     let mut text = lines.join("\n");

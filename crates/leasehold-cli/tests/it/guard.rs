@@ -72,6 +72,15 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.control.take();
+        send(self.process.id(), Signal::SIGCONT);
+        // A guard that does its duty ends by itself; a broken one must not hold up the tests.
+        for _ in 0..500 {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }

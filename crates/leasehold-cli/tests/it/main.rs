@@ -3,6 +3,7 @@
 mod demo;
 mod golden;
 mod guard;
+mod look;
 mod one;
 mod process;
 mod run;

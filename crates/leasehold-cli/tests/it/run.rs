@@ -88,6 +88,17 @@ fn a_child_that_ignores_sigterm_is_killed_when_its_time_is_over() {
 }
 
 #[test]
+fn the_end_of_a_drain_kills_what_still_runs_and_waits_for_its_death() {
+    let place = Place::new();
+    let flags = ["--ttl", "2s", "--shards", "3", "--kill-after", "60s", "--drain-within", "500ms"];
+    let mut node = place.run("a", &flags, STUBBORN);
+    place.wait_for_beats("a", 3);
+    node.signal(Signal::SIGTERM);
+    assert!(node.end().success(), "{}", node.log());
+    assert!(!place.pids("a").iter().any(|pid| runs(*pid)), "all processes are gone when the node has left");
+}
+
+#[test]
 fn a_second_signal_hurries() {
     let place = Place::new();
     let mut node = place.run(

@@ -62,9 +62,14 @@ fn a_store_that_goes_away_for_long_stops_the_work_and_it_starts_again_by_itself(
 #[test]
 fn a_store_that_is_replaced_by_an_empty_one_ends_in_a_clean_new_start() {
     let place = Place::new();
-    let flags = ["--ttl", "1s", "--ttl-max", "2s", "--shards", "2"];
+    let flags =
+        ["--ttl", "2s", "--ttl-max", "2s", "--shards", "2", "--cooldown", "100ms", "--min-run", "100ms"];
     let (a, _b) = (place.run("a", &flags, POLITE), place.run("b", &flags, POLITE));
-    wait_for("both shards beat", PATIENCE, || (place.beats().len() == 2).then_some(()));
+    wait_for("both nodes run a shard", PATIENCE, || {
+        let nodes: Vec<String> =
+            place.beats().values().map(|beats| beats.last().unwrap().node.clone()).collect();
+        (nodes.contains(&"a".to_owned()) && nodes.contains(&"b".to_owned())).then_some(())
+    });
     let epochs = |place: &Place| -> Vec<u64> {
         place.beats().values().map(|beats| beats.last().unwrap().epoch).collect()
     };

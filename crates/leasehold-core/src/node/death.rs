@@ -32,9 +32,13 @@ impl Node {
         let failing = std::mem::replace(&mut self.reads_fail_since, Moment::NEVER);
         let idle = self.last_read_at + self.config.ttl < at;
         let deaf_since = if idle { self.last_read_at } else { failing };
-        if deaf_since < at && self.rules.hold(Rule::SilenceNeedsReads) {
+        if deaf_since < at {
             for node in self.mirror.nodes.values_mut() {
-                node.silent_from = (node.silent_from + at.since(deaf_since)).min(at);
+                node.silent_from = match self.rules.hold(Rule::SilenceNeedsReads) {
+                    true => (node.silent_from + at.since(deaf_since)).min(at),
+                    // What a wrong design would do: whoever was not heard while we were deaf was silent.
+                    false => node.silent_from.min(deaf_since),
+                };
             }
         }
         self.last_read_at = at;

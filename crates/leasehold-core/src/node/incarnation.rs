@@ -77,6 +77,8 @@ impl Node {
                 self.meta_known = Some(meta.clone());
                 if self.is_open() && !was_open {
                     self.waiting_for = None;
+                    // Nobody could take anything until now: the turns of the ranks begin here.
+                    self.unowned_since.clear();
                     self.reconsider_all = true;
                     self.begin_to_look_for_wanted();
                 }

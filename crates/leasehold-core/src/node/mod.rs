@@ -310,7 +310,7 @@ impl Node {
             self.open_at,
             self.replan_at,
             self.requests.give_up_at(),
-            self.session.as_ref().map_or(Moment::NEVER, |session| session.deadlines.stop_at),
+            self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
             self.recovered_at(),
             self.leaving.as_ref().map_or(Moment::NEVER, |leaving| leaving.next_at(self.now.at)),
             self.thaw_at(),

@@ -77,7 +77,7 @@ pub(super) struct Leaving {
     begun_at: Moment,
     pub(super) returning: Returning,
     killed: bool,
-    last_word_at: Moment,
+    pub(super) last_word_at: Moment,
 }
 
 impl Leaving {

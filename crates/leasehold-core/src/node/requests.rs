@@ -97,7 +97,7 @@ impl Node {
         let mut give_up_at = self.now.at + self.config.try_timeout;
         if let Some(session) = &self.session {
             // A call never outlasts the time that is left, so that nobody waits for it past the deadline.
-            give_up_at = give_up_at.min(session.deadlines.stop_at.max(self.now.at));
+            give_up_at = give_up_at.min(session.over_at().max(self.now.at));
         }
         let keys = match &op {
             Op::Read(keys) => keys.clone(),

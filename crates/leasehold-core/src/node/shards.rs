@@ -418,12 +418,10 @@ impl Node {
             self.wake_at(shard, self.acquire_paused_until);
             return false;
         }
-        let in_group = |capacity: Option<u32>| {
-            let held = self.holds.keys().filter(|held| held.group == shard.group).count();
-            capacity.is_none_or(|capacity| held < capacity as usize)
-        };
+        let in_group = || self.holds.keys().filter(|held| held.group == shard.group).count();
+        let group_capacity = self.served.get(&shard.group).and_then(|group| group.capacity);
         let room = self.capacity.is_none_or(|capacity| self.holds.len() < capacity as usize)
-            && self.served.get(&shard.group).is_none_or(|group| in_group(group.capacity));
+            && group_capacity.is_none_or(|capacity| in_group() < capacity as usize);
         if !room {
             self.wake_at(shard, self.now.at + self.config.takeover_delay);
         }

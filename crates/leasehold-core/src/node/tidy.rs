@@ -32,15 +32,21 @@ impl Node {
 
     /// Records of sessions that are over, and that no shard's record names.
     fn nodes_long_gone(&self) -> Vec<Swap> {
+        let kept = self.config.retired_kept;
+        let old = |seen: &crate::mirror::Seen<crate::record::NodeRecord>| {
+            self.now.at.since(seen.first_seen_at) >= kept
+                && seen.good().is_some_and(|record| !record.state.is_alive())
+        };
+        if !self.mirror.nodes.values().any(|node| node.seen.as_ref().is_some_and(old)) {
+            return Vec::new();
+        }
         let named: BTreeSet<SessionId> = (self.mirror.shards.values())
             .filter_map(|seen| seen.good()?.holder().map(|holder| holder.session))
             .collect();
         let gone = |(name, node): (&NodeName, &crate::mirror::SeenNode)| {
             let seen = node.seen.as_ref()?;
             let record = seen.good()?;
-            let old = self.now.at.since(seen.first_seen_at) >= self.config.retired_kept;
-            let over = !record.state.is_alive() && !named.contains(&record.session);
-            (old && over).then(|| Swap {
+            (old(seen) && !named.contains(&record.session)).then(|| Swap {
                 key: Key::Node(name.clone()),
                 expect: Some(seen.version.clone()),
                 value: None,

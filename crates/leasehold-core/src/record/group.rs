@@ -89,7 +89,7 @@ pub const BALANCE_PERMILLE: u32 = 1100;
 impl Default for Policy {
     fn default() -> Self {
         Policy {
-            algorithm: 1,
+            algorithm: super::ALGORITHM,
             balance_permille: BALANCE_PERMILLE,
             zones: ZoneRule::Ignore,
             cooldown_ms: 5_000,
@@ -109,6 +109,9 @@ pub const SLOTS_MAX: u32 = 10_000_000;
 
 impl Record for GroupRecord {
     record!();
+    fn algorithm(&self) -> Option<u32> {
+        Some(self.policy.algorithm)
+    }
     fn validate(&self) -> Result<(), String> {
         if self.epoch_floor > EPOCH_MAX {
             return Err(format!("epoch_floor {} is above {EPOCH_MAX}", self.epoch_floor));
@@ -122,5 +125,33 @@ impl Record for GroupRecord {
             return Err(format!("balance_permille {} is below 1000", self.policy.balance_permille));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{FORMAT, RecordError};
+
+    fn group(algorithm: u32) -> GroupRecord {
+        GroupRecord {
+            format: FORMAT,
+            write: WriteId::from_bits(1),
+            group: GroupName::new("g").unwrap(),
+            shards: ShardSet::Numbered(4),
+            policy: Policy { algorithm, ..Policy::default() },
+            epoch_floor: Epoch(0),
+            filled: 0,
+            written_unix_ms: 0,
+            extra: Extra::new(),
+        }
+    }
+
+    #[test]
+    fn an_algorithm_of_a_newer_version_is_refused_and_not_written_over() {
+        assert_eq!(GroupRecord::decode(&group(1).encode()), Ok(group(1)));
+        let error = GroupRecord::decode(&group(2).encode()).unwrap_err();
+        assert_eq!(error, RecordError::UnknownAlgorithm { found: 2 });
+        assert!(error.is_too_new());
     }
 }

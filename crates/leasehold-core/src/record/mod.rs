@@ -24,6 +24,9 @@ use crate::name::{Epoch, WriteId};
 /// The version of the record format that this code writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
+/// The newest placement algorithm that this code knows.
+pub const ALGORITHM: u32 = 1;
+
 /// The protocol versions that this code speaks, oldest and newest.
 pub const PROTOCOL: (u32, u32) = (1, 1);
 
@@ -49,6 +52,12 @@ pub enum RecordError {
         /// The format of the record.
         found: u32,
     },
+    /// It asks for a placement algorithm of a newer version.
+    #[error("asks for placement algorithm {found}; this version knows up to {ALGORITHM}: upgrade this node")]
+    UnknownAlgorithm {
+        /// The algorithm.
+        found: u32,
+    },
     /// Right shape, impossible content.
     #[error("impossible content: {0}")]
     Impossible(String),
@@ -57,7 +66,7 @@ pub enum RecordError {
 impl RecordError {
     /// Whether a newer version wrote it. Then it is not damage, and this version never writes over it.
     pub fn is_too_new(&self) -> bool {
-        matches!(self, RecordError::TooNew { .. })
+        matches!(self, RecordError::TooNew { .. } | RecordError::UnknownAlgorithm { .. })
     }
 }
 
@@ -69,6 +78,10 @@ pub trait Record: Serialize + DeserializeOwned {
     fn write(&self) -> WriteId;
     /// Stamps it as the work of another write.
     fn set_write(&mut self, write: WriteId);
+    /// The placement algorithm that it asks for, if it asks for one.
+    fn algorithm(&self) -> Option<u32> {
+        None
+    }
     /// Refuses content that no version could have written.
     fn validate(&self) -> Result<(), String> {
         Ok(())
@@ -91,6 +104,9 @@ pub trait Record: Serialize + DeserializeOwned {
             return Err(RecordError::TooNew { found: head.format });
         }
         let record: Self = serde_json::from_slice(bytes).map_err(malformed)?;
+        if let Some(found) = record.algorithm().filter(|found| *found > ALGORITHM) {
+            return Err(RecordError::UnknownAlgorithm { found });
+        }
         record.validate().map_err(RecordError::Impossible)?;
         Ok(record)
     }

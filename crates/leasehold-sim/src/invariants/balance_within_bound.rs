@@ -21,16 +21,17 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     if total == 0 {
         return Ok(());
     }
+    let slots: Vec<_> = census.shards.iter().filter(|owned| owned.shard < world.slots_wanted()).collect();
     for (process, _) in census.views.iter().filter(|(process, _)| receives(*process)) {
-        let held = census.shards.iter().filter(|owned| owned.holder == Some(*process)).count() as u64;
-        let fair = census.shards.len() as u64 * weight(*process);
+        let held = slots.iter().filter(|owned| owned.holder == Some(*process)).count() as u64;
+        let fair = slots.len() as u64 * weight(*process);
         let balanced = fair * u64::from(world.setting.policy.balance_permille) / (1000 * total);
         let most = fair.div_ceil(total).max(balanced);
         if held > most {
             let message = format!(
                 "process {process} of {} holds {held} of {} shards; its share allows {most}",
                 world.processes[*process].name,
-                census.shards.len()
+                slots.len()
             );
             return Err(world.violation(NAME, None, message));
         }

@@ -16,6 +16,7 @@ pub(crate) mod no_release_before_stop;
 pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod nobody_stays_detached;
 pub(crate) mod stopped_before_deadline;
+pub(crate) mod unknown_fields_survive;
 pub(crate) mod writes_at_rest_are_renewals;
 
 use std::fmt;
@@ -85,7 +86,7 @@ pub(crate) mod tests {
         pub(crate) fn with_sessions(count: usize) -> Self {
             let mut world = World(Oracle::default());
             for session in 0..count {
-                world.good(0, Happening::Opened { session, process: session });
+                world.good(0, Happening::Opened { session, process: session, stop_budget: 0 });
                 world.good(0, world.until(session, 100));
             }
             world

@@ -10,7 +10,7 @@ const STARTS_MAX: usize = 5;
 
 pub(crate) fn judge(world: &World) -> Judged {
     let healed = &world.oracle.state.runs[world.healing.runs_at_began..];
-    for shard in 0..world.shards_wanted() {
+    for shard in world.shards_wanted() {
         let starts = healed.iter().filter(|run| run.shard == shard).count();
         if starts > STARTS_MAX {
             let message = format!("shard {shard} started {starts} times while the world healed");

@@ -7,7 +7,7 @@ pub(crate) const NAME: &str = "no_flapping_when_quiet";
 
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let begun = world.oracle.state.runs.len() - world.healing.runs_at_settled;
-    let idle = census.shards.iter().position(|owned| !owned.running);
+    let idle = census.shards.iter().find(|owned| !owned.running).map(|owned| owned.shard);
     if begun == 0 && idle.is_none() {
         return Ok(());
     }

@@ -15,7 +15,7 @@ pub(crate) fn judge(world: &World) -> Judged {
     if world.at < world.healing.calm_from + bound {
         return Ok(());
     }
-    for shard in 0..world.shards_wanted() {
+    for shard in 0..world.slots_wanted() {
         let told = world.records.get(shard);
         let unowned = matches!(told.state, RecordState::Vacant { .. } | RecordState::Missing);
         let since = told.since.max(world.healing.calm_from);

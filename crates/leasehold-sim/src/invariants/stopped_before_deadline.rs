@@ -46,26 +46,29 @@ fn ran_past(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
     ))
 }
 
-/// Work that had to be killed at the deadline must have been told at `stop_at`, so that it had its time to stop.
+/// Work that had to be killed at the deadline must have had its time to stop.
 fn untold(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
     let session = &state.sessions[run.session];
     let process = &state.processes[session.process];
-    let warned_by = session.until.stop_at.max(run.began_at) + TOLD_WITHIN + process.starved_by;
-    let stood_still = process.resumed_at >= session.until.stop_at;
-    let in_time = run.told_at.is_some_and(|told| told <= warned_by);
-    if how != RunEnd::Killed || at < session.until.kill_at || in_time || stood_still || warned_by > at {
+    let killed_at_deadline = how == RunEnd::Killed && at >= session.until.kill_at;
+    let had = run.told_at.map_or(0, |told| at - told) + TOLD_WITHIN + process.starved_by;
+    // Nobody can be told while it stands still, or before it began.
+    let stood_still = process.resumed_at + session.stop_budget >= at;
+    let young = run.began_at + session.stop_budget + TOLD_WITHIN >= at;
+    if !killed_at_deadline || had >= session.stop_budget || stood_still || young {
         return None;
     }
     Some((
         Some(run.shard),
         format!(
-            "shard {} was killed in process {} at its deadline, {}",
+            "shard {} was killed in process {} at its deadline, {}; it should have had {} ms to stop",
             run.shard,
             session.process,
             match run.told_at {
                 Some(told) => format!("told only {} ms before", (at - told) / MS),
                 None => "without being told".to_owned(),
-            }
+            },
+            session.stop_budget / MS
         ),
     ))
 }
@@ -86,16 +89,20 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_without_a_word_is_noticed() {
+    fn a_kill_without_time_to_stop_is_noticed() {
         let killed = Happening::Ended { run: 0, how: RunEnd::Killed };
-        let mut world = World::with_sessions(1);
-        world.good(0, Happening::Deadlines { session: 0, until: World::times(1_000, 2_000, 3_000) });
-        world.good(MS, begin(0, 3, 7));
-        world.bad(2_500 * MS, killed, NAME);
-        let mut world = World::with_sessions(1);
-        world.good(0, Happening::Deadlines { session: 0, until: World::times(1_000, 2_000, 3_000) });
-        world.good(MS, begin(0, 3, 7));
-        world.good(1_000 * MS, Happening::Told { run: 0 });
-        world.good(2_500 * MS, killed);
+        let told_at = |told_ms: Option<u64>| {
+            let mut world = World::with_sessions(1);
+            world.good(0, Happening::Opened { session: 1, process: 1, stop_budget: 800 * MS });
+            world.good(0, Happening::Deadlines { session: 1, until: World::times(1_000, 2_000, 3_000) });
+            world.good(MS, begin(1, 3, 7));
+            if let Some(ms) = told_ms {
+                world.good(ms * MS, Happening::Told { run: 0 });
+            }
+            world
+        };
+        told_at(None).bad(2_500 * MS, killed, NAME);
+        told_at(Some(2_400)).bad(2_500 * MS, killed, NAME);
+        told_at(Some(1_000)).good(2_500 * MS, killed);
     }
 }

@@ -299,6 +299,20 @@ async fn drain_hands_over_and_undrain_takes_back() {
     assert_eq!(b.leave().await, Finish::Clean);
 }
 
+/// The renewal that tells of another weight is still under way when the last word is said.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_under_way_does_not_hold_up_leaving() {
+    let bench = Bench::new();
+    let node = bench.node("a").start().await.unwrap();
+    node.attached().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began_at = bench.clock.now();
+    node.set_weight(7).unwrap();
+    assert_eq!(node.leave().await, Finish::Clean);
+    let took = bench.clock.now().since(began_at);
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn leaving_without_a_store_is_bounded_and_says_so() {
     let bench = Bench::new();

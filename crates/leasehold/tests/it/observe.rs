@@ -1,8 +1,9 @@
 //! What people see: each change logged once at the right level, and metrics that are all in the table.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use leasehold::Group;
@@ -85,9 +86,27 @@ impl Recorder for Kept {
     }
 }
 
-/// Keeps all log lines of the library from level `INFO` up.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(Level, String)>>>);
+thread_local! {
+    /// The log lines of this thread, while somebody wants them. A test under virtual time has one thread.
+    static LINES: RefCell<Option<Vec<(Level, String)>>> = const { RefCell::new(None) };
+}
+
+/// Keeps the log lines of the library from level `INFO` up, for whichever thread wants them. It is the same for all
+/// threads, because tracing remembers for the whole process which lines nobody wants.
+struct Log;
+
+impl Log {
+    fn start() {
+        static SET: Once = Once::new();
+        SET.call_once(|| tracing::subscriber::set_global_default(Log).expect("no test sets another one"));
+        LINES.set(Some(Vec::new()));
+    }
+
+    fn lines(containing: &str) -> Vec<(Level, String)> {
+        let lines = LINES.with_borrow(|lines| lines.clone()).unwrap_or_default();
+        lines.into_iter().filter(|(_, line)| line.contains(containing)).collect()
+    }
+}
 
 impl tracing::Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
@@ -101,7 +120,9 @@ impl tracing::Subscriber for Log {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
+        LINES.with_borrow_mut(|lines| {
+            lines.as_mut().map(|lines| lines.push((*event.metadata().level(), line.0)))
+        });
     }
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
@@ -129,9 +150,9 @@ fn documented() -> BTreeSet<String> {
 
 #[tokio::test(start_paused = true)]
 async fn every_change_is_logged_once_and_counted_without_shards() {
-    let (kept, log) = (Kept::default(), Log::default());
+    let kept = Kept::default();
     let _metrics = metrics::set_default_local_recorder(&kept);
-    let _tracing = tracing::subscriber::set_default(log.clone());
+    Log::start();
     let bench = Bench::new();
     let link = bench.link();
     let node = bench
@@ -159,11 +180,9 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
     node.leave().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    let standing: Vec<(Level, String)> =
-        log.0.lock().unwrap().iter().filter(|(_, line)| line.contains("standing")).cloned().collect();
     let line = |level, from: &str, to: &str| (level, format!("standing changed from={from} to={to}"));
     assert_eq!(
-        standing,
+        Log::lines("standing"),
         [
             line(Level::INFO, "joining", "attached"),
             line(Level::WARN, "attached", "degraded"),
@@ -173,8 +192,7 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
             line(Level::INFO, "attached", "left"),
         ]
     );
-    let starts = log.0.lock().unwrap().iter().filter(|(_, line)| line.contains("shard started")).count();
-    assert_eq!(starts, 6, "three shards, twice");
+    assert_eq!(Log::lines("shard started").len(), 6, "three shards, twice");
     let known = documented();
     for metric in kept.0.lock().unwrap().keys() {
         let name = metric.split(' ').next().unwrap();
