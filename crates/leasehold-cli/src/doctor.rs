@@ -8,7 +8,7 @@ use leasehold::clock::{self, Clock};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::store::{Key, Lane, StoreError, Swap, Swapped, Version};
-use leasehold_store::Store;
+use leasehold_store::{Grade, Store};
 
 use crate::failure::{Code, Failure};
 use crate::settings::{Settings, redacted, span};
@@ -114,6 +114,13 @@ async fn check_store(
             findings.good(format!("the namespace {} is listed in {}", settings.namespace(), millis(took)))
         }
         Err(error) => findings.bad(format!("listing failed: {error}"), "the store must answer listings"),
+    }
+    for finding in store.examine().await {
+        match finding.grade {
+            Grade::Good => findings.good(finding.what),
+            Grade::Doubtful => findings.doubtful(finding.what, &finding.advice),
+            Grade::Bad => findings.bad(finding.what, &finding.advice),
+        }
     }
     match scratch(settings) {
         Ok(scratch) => match check_swaps(&*scratch).await {
