@@ -29,6 +29,29 @@ fn each_child_knows_its_shard_and_its_output_is_marked() {
 }
 
 #[test]
+fn named_shards_come_and_go_with_the_file_that_names_them() {
+    let place = Place::new();
+    fs::write(place.path().join("names"), "# tenants\nblue\nred\n").unwrap();
+    let flags = &["--ttl", "2s", "--names", "@names"];
+    let (mut a, mut b) = (place.run("a", flags, POLITE), place.run("b", flags, POLITE));
+    let beating = |shard: &str| place.beats().contains_key(shard);
+    wait_for("both shards run", PATIENCE, || (beating("blue") && beating("red")).then_some(()));
+    fs::write(place.path().join("names"), "green\nred\n").unwrap();
+    wait_for("the new shard runs", PATIENCE, || beating("green").then_some(()));
+    wait_for("the old shard is nobody's", PATIENCE, || {
+        let shards: Vec<String> = place.stdout(&["shards"]).lines().map(str::to_owned).collect();
+        shards.iter().all(|line| !line.starts_with("g/blue") || line.contains("retired")).then_some(())
+    });
+    fs::write(place.path().join("names"), "green\nred\nbad\u{7}\n").unwrap();
+    wait_for("a bad name is told of", PATIENCE, || a.log().contains("stay as they were").then_some(()));
+    place.assert_no_overlap();
+    for node in [&mut a, &mut b] {
+        node.signal(Signal::SIGTERM);
+        assert!(node.end().success(), "{}", node.log());
+    }
+}
+
+#[test]
 fn raw_output_is_not_touched() {
     let place = Place::new();
     let mut node =
