@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::freezer::Freezer;
 use crate::process::{now_ns, runs, wait_for};
 use crate::supervisor::{PATIENCE, POLITE, Place, STUBBORN, gone_at};
 
@@ -97,6 +98,28 @@ fn a_supervisor_that_is_stopped_does_not_keep_its_children_alive_past_its_lease(
     a.signal(Signal::SIGTERM);
     assert!(a.end().code().is_some());
     place.assert_no_overlap();
+}
+
+#[test]
+fn a_machine_that_sleeps_past_the_lease_wakes_up_to_a_guard_that_kills() {
+    let Some(freezer) = Freezer::new("sleep") else { return };
+    let place = Place::new();
+    let mut a = place.run("a", FAST, STUBBORN);
+    freezer.take(a.id());
+    place.wait_for_beats("a", 3);
+    let _b = place.run("b", &["--ttl", "2s", "--shards", "3", "--weight", "1"], STUBBORN);
+    wait_for("b is there", PATIENCE, || place.stdout(&["nodes"]).contains("\nb ").then_some(()));
+    let held: Vec<i32> = place.pids("a").into_iter().filter(|pid| runs(*pid)).collect();
+    assert!(held.len() >= 6, "every child has a grandchild: {held:?}");
+    freezer.freeze();
+    place.wait_for_beats("b", 3);
+    assert!(held.iter().all(|pid| runs(*pid)), "who sleeps cannot be killed");
+    freezer.thaw();
+    gone_at(&held);
+    wait_for("a has noticed", PATIENCE, || a.log().contains("to=detached").then_some(()));
+    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=the new session").then_some(()));
+    a.signal(Signal::SIGTERM);
+    assert!(a.end().code().is_some());
 }
 
 #[test]
