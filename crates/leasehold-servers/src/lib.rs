@@ -5,9 +5,11 @@
 //! and counted; where `CI` is set it fails instead.
 
 mod install;
+mod kubernetes;
 mod ports;
 mod process;
 
 pub use install::{Program, find, skip};
+pub use kubernetes::{Kubernetes, Said};
 pub use ports::free_port;
 pub use process::{Process, wait_until};
