@@ -159,7 +159,8 @@ impl World {
             self.relent(index)?;
         }
         self.weather.clear();
-        if self.operator.permille(300) {
+        // Somebody must be left to take what is drained.
+        if self.operator.permille(300) && self.setting.nodes > 1 {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;
             self.healing.drained = Some(self.slots[slot].name.clone());
         }
@@ -172,7 +173,7 @@ impl World {
         let keep_away =
             if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
         for slot in 0..self.setting.nodes {
-            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 1;
+            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 2;
             self.spawn(slot)?;
         }
         let drained = self.healing.drained.clone();

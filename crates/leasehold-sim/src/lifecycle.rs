@@ -162,6 +162,7 @@ impl World {
                 place.name = NodeName::new(name).expect("a valid name");
                 self.put(after, Due::Spawn { slot });
             }
+            Comeback::Stays if self.healing.began => self.put(SECOND, Due::Spawn { slot }),
             Comeback::Stays => {}
         }
     }
