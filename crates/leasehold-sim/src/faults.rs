@@ -180,7 +180,10 @@ pub enum Damage {
 pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
     let mut planned = Vec::new();
     for peril in Peril::all() {
-        let mut swarm = Dice::new(seed, Purpose::Swarm, peril as u64);
+        // By its name, so that a new kind of fault changes nothing about the others.
+        let key =
+            peril.as_str().bytes().fold(0, |key: u64, byte| key.wrapping_mul(257) + u64::from(byte)) << 16;
+        let mut swarm = Dice::new(seed, Purpose::Swarm, key);
         let mut expected = u64::from(profile.rate(peril)) * setting.faults_for / (120 * SECOND);
         if profile.swarm() == Swarm::Drawn {
             let share = if swarm.permille(500) { swarm.pick(&[500, 1000, 1000, 2000, 3000]) } else { 0 };
@@ -188,18 +191,22 @@ pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<P
         }
         let count = expected / 1000 + u64::from(swarm.below(1000) < expected % 1000);
         for turn in 0..count {
-            let mut dice = Dice::new(seed, Purpose::Fault, (peril as u64) << 32 | turn);
+            let mut dice = Dice::new(seed, Purpose::Fault, key | turn);
             let at = dice.between(SECOND, setting.faults_for);
             if let Some(fault) = draw(peril, &mut dice, setting) {
-                planned.push(Planned { number: 0, at, fault });
+                planned.push((at, fault));
             }
         }
     }
-    planned.sort_by_key(|planned| planned.at);
-    for (number, planned) in planned.iter_mut().enumerate() {
-        planned.number = number;
-    }
-    planned
+    in_order(planned)
+}
+
+/// Faults in the order in which they strike, numbered.
+pub(crate) fn in_order(faults: impl IntoIterator<Item = (Instant, Fault)>) -> Vec<Planned> {
+    let mut faults: Vec<_> = faults.into_iter().collect();
+    faults.sort_by_key(|(at, _)| *at);
+    let numbered = faults.into_iter().enumerate();
+    numbered.map(|(number, (at, fault))| Planned { number, at, fault }).collect()
 }
 
 /// How long a fault lasts: short, about as long as leases are, or long.

@@ -162,7 +162,8 @@ impl World {
         // Somebody must be left to take what is drained.
         if self.operator.permille(300) && self.setting.nodes > 1 {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;
-            self.healing.drained = Some(self.slots[slot].name.clone());
+            // One may stay away: with fewer than three, nobody would be left to take what is handed over.
+            self.healing.drained = (self.setting.nodes > 2).then(|| self.slots[slot].name.clone());
         }
         self.mend();
         self.fill_slots()

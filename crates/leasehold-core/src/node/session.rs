@@ -215,6 +215,8 @@ impl Node {
         let version = seen.version.clone();
         let Ok(record) = &seen.record else {
             let ttl_max = self.ttl_max();
+            // While we had a session nobody had to prove anything.
+            self.probe_at = self.probe_at.min(self.now.at + ttl_max / 2);
             return self.wait_for(
                 "our node record is damaged: waiting until nobody can be using it".into(),
                 ttl_max,

@@ -2,7 +2,7 @@
 //! requests, that come twice, late or out of nowhere, records that nobody wrote, clocks that jump. It may detach, wait
 //! and complain as it likes. It must not panic, must not spin, and must start and stop each shard in turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
@@ -63,6 +63,7 @@ struct Trial {
     answered: Vec<(RequestId, Answer)>,
     session: SessionId,
     running: BTreeMap<ShardId, Epoch>,
+    told_to_stop: BTreeSet<ShardId>,
     done: bool,
 }
 
@@ -107,6 +108,7 @@ impl Trial {
             answered: Vec::new(),
             session: SessionId::from_bits(0),
             running: BTreeMap::new(),
+            told_to_stop: BTreeSet::new(),
             done: false,
         }
     }
@@ -185,9 +187,20 @@ impl Trial {
                 }
                 Action::Stop { shard, epoch, .. } => {
                     assert_eq!(self.running.get(&shard), Some(&epoch), "{shard} was stopped and did not run");
+                    self.told_to_stop.insert(shard);
                 }
                 Action::Done => self.done = true,
                 Action::Deadlines(_) | Action::Lose | Action::AskGate(_) | Action::Tell(_) => {}
+            }
+        }
+    }
+
+    /// What was told to stop does so.
+    fn stop_as_told(&mut self) {
+        for shard in std::mem::take(&mut self.told_to_stop) {
+            if let Some(epoch) = self.running.get(&shard).copied() {
+                self.send(Event::Ended { shard: shard.clone(), epoch, how: Ended::Finished });
+                self.running.remove(&shard);
             }
         }
     }
@@ -208,6 +221,7 @@ impl Trial {
         // It may be told to stop in the same step, before that knows that it has ended.
         self.send(Event::Ended { shard: shard.clone(), epoch, how });
         self.running.remove(&shard);
+        self.told_to_stop.remove(&shard);
     }
 
     fn honest(&mut self, request: &Request) -> Answer {
@@ -436,6 +450,7 @@ proptest! {
             if trial.done {
                 return Ok(());
             }
+            trial.stop_as_told();
             let mut answers = 0;
             while let Some(request) = trial.asked.front() {
                 answers += 1;

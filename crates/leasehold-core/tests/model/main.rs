@@ -1,0 +1,145 @@
+//! An exhaustive model of sessions and shards: every state that the rules allow is visited, and none has two holders.
+//! `spec/model.md` explains it. `cargo test -p leasehold-core --test model -- --nocapture` prints the counts and, for
+//! each rule that is switched off, the shortest run that goes wrong. `--include-ignored` visits larger spaces.
+
+mod clocks;
+mod moves;
+mod normalise;
+mod pack;
+mod process_moves;
+mod search;
+mod session_moves;
+mod setup;
+mod shard_moves;
+mod state;
+mod store_moves;
+mod teeth;
+
+use moves::{KINDS, Violation};
+use search::{Symmetry, search, search_for_traps};
+use setup::Setup;
+
+const ALL: &[Violation] = &[
+    Violation::TwoHolders,
+    Violation::TwoRunning,
+    Violation::EpochNotHigher,
+    Violation::ReleasedWhileRunning,
+];
+
+/// More states than any of these spaces has; reaching it fails the test.
+const STATES_MAX: usize = 6_000_000;
+
+/// Visits all states; each of these kinds of steps must have been possible somewhere, or the run means nothing.
+fn all_states_hold(title: &str, setup: &Setup, must_happen: &[&str]) {
+    let found = search(setup, Symmetry::Reduced, ALL, STATES_MAX);
+    if found.counterexample.is_some() {
+        let again = search(setup, Symmetry::Kept, ALL, usize::MAX);
+        let counterexample = again.counterexample.expect("what goes wrong does so under any names");
+        panic!("{title}: {:?}\n{}", counterexample.violation, counterexample.trace);
+    }
+    println!("{title}: {} states, {} steps, depth {}", found.states, found.steps, found.depth);
+    for kind in must_happen {
+        let at = KINDS.iter().position(|known| known == kind).expect("a kind of step");
+        assert!(found.kinds[at] > 0, "{title}: {kind} never happened, so the run shows nothing about it");
+    }
+}
+
+/// What happens in every run, with crashes, pauses and moves.
+const USUAL: &[&str] = &[
+    "Tick",
+    "TickAsleep",
+    "Wake",
+    "Crash",
+    "Detach",
+    "Open",
+    "SendRenewal",
+    "GiveUpRenewal",
+    "LandRenewal",
+    "HearRenewal",
+    "SendLeave",
+    "SendFence",
+    "SendClaim",
+    "GiveUpClaim",
+    "LandClaim",
+    "LandLateClaim",
+    "HearClaim",
+    "ForgetClaim",
+    "TellToStop",
+    "Stopped",
+    "SendRelease",
+    "LandRelease",
+];
+
+#[test]
+fn two_nodes_and_one_shard() {
+    all_states_hold("two nodes, one shard, ttl 5", &Setup { ttl: 5, ..Setup::new(2, 1) }, USUAL);
+}
+
+#[test]
+fn two_nodes_and_two_shards() {
+    all_states_hold("two nodes, two shards, ttl 3", &Setup::new(2, 2), USUAL);
+}
+
+#[test]
+fn three_nodes_and_one_shard() {
+    let setup = Setup { crashes: false, ..Setup::new(3, 1) };
+    let kinds = ["TickAsleep", "Wake", "Detach", "SendFence", "LandClaim", "LandRelease"];
+    all_states_hold("three nodes, one shard, ttl 3, no crashes", &setup, &kinds);
+}
+
+#[test]
+fn an_old_life_and_a_new_one_of_the_same_name() {
+    let setup = Setup { ttl: 4, ..Setup::new(2, 1).twins() };
+    all_states_hold("two lives of one name, one shard, ttl 4", &setup, USUAL);
+}
+
+#[test]
+fn requests_that_land_when_nobody_waits_for_them() {
+    let setup = Setup { voluntary: false, pauses: false, ..Setup::new(2, 1).with_latecomers() };
+    let kinds = ["Crash", "LandLateRenewal", "LandLateJoin", "LandLateClaim", "LandFence", "LandLeave"];
+    all_states_hold("two nodes, one shard, ttl 3, latecomers, no pauses or moves", &setup, &kinds);
+}
+
+#[test]
+fn a_node_record_that_vanishes() {
+    let setup = Setup { vanishes: 1, used_before: true, ..Setup::new(2, 1) };
+    let kinds = [USUAL, &["Vanish"]].concat();
+    all_states_hold("two nodes, one shard, ttl 3, a record vanishes", &setup, &kinds);
+    let setup = Setup { vanishes: 2, ..Setup::new(2, 1).twins() };
+    let kinds = [USUAL, &["Vanish", "LandRenewalCopied", "LandLateJoin"]].concat();
+    all_states_hold("two lives of one name, one shard, ttl 3, it vanishes twice", &setup, &kinds);
+}
+
+const WIPED: &[&str] =
+    &["Wipe", "NoticeWipe", "CreateMeta", "OpenMeta", "LearnMeta", "SendCreate", "LandLateClaim"];
+
+#[test]
+fn a_store_that_is_emptied() {
+    let calm = Setup { crashes: false, pauses: false, voluntary: false, ..Setup::new(2, 1) };
+    let setup = Setup { wipes: 1, used_before: true, ..calm };
+    all_states_hold("two nodes, one shard, ttl 3, the store is emptied", &setup, WIPED);
+}
+
+#[test]
+fn every_state_leads_on_to_one_where_all_runs() {
+    for (title, setup) in [
+        ("two nodes, one shard, ttl 3", Setup::new(2, 1)),
+        ("two lives of one name, ttl 3, it vanishes", Setup { vanishes: 1, ..Setup::new(2, 1).twins() }),
+        ("two lives of one name, ttl 3, latecomers", Setup::new(2, 1).twins().with_latecomers()),
+    ] {
+        let states = search_for_traps(&setup, STATES_MAX).unwrap_or_else(|trap| panic!("{title}: {trap}"));
+        println!("{title}: from each of {states} states the shard can run again");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn larger_spaces() {
+    all_states_hold("two nodes, one shard, ttl 6", &Setup { ttl: 6, ..Setup::new(2, 1) }, USUAL);
+    all_states_hold("three nodes, one shard, ttl 3", &Setup::new(3, 1), USUAL);
+    all_states_hold("two nodes, one shard, ttl 3, latecomers", &Setup::new(2, 1).with_latecomers(), USUAL);
+    let vanishing = Setup { vanishes: 2, used_before: true, ..Setup::new(2, 1) };
+    all_states_hold("two nodes, one shard, ttl 3, records vanish twice", &vanishing, USUAL);
+    let wiped = Setup { wipes: 1, used_before: true, ..Setup::new(2, 1) };
+    all_states_hold("two nodes, one shard, ttl 3, emptied, with crashes and pauses", &wiped, WIPED);
+}

@@ -1,0 +1,157 @@
+//! What a run of the model is about: how many processes, which faults, which rule is switched off.
+
+/// The most processes that a state has room for.
+pub(crate) const PROCS: usize = 3;
+/// The most shards that a state has room for.
+pub(crate) const SHARDS: usize = 2;
+
+/// A rule of the protocol that a run can switch off, to show that the search then finds what it prevents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The deadline counts from before the renewal was sent, not from its answer.
+    DeadlineFromSending,
+    /// Work is told to stop a margin before the session ends.
+    Margin,
+    /// A node that cannot prove its session detaches.
+    Detach,
+    /// A node that wakes compares the clock before it does anything else.
+    CompareOnWake,
+    /// A lost grant is never revived by a late confirmation.
+    LostIsForEver,
+    /// A silent session is fenced by a swap of the version that was silent, before its shards are taken.
+    FenceBeforeTakeover,
+    /// The same, but whoever takes over has just read that the version is still the silent one. Not needed for safety:
+    /// the swap is what makes that read unnecessary.
+    FenceAfterFreshRead,
+    /// A session is silent for the whole ttl, with drift, before it is fenced.
+    SilenceLastsTtl,
+    /// A live session is never stolen from.
+    NeverStolen,
+    /// A node record that vanished proves nothing.
+    AbsentIsNotDead,
+    /// A node record that was created where there was none proves nothing about former sessions of that name.
+    CreatedProvesNothing,
+    /// The proof of death is read after the shard version that is to be replaced.
+    ProofAfterShard,
+    /// A shard is released only after its work has stopped.
+    StopBeforeRelease,
+    /// *Left* is only written once all work has stopped.
+    LeftOnlyWhenStopped,
+    /// A read-back that shows no change does not mean that the write failed.
+    UnchangedIsUnknown,
+    /// A write of unknown outcome is settled, never assumed to have worked.
+    UnknownIsSettled,
+    /// A new life never adopts what a former session of the same name holds.
+    FreshSession,
+    /// Every start has a higher epoch.
+    EpochRises,
+    /// A release keeps the record and its epoch.
+    RecordsStay,
+    /// A renewal is a compare-and-swap.
+    RenewalIsSwap,
+    /// A release is a compare-and-swap.
+    ReleaseIsSwap,
+    /// An emptied store is not claimed before all former holders must have stopped.
+    SettleBeforeClaim,
+    /// A new incarnation's epochs are above all earlier ones.
+    FloorAboveAll,
+    /// Whoever created a shard record reads `meta` once more before the work starts.
+    MetaAfterCreate,
+    /// A shard version is only claimed on after `meta` was read once more.
+    MetaAfterVersion,
+    /// A node whose own record is older than one that it has seen detaches.
+    OwnRecordNotOlder,
+}
+
+/// One run of the model.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// How many processes.
+    pub(crate) procs: usize,
+    /// The node name that each process goes by: two of the same name are an old life and a new one side by side.
+    pub(crate) name: [usize; PROCS],
+    /// How many shards.
+    pub(crate) shards: usize,
+    /// For how many ticks a session lives after a renewal was sent, on the slowest clock.
+    pub(crate) ttl: u8,
+    /// How many ticks before its end work is told to stop.
+    pub(crate) margin: u8,
+    /// How many times a node record may vanish.
+    pub(crate) vanishes: u8,
+    /// How many times the whole store may be emptied.
+    pub(crate) wipes: u8,
+    /// Whether requests that nobody waits for any more are followed until they land: late renewals, first records
+    /// and claims of former lives, and fences and leaves between sending and landing. `spec/model.md` says why they
+    /// can only make less happen; runs with them on confirm it.
+    pub(crate) latecomers: bool,
+    /// Whether processes crash and start again.
+    pub(crate) crashes: bool,
+    /// Whether processes are paused.
+    pub(crate) pauses: bool,
+    /// Whether the run begins with a store that was in use, instead of an empty one.
+    pub(crate) used_before: bool,
+    /// Whether shards are given up voluntarily.
+    pub(crate) voluntary: bool,
+    /// The rule that is switched off.
+    pub(crate) without: Option<Rule>,
+}
+
+impl Setup {
+    /// That many nodes with a name each, and that many shards, with crashes and pauses, all rules in force.
+    pub(crate) fn new(procs: usize, shards: usize) -> Self {
+        assert!(procs <= PROCS && shards <= SHARDS);
+        Setup {
+            procs,
+            name: [0, 1, 2],
+            shards,
+            ttl: 3,
+            margin: 1,
+            vanishes: 0,
+            wipes: 0,
+            latecomers: false,
+            crashes: true,
+            pauses: true,
+            used_before: false,
+            voluntary: true,
+            without: None,
+        }
+    }
+
+    /// All processes go by one name.
+    pub(crate) fn twins(mut self) -> Self {
+        self.name = [0; PROCS];
+        self
+    }
+
+    /// Requests that nobody waits for are followed.
+    pub(crate) fn with_latecomers(mut self) -> Self {
+        self.latecomers = true;
+        self
+    }
+
+    /// A rule is switched off.
+    pub(crate) fn without(mut self, rule: Rule) -> Self {
+        self.without = Some(rule);
+        self
+    }
+
+    /// Whether the rule is in force.
+    pub(crate) fn holds(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    /// How many names are in use.
+    pub(crate) fn names(&self) -> usize {
+        self.name[..self.procs].iter().max().map_or(0, |most| most + 1)
+    }
+
+    /// How many ticks of silence allow a fence, on the fastest clock.
+    pub(crate) fn wait(&self) -> u8 {
+        if self.holds(Rule::SilenceLastsTtl) { self.ttl } else { self.ttl - 1 }
+    }
+
+    /// Whether node records can be absent a second time, so that a late creation can land again.
+    pub(crate) fn can_vanish(&self) -> bool {
+        self.vanishes > 0 || self.wipes > 0
+    }
+}

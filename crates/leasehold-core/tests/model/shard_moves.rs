@@ -1,0 +1,232 @@
+//! Shards: claiming, starting, stopping, releasing.
+
+use crate::moves::{Move, Steps, Violation};
+use crate::setup::{Rule, Setup};
+use crate::state::{Hold, Life, Phase, Request, Session, State, Work};
+
+impl Steps<'_> {
+    /// What a process and the store do about one shard.
+    pub(crate) fn shard(&mut self, p: usize, x: usize) {
+        self.claims_land(p, x);
+        if self.from.procs[p].paused {
+            return;
+        }
+        self.work(p, x);
+        if self.from.procs[p].phase == Phase::Attached {
+            self.claim(p, x);
+            self.hear(p, x);
+            self.release(p, x);
+        }
+    }
+
+    fn claims_land(&mut self, p: usize, x: usize) {
+        let holding = self.from.procs[p].holding[x];
+        let absent = self.from.shards[x].state == Hold::Absent;
+        if holding.claim == Request::Flying && (!holding.creates || absent) {
+            self.plain(Move::LandClaim(p, x), |setup, state| {
+                let epoch = state.next_epoch(setup, p, x);
+                state.write_shard(setup, x, Hold::Held, state.session(p));
+                state.shards[x].epoch = epoch;
+                let holding = &mut state.procs[p].holding[x];
+                (holding.claim, holding.epoch) = (Request::Applied, epoch);
+            });
+        }
+        if let Some(life) = holding.late
+            && (!holding.late_creates || absent)
+        {
+            self.plain(Move::LandLateClaim(p, x), |setup, state| {
+                let epoch = state.next_epoch(setup, p, x);
+                state.write_shard(setup, x, Hold::Held, Session { owner: p as u8, life });
+                state.shards[x].epoch = epoch;
+                state.procs[p].holding[x].late = None;
+            });
+        }
+    }
+
+    fn work(&mut self, p: usize, x: usize) {
+        match self.from.procs[p].holding[x].work {
+            Work::None => {}
+            Work::Running if !self.setup.voluntary => {}
+            Work::Running => self.plain(Move::TellToStop(p, x), |_, state| {
+                state.procs[p].holding[x].work = Work::Stopping;
+            }),
+            Work::Stopping => self.plain(Move::Stopped(p, x), |_, state| {
+                state.procs[p].holding[x].work = Work::None;
+            }),
+        }
+    }
+
+    fn claim(&mut self, p: usize, x: usize) {
+        let (proc, shard) = (self.from.procs[p], self.from.shards[x]);
+        let (holding, knows_meta) = (proc.holding[x], self.setup.wipes == 0 || proc.incarnation != 0);
+        let idle = holding.work == Work::None && holding.claim == Request::None;
+        let meta_read =
+            shard.state == Hold::Absent || proc.incarnation != 2 || !self.setup.holds(Rule::MetaAfterVersion);
+        if idle && knows_meta && meta_read && self.from.may_claim(self.setup, p, x) {
+            self.plain(Move::SendClaim(p, x), |_, state| {
+                let holding = &mut state.procs[p].holding[x];
+                (holding.claim, holding.creates) = (Request::Flying, shard.state == Hold::Absent);
+            });
+        }
+        let mut others = self.from.procs.iter().flat_map(|proc| &proc.holding);
+        let alone = !others.any(|holding| holding.creates) && !self.from.has_late_creation();
+        if idle && knows_meta && alone && self.from.wipes > 0 && shard.state != Hold::Absent {
+            self.plain(Move::SendCreate(p, x), |_, state| {
+                let holding = &mut state.procs[p].holding[x];
+                (holding.claim, holding.creates) = (Request::Flying, true);
+            });
+        }
+    }
+
+    fn hear(&mut self, p: usize, x: usize) {
+        match self.from.procs[p].holding[x].claim {
+            Request::None => {}
+            Request::Flying => {
+                self.plain(Move::GiveUpClaim(p, x), |_, state| state.abandon_claim(p, x));
+                if !self.setup.holds(Rule::UnknownIsSettled) {
+                    self.step(Move::AssumeClaim(p, x), |_, state| {
+                        state.procs[p].holding[x].epoch = state.shards[x].epoch + 1;
+                        state.abandon_claim(p, x);
+                        state.begin(p, x)
+                    });
+                }
+            }
+            Request::Applied => {
+                self.step(Move::HearClaim(p, x), |setup, state| state.hear_claim(setup, p, x));
+                self.plain(Move::ForgetClaim(p, x), |_, state| state.abandon_claim(p, x));
+            }
+        }
+    }
+
+    fn release(&mut self, p: usize, x: usize) {
+        if !self.from.holds(p, x) {
+            return;
+        }
+        let stopped = self.from.procs[p].holding[x].work == Work::None;
+        if self.setup.voluntary && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
+            self.plain(Move::SendRelease(p, x), |_, state| {
+                state.shards[x].release = true;
+                state.abandon_claim(p, x);
+            });
+        }
+        if stopped && self.from.shards[x].release && !self.setup.holds(Rule::UnchangedIsUnknown) {
+            self.plain(Move::Resume(p, x), |_, state| {
+                let holding = &mut state.procs[p].holding[x];
+                holding.work = Work::Running;
+            });
+        }
+    }
+
+    /// The store's side of a release.
+    pub(crate) fn release_lands(&mut self, x: usize) {
+        let shard = self.from.shards[x];
+        if !shard.release || shard.state == Hold::Absent {
+            return;
+        }
+        self.step(Move::LandRelease(x), |setup, state| {
+            let owner = usize::from(shard.session.owner);
+            let runs = state.holds(owner, x) && state.procs[owner].holding[x].work != Work::None;
+            if setup.holds(Rule::RecordsStay) {
+                state.write_shard(setup, x, Hold::Vacant, Session::default());
+            } else {
+                state.write_shard(setup, x, Hold::Absent, Session::default());
+                state.shards[x].epoch = 0;
+            }
+            state.shards[x].release = false;
+            runs.then_some(Violation::ReleasedWhileRunning)
+        });
+    }
+}
+
+impl State {
+    /// Whether `p` may try to claim the shard as it is now.
+    fn may_claim(&self, setup: &Setup, p: usize, x: usize) -> bool {
+        let shard = self.shards[x];
+        if shard.state != Hold::Held || self.holds(p, x) || !setup.holds(Rule::NeverStolen) {
+            return true;
+        }
+        let (proc, n) = (&self.procs[p], setup.name[usize::from(shard.session.owner)]);
+        let name = self.names[n];
+        let waited = |for_ticks: u8| for_ticks > setup.wait();
+        let fences = setup.holds(Rule::FenceBeforeTakeover) && setup.holds(Rule::FenceAfterFreshRead);
+        let not_fenced = !fences && waited(proc.silent[n]);
+        let absent = !setup.holds(Rule::AbsentIsNotDead) && name.state == Life::Absent;
+        let another = !setup.holds(Rule::CreatedProvesNothing)
+            && name.state != Life::Absent
+            && name.session != shard.session;
+        let seen = proc.roster[n];
+        let not_in_roster = seen != 0 && seen != 2 + shard.session.owner * 8 + shard.session.life;
+        not_fenced
+            || absent
+            || another
+            || not_in_roster
+            || self.dead(setup, x)
+            || waited(proc.holding[x].orphaned)
+    }
+
+    /// Whether the node record of the shard's holder proves that its session is dead.
+    pub(crate) fn dead(&self, setup: &Setup, x: usize) -> bool {
+        let session = self.shards[x].session;
+        let name = self.names[setup.name[usize::from(session.owner)]];
+        match name.state {
+            Life::Absent => false,
+            Life::Left | Life::Fenced if name.session == session => true,
+            Life::Active | Life::Left | Life::Fenced => name.session != session && name.proves,
+        }
+    }
+
+    /// Whether there is a node record that says anything about the shard's holder, dead or alive; where there is no
+    /// record at all, that absence can be fenced.
+    pub(crate) fn spoken_for(&self, setup: &Setup, x: usize) -> bool {
+        let session = self.shards[x].session;
+        let name = self.names[setup.name[usize::from(session.owner)]];
+        name.state == Life::Absent || name.session == session || name.proves
+    }
+
+    fn next_epoch(&self, setup: &Setup, p: usize, x: usize) -> u8 {
+        let shard = self.shards[x];
+        let knows_floor = setup.wipes == 0 || self.procs[p].incarnation == 1;
+        let above = shard.epoch.max(if knows_floor { shard.floor } else { 0 });
+        if setup.holds(Rule::EpochRises) { above + 1 } else { above.max(1) }
+    }
+
+    fn hear_claim(&mut self, setup: &Setup, p: usize, x: usize) -> Option<Violation> {
+        let holding = &mut self.procs[p].holding[x];
+        holding.claim = Request::None;
+        let created = std::mem::take(&mut holding.creates);
+        let store_changed = setup.wipes > 0 && self.procs[p].incarnation != 1;
+        if created && store_changed && setup.holds(Rule::MetaAfterCreate) {
+            self.detach(setup, p);
+            return None;
+        }
+        self.begin(p, x)
+    }
+
+    fn begin(&mut self, p: usize, x: usize) -> Option<Violation> {
+        let holding = &mut self.procs[p].holding[x];
+        let shard = &mut self.shards[x];
+        holding.work = Work::Running;
+        let higher = holding.epoch > shard.started;
+        shard.started = shard.started.max(holding.epoch);
+        (!higher).then_some(Violation::EpochNotHigher)
+    }
+
+    /// The version of a shard record changed: whatever expected the former one can never be applied.
+    pub(crate) fn write_shard(&mut self, setup: &Setup, x: usize, state: Hold, session: Session) {
+        let shard = &mut self.shards[x];
+        (shard.state, shard.session) = (state, session);
+        if setup.holds(Rule::ReleaseIsSwap) {
+            shard.release = false;
+        }
+        for proc in &mut self.procs[..setup.procs] {
+            let holding = &mut proc.holding[x];
+            if holding.claim == Request::Flying && !holding.creates {
+                holding.claim = Request::None;
+            }
+            if !holding.late_creates {
+                holding.late = None;
+            }
+            holding.orphaned = 0;
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One state of the model, in small integers.
+
+use crate::setup::{PROCS, SHARDS, Setup};
+
+/// Where a process stands. A process that crashed is one that has just started: until it acts there is no difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// It has just started and has no session.
+    #[default]
+    Fresh,
+    /// It has chosen a session and tries to write its record.
+    Joining,
+    /// Its session is good until its clock says otherwise.
+    Attached,
+    /// Its session is over and its work is being stopped.
+    Lost,
+    /// Its session is over and its work has stopped.
+    Over,
+}
+
+/// A request whose answer the process waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Request {
+    /// There is none.
+    #[default]
+    None,
+    /// On its way to the store, or lost; if it arrives it can still be applied.
+    Flying,
+    /// Applied; its answer is on the way, or lost.
+    Applied,
+}
+
+/// The work of a shard in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Work {
+    /// Nothing runs.
+    #[default]
+    None,
+    /// It runs.
+    Running,
+    /// It was told to stop and still runs.
+    Stopping,
+}
+
+/// A session: which process, and which of its lives (numbered anew after every step, oldest first).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Session {
+    pub(crate) owner: u8,
+    pub(crate) life: u8,
+}
+
+/// What a process keeps per shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub(crate) work: Work,
+    pub(crate) claim: Request,
+    /// The claim expects no record.
+    pub(crate) creates: bool,
+    /// The epoch of the claim that was applied and not heard of.
+    pub(crate) epoch: u8,
+    /// A claim that nobody waits for any more and that may yet land, by this life of the process.
+    pub(crate) late: Option<u8>,
+    /// That one expects no record.
+    pub(crate) late_creates: bool,
+    /// For how long the holder has been seen without a node record that speaks for it; 0 is not yet, then from 1.
+    pub(crate) orphaned: u8,
+}
+
+/// One process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proc {
+    pub(crate) phase: Phase,
+    pub(crate) paused: bool,
+    pub(crate) life: u8,
+    /// Ticks until its session ends, on its own clock.
+    pub(crate) left_for: u8,
+    /// Its renewal, or its first write.
+    pub(crate) renewal: Request,
+    /// The renewal expects no record.
+    pub(crate) creates: bool,
+    /// Ticks since the renewal was sent.
+    pub(crate) age: u8,
+    /// For how long each name's record has been seen unchanged; 0 is not yet, then from 1.
+    pub(crate) silent: [u8; PROCS],
+    /// The live session that a roster, read at some time, shows for each name: 0 no roster, 1 nobody, else 2 and up.
+    /// Only kept where old rosters are believed.
+    pub(crate) roster: [u8; PROCS],
+    pub(crate) holding: [Holding; SHARDS],
+    /// The incarnation that it knows: 0 none, 1 the one that is, 2 one that was.
+    pub(crate) incarnation: u8,
+    /// For how long it has seen the new incarnation settle; 0 is not yet, then from 1.
+    pub(crate) settled: u8,
+}
+
+/// The state of a node record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Life {
+    #[default]
+    Absent,
+    Active,
+    Left,
+    Fenced,
+}
+
+/// A node record, and the requests for it that nobody waits for and that may yet be applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) state: Life,
+    pub(crate) session: Session,
+    /// It was swapped over the record of a dead session, and so on back to the first: all former ones are dead.
+    pub(crate) proves: bool,
+    /// It was written by a request older than what its session has seen since.
+    pub(crate) old: bool,
+    pub(crate) renewal: bool,
+    pub(crate) leave: bool,
+    pub(crate) fence: Option<Session>,
+    pub(crate) join: Option<Session>,
+    /// That join expects no record.
+    pub(crate) join_creates: bool,
+}
+
+/// The state of a shard record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Hold {
+    #[default]
+    Absent,
+    Vacant,
+    Held,
+}
+
+/// A shard record. Epochs are numbered anew after every step; only their order counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shard {
+    pub(crate) state: Hold,
+    pub(crate) session: Session,
+    pub(crate) epoch: u8,
+    /// The floor for epochs of this incarnation.
+    pub(crate) floor: u8,
+    /// The highest epoch that any work was ever started under. Nobody in the model can see it.
+    pub(crate) started: u8,
+    /// A release that may yet land.
+    pub(crate) release: bool,
+}
+
+/// The state of `meta`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Meta {
+    Absent,
+    Settling,
+    #[default]
+    Open,
+}
+
+/// One state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) procs: [Proc; PROCS],
+    pub(crate) names: [Name; PROCS],
+    pub(crate) shards: [Shard; SHARDS],
+    pub(crate) meta: Meta,
+    pub(crate) vanishes: u8,
+    pub(crate) wipes: u8,
+}
+
+impl State {
+    /// Every process has just started. The store is empty, or all names have been used before and all shards are
+    /// vacant.
+    pub(crate) fn start(setup: &Setup) -> State {
+        let mut state = State { vanishes: setup.vanishes, wipes: setup.wipes, ..State::default() };
+        for p in 0..setup.procs {
+            state.procs[p].incarnation = u8::from(setup.wipes > 0);
+            if setup.used_before {
+                let name = &mut state.names[setup.name[p]];
+                (name.state, name.session.owner, name.proves) = (Life::Left, p as u8, true);
+            }
+        }
+        if setup.used_before {
+            state.shards[..setup.shards].iter_mut().for_each(|shard| shard.state = Hold::Vacant);
+        }
+        state.normalise(setup);
+        state
+    }
+
+    /// The session that process `p` has or had last.
+    pub(crate) fn session(&self, p: usize) -> Session {
+        Session { owner: p as u8, life: self.procs[p].life }
+    }
+
+    /// Whether the shard's record names the present session of process `p`.
+    pub(crate) fn holds(&self, p: usize, x: usize) -> bool {
+        let proc = &self.procs[p];
+        self.shards[x].state == Hold::Held
+            && proc.phase != Phase::Fresh
+            && self.shards[x].session == self.session(p)
+    }
+
+    /// Whether the record of this name is that of a live session, and which.
+    pub(crate) fn alive(&self, n: usize) -> Option<Session> {
+        (self.names[n].state == Life::Active).then_some(self.names[n].session)
+    }
+}
