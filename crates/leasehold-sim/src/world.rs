@@ -59,7 +59,7 @@ pub(crate) enum Due {
     /// A new process begins in a slot.
     Spawn { slot: usize },
     /// A user wants something of its node.
-    Wish { process: usize, wish: Wish },
+    Wish { process: usize, wish: Box<Wish> },
     /// A fault strikes.
     Strike(usize),
     /// A fault is over.
@@ -254,7 +254,7 @@ impl World {
             Due::Strike(fault) => self.strike(fault),
             Due::Relent(fault) => self.relent(fault),
             Due::Roll { slot, fault } => self.roll(slot, fault),
-            Due::Wish { process, wish } => self.step(process, Event::Wish(wish)),
+            Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
             Due::Look => self.look(),
         }
     }
