@@ -309,10 +309,11 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self
-            .views
-            .iter()
-            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        // Everybody knows of everybody, and plans with the same view.
+        let agreed = self.views.iter().all(|(_, view)| {
+            let alive = view.nodes.iter().filter(|node| node.state.is_alive());
+            alive.clone().count() == self.views.len() && alive.clone().all(|node| node.agrees)
+        });
         let leaving = self.views.iter().any(|(process, _)| world.processes[*process].leaving != Leaving::No);
         handed_over
             && agreed
