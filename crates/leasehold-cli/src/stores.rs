@@ -36,7 +36,11 @@ pub(crate) fn open_namespace(
     namespace: &str,
     missing: Missing,
 ) -> Result<Arc<dyn Store>, Failure> {
-    let url = address(settings)?;
+    open_address(address(settings)?, namespace, missing)
+}
+
+/// Opens a namespace on the store at an address whose scheme is known.
+pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),

@@ -42,16 +42,18 @@ impl Program {
 pub fn find(program: Program) -> Option<PathBuf> {
     let found = program.places().into_iter().find(|place| place.is_file());
     if found.is_none() {
-        let note = format!("{} is missing: run servers/install {}", program.name(), program.name());
-        assert!(std::env::var_os("CI").is_none(), "{note}");
-        eprintln!("SKIPPED: {note}");
-        count_skip(&note);
+        skip(&format!("{} is missing: run servers/install {}", program.name(), program.name()));
     }
     found
 }
 
-/// `./test` names a file in which skips are counted.
-fn count_skip(note: &str) {
+/// Says loudly that a test is skipped, and counts it: `./test` names a file for that.
+///
+/// # Panics
+/// Where `CI` is set: there nothing may be missing.
+pub fn skip(note: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{note}");
+    eprintln!("SKIPPED: {note}");
     let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     let _ = file.and_then(|mut file| writeln!(file, "{note}"));

@@ -8,6 +8,6 @@ mod install;
 mod ports;
 mod process;
 
-pub use install::{Program, find};
+pub use install::{Program, find, skip};
 pub use ports::free_port;
 pub use process::{Process, wait_until};

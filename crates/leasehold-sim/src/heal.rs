@@ -159,7 +159,8 @@ impl World {
             self.relent(index)?;
         }
         self.weather.clear();
-        if self.operator.permille(300) {
+        // Somebody must be left to take what is drained.
+        if self.operator.permille(300) && self.setting.nodes > 1 {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;
             // One may stay away: with fewer than three, nobody would be left to take what is handed over.
             self.healing.drained = (self.setting.nodes > 2).then(|| self.slots[slot].name.clone());
@@ -173,7 +174,7 @@ impl World {
         let keep_away =
             if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
         for slot in 0..self.setting.nodes {
-            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 1;
+            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 2;
             self.spawn(slot)?;
         }
         let drained = self.healing.drained.clone();
@@ -308,10 +309,11 @@ impl Census {
         let handed_over = self.views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        let agreed = self
-            .views
-            .iter()
-            .all(|(_, view)| view.nodes.iter().all(|node| node.agrees || !node.state.is_alive()));
+        // Everybody knows of everybody, and plans with the same view.
+        let agreed = self.views.iter().all(|(_, view)| {
+            let alive = view.nodes.iter().filter(|node| node.state.is_alive());
+            alive.clone().count() == self.views.len() && alive.clone().all(|node| node.agrees)
+        });
         let leaving = self.views.iter().any(|(process, _)| world.processes[*process].leaving != Leaving::No);
         handed_over
             && agreed

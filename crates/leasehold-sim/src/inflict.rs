@@ -247,7 +247,7 @@ impl World {
     /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
     pub(crate) fn wish(&mut self, slot: usize, wish: Wish) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        self.put(0, Due::Wish { process, wish });
+        self.put(0, Due::Wish { process, wish: Box::new(wish) });
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod bounds;
 mod clock;
 mod dice;
 mod driver;
+mod fault_words;
 mod faults;
 mod heal;
 mod inflict;

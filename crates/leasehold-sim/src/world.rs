@@ -11,7 +11,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
-use crate::faults::{Planned, schedule};
+use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
 use crate::invariants::{Violation, no_busy_loop};
 use crate::options::Options;
@@ -59,7 +59,7 @@ pub(crate) enum Due {
     /// A new process begins in a slot.
     Spawn { slot: usize },
     /// A user wants something of its node.
-    Wish { process: usize, wish: Wish },
+    Wish { process: usize, wish: Box<Wish> },
     /// A fault strikes.
     Strike(usize),
     /// A fault is over.
@@ -121,7 +121,10 @@ pub(crate) const LOOK_EVERY: Instant = SECOND;
 impl World {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
         let setting = Setting::new(options, seed);
-        let mut faults = schedule(seed, &options.faults, &setting);
+        let mut faults = match &options.script {
+            Some(script) => in_order(script.iter().cloned()),
+            None => schedule(seed, &options.faults, &setting),
+        };
         if let Some(keep) = &options.keep {
             faults.retain(|planned| keep.contains(&planned.number));
         }
@@ -251,7 +254,7 @@ impl World {
             Due::Strike(fault) => self.strike(fault),
             Due::Relent(fault) => self.relent(fault),
             Due::Roll { slot, fault } => self.roll(slot, fault),
-            Due::Wish { process, wish } => self.step(process, Event::Wish(wish)),
+            Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
             Due::Look => self.look(),
         }
     }
