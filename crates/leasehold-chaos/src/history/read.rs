@@ -124,13 +124,11 @@ impl Reader {
         for run in self.history.runs.iter_mut().filter(|run| run.end == End::Open) {
             let process = (run.boot.clone(), run.node.clone(), run.session.clone());
             let Some(events) = process_events.get(&process) else { continue };
-            let Some(gone) = events.iter().find(|l| l.event == Event::Gone && l.at_ns >= run.from_ns) else {
-                continue;
-            };
+            let gone = events.iter().find(|l| l.event == Event::Gone && l.at_ns >= run.from_ns);
             let seen = beats.get(&(process, run.shard.as_str(), run.epoch)).copied();
             let seen = seen.unwrap_or(0).max(run.from_ns);
             let paused = events.iter().find(|l| l.event == Event::Paused && l.at_ns >= seen);
-            let end = paused.filter(|paused| paused.at_ns < gone.at_ns).unwrap_or(gone);
+            let Some(end) = paused.into_iter().chain(gone).min_by_key(|line| line.at_ns) else { continue };
             run.to_ns = Some(end.at_ns);
             run.end = End::Gone;
             run.ended = Some(end.place.clone());

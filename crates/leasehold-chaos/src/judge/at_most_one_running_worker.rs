@@ -66,6 +66,7 @@ mod tests {
     fn work_that_stood_still_with_its_process_did_not_run_unless_it_says_so() {
         let still = ["started a 1 0", "paused a 10", "started b 2 50", "gone a 70"];
         assert!(broken(&still).is_empty());
+        assert!(broken(&still[..3]).is_empty(), "it still stands still");
         let went_on = ["started a 1 0", "paused a 10", "started b 2 50", "beat a 1 60", "gone a 70"];
         assert_eq!(broken(&went_on), [NAME]);
         let ran_on = ["started a 1 0", "paused a 10", "beat a 1 20", "gone a 40", "started b 2 30"];

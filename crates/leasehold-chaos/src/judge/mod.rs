@@ -33,8 +33,11 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Finds all that breaks one promise.
+pub type Judge = fn(&History) -> Vec<Violation>;
+
 /// The promises that hold of every history, each with its judge.
-pub const ALWAYS: &[(&str, fn(&History) -> Vec<Violation>)] = &[
+pub const ALWAYS: &[(&str, Judge)] = &[
     (at_most_one_running_worker::NAME, at_most_one_running_worker::judge),
     (epochs_strictly_rise::NAME, epochs_strictly_rise::judge),
     (stopped_before_deadline::NAME, stopped_before_deadline::judge),
