@@ -4,10 +4,14 @@
 //! `servers/install` brings the programs onto the machine. A test that needs one which is missing is skipped loudly
 //! and counted; where `CI` is set it fails instead.
 
+mod certificates;
+mod etcd;
 mod install;
 mod ports;
 mod process;
 
+pub use certificates::Certificates;
+pub use etcd::{Etcd, EtcdSetup};
 pub use install::{Program, find, skip};
 pub use ports::free_port;
 pub use process::{Process, wait_until};
