@@ -1,6 +1,7 @@
 //! `leasehold doctor`: whether this machine, this store and these settings can do what is asked of them.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use leasehold::clock::{self, Clock};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::store::{Key, Lane, StoreError, Swap, Swapped, Version};
-use leasehold_store::Store;
+use leasehold_store::{Grade, Store};
 
 use crate::failure::{Code, Failure};
 use crate::settings::{Settings, redacted, span};
@@ -43,12 +44,10 @@ impl Findings {
 pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
     let mut findings = Findings::default();
     check_machine(&mut findings).await;
-    match stores::open(settings, Missing::Create) {
-        Ok(store) => {
-            let url = settings.text("store").map(redacted).unwrap_or_default();
-            findings.good(format!("the store {url} can be opened"));
-            let config = check_settings(settings, &*store, &mut findings);
-            check_store(settings, &store, config.as_ref(), &mut findings).await;
+    match Patient::admit(settings, &mut findings) {
+        Ok(patient) => {
+            let config = check_settings(settings, &*patient.store, &mut findings);
+            check_store(&patient, config.as_ref(), &mut findings).await;
         }
         Err(failure) => findings.bad(format!("the store cannot be opened: {}", failure.message), "see above"),
     }
@@ -57,6 +56,50 @@ pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err(Failure::new(Code::Unhealthy, "1 check failed")),
         wrong => Err(Failure::new(Code::Unhealthy, format!("{wrong} checks failed"))),
+    }
+}
+
+/// The store that is looked at. A file that is not there yet is not made: another one is tried in its place, and
+/// removed again.
+struct Patient {
+    store: Arc<dyn Store>,
+    url: String,
+    namespace: String,
+    _stand_in: Option<tempfile::TempDir>,
+}
+
+impl Patient {
+    fn admit(settings: &Settings, findings: &mut Findings) -> Result<Self, Failure> {
+        let given = stores::address(settings)?;
+        let (url, stand_in) = match given.strip_prefix("local:").map(Path::new) {
+            Some(path) if !path.exists() => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let stand_in = tempfile::Builder::new()
+                    .prefix(".leasehold-doctor-")
+                    .tempdir_in(folder.unwrap_or(Path::new(".")))
+                    .map_err(|error| {
+                        Failure::new(Code::Failed, format!("its folder cannot be written: {error}"))
+                    })?;
+                findings.good(format!(
+                    "the file {} is not there yet: the first node makes it; another one beside it is tried",
+                    path.display()
+                ));
+                (format!("local:{}", stand_in.path().join("try.db").display()), Some(stand_in))
+            }
+            _ => (given.to_owned(), None),
+        };
+        let namespace = settings.namespace().to_owned();
+        let store = stores::open_address(&url, &namespace, Missing::Create)?;
+        if stand_in.is_none() {
+            findings.good(format!("the store {} can be opened", redacted(given)));
+        }
+        Ok(Patient { store, url, namespace, _stand_in: stand_in })
+    }
+
+    /// A namespace of our own, so that nobody is disturbed.
+    fn scratch(&self) -> Result<Arc<dyn Store>, Failure> {
+        let namespace = format!("leasehold-doctor-{}", std::process::id());
+        stores::open_address(&self.url, &namespace, Missing::Create)
     }
 }
 
@@ -94,12 +137,8 @@ fn check_settings(settings: &Settings, store: &dyn Store, findings: &mut Finding
     }
 }
 
-async fn check_store(
-    settings: &Settings,
-    store: &Arc<dyn Store>,
-    config: Option<&Config>,
-    findings: &mut Findings,
-) {
+async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut Findings) {
+    let Patient { store, namespace, .. } = patient;
     let mut reads = Vec::new();
     for _ in 0..ROUNDS {
         match timed(store.read(&[Key::Meta])).await {
@@ -110,12 +149,17 @@ async fn check_store(
         }
     }
     match timed(store.list()).await {
-        Ok(took) => {
-            findings.good(format!("the namespace {} is listed in {}", settings.namespace(), millis(took)))
-        }
+        Ok(took) => findings.good(format!("the namespace {namespace} is listed in {}", millis(took))),
         Err(error) => findings.bad(format!("listing failed: {error}"), "the store must answer listings"),
     }
-    match scratch(settings) {
+    for finding in store.examine().await {
+        match finding.grade {
+            Grade::Good => findings.good(finding.what),
+            Grade::Doubtful => findings.doubtful(finding.what, &finding.advice),
+            Grade::Bad => findings.bad(finding.what, &finding.advice),
+        }
+    }
+    match patient.scratch() {
         Ok(scratch) => match check_swaps(&*scratch).await {
             Ok(writes) => {
                 findings
@@ -128,11 +172,6 @@ async fn check_store(
             findings.bad(format!("a scratch namespace cannot be opened: {}", failure.message), "see above")
         }
     }
-}
-
-/// A namespace of our own, so that nobody is disturbed.
-fn scratch(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    stores::open_namespace(settings, &format!("leasehold-doctor-{}", std::process::id()), Missing::Create)
 }
 
 async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, String> {

@@ -21,7 +21,9 @@ pub(crate) enum Missing {
 }
 
 /// The kinds of stores that this build can open.
-const SCHEMES: &[&str] = &["local", "memory"];
+fn schemes() -> impl Iterator<Item = &'static str> {
+    leasehold::store::SCHEMES.iter().copied().chain(["memory"])
+}
 
 /// Opens the store of the settings, once.
 pub(crate) fn open(settings: &Settings, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
@@ -34,11 +36,15 @@ pub(crate) fn open_namespace(
     namespace: &str,
     missing: Missing,
 ) -> Result<Arc<dyn Store>, Failure> {
-    let url = address(settings)?;
+    open_address(address(settings)?, namespace, missing)
+}
+
+/// Opens a namespace on the store at an address whose scheme is known.
+pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
-        _ => {
+        "local" => {
             let create = match missing {
                 Missing::Create => Create::IfMissing,
                 Missing::Refuse => Create::Never,
@@ -46,6 +52,7 @@ pub(crate) fn open_namespace(
             let options = Options { create, ..Options::default() };
             Ok(Arc::new(Local::open_with(rest, namespace, options)?))
         }
+        _ => Ok(leasehold::store::open(url, namespace)?),
     }
 }
 
@@ -106,11 +113,11 @@ pub(crate) fn address(settings: &Settings) -> Result<&str, Failure> {
     };
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     match scheme {
-        Some(scheme) if SCHEMES.contains(&scheme) => Ok(url),
+        Some(scheme) if schemes().any(|known| known == scheme) => Ok(url),
         Some(scheme) => {
-            let advice = match nearest(scheme, SCHEMES.iter().copied()) {
+            let advice = match nearest(scheme, schemes()) {
                 Some(known) => format!("did you mean {known}:…?"),
-                None => format!("this build knows {}", SCHEMES.join(", ")),
+                None => format!("this build knows {}", schemes().collect::<Vec<_>>().join(", ")),
             };
             Err(wrong(format!("there is no store {scheme:?}"), advice))
         }

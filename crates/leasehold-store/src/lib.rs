@@ -2,16 +2,22 @@
 //! ([`memory`]), stores around stores that make trouble or take notes ([`wrap`]), and the suite that checks a store
 //! against the contract ([`conformance`]).
 
+mod address;
 pub mod conformance;
+mod finding;
 pub mod memory;
 mod registry;
+mod secret;
 mod store;
 pub mod wrap;
 
+pub use address::{Address, AddressError, Host};
+pub use finding::{Finding, Grade};
 pub use leasehold_core::store::{
     Facts, Freshness, Key, Lane, Listing, Safety, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version,
     WatchEvent,
 };
 pub use memory::{Memory, MemoryServer};
 pub use registry::{LeaseId, LeaseState, Registry};
+pub use secret::Secret;
 pub use store::{Reading, Store, SwapReply, Watch};

@@ -5,7 +5,7 @@ use futures::Stream;
 use leasehold_core::SessionId;
 use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Stored, Swap, Swapped, WatchEvent};
 
-use crate::Registry;
+use crate::{Finding, Registry};
 
 /// What is under each key that was read, in the order asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,12 @@ pub trait Store: Send + Sync + 'static {
     /// sessions of this process, of other nodes that share this store, go on.
     fn release_session(&self, session: SessionId) {
         let _ = session;
+    }
+
+    /// Looks at how the store is set up for the usual mistakes, and at what the set-up costs: for `leasehold doctor`.
+    /// What cannot be found out is a finding too, never an error.
+    async fn examine(&self) -> Vec<Finding> {
+        Vec::new()
     }
 
     /// The store's keys that live on its own lease, if it has such a thing.

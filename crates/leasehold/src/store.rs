@@ -4,6 +4,12 @@ use std::sync::Arc;
 
 use leasehold_store::{Store, StoreError, StoreErrorKind};
 
+/// The schemes of the stores that are built in.
+pub const SCHEMES: &[&str] = &[
+    #[cfg(feature = "local")]
+    "local",
+];
+
 /// Opens one namespace of the store at an address such as `local:./work.db`.
 ///
 /// | address | store | feature |
@@ -17,6 +23,7 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         let message = format!("{address:?} is no address of a store: write it as local:./work.db");
         return Err(refused(message));
     };
+    // Each store is one line here, one in `SCHEMES`, and one in the table above.
     match scheme {
         #[cfg(feature = "local")]
         "local" => Ok(Arc::new(leasehold_local::Local::open(rest, namespace)?)),

@@ -83,7 +83,10 @@ pub(crate) fn nodes(view: &View) -> String {
 }
 
 fn state_of(node: &NodeView) -> &'static str {
+    let drain_asked = node.wishes.iter().any(|wish| wish.split(' ').next() == Some("drain"));
     match node.state {
+        NodeState::Active | NodeState::Draining if drain_asked && node.shards == 0 => "drained",
+        NodeState::Active if drain_asked => "draining",
         NodeState::Active if node.accepting => "active",
         NodeState::Active => "not accepting",
         NodeState::Draining => "draining",

@@ -2,6 +2,7 @@
 
 mod each;
 mod leash;
+mod names;
 pub(crate) mod one;
 mod output;
 mod template;
@@ -12,7 +13,8 @@ use std::time::Duration;
 
 use leasehold::{Finish, Node};
 use leasehold_core::event::Returning;
-use leasehold_core::{Config, Notice};
+use leasehold_core::record::ShardSet;
+use leasehold_core::{Config, GroupName, Notice};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -22,6 +24,7 @@ use crate::settings::{Problem, Problems, Settings};
 use crate::stores;
 
 use leash::LeashRule;
+use names::Names;
 use output::Printer;
 use template::Template;
 
@@ -56,7 +59,7 @@ struct Supervisor {
 
 /// Runs a node until it is told to leave.
 pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>) -> Result<(), Failure> {
-    require(settings)?;
+    let names = require(settings)?;
     let template = Template::new(command)?;
     guard::adopt_orphans()?;
     raise_descriptor_limit();
@@ -77,8 +80,12 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
         printer: Printer::start(settings.text("output") == Some("raw"))?,
         haste,
     });
+    let group = config.groups.first().expect("it was required").group.clone();
     let node = start(store, config, mode, supervisor.clone()).await?;
-    let ending = supervise(&node, &mut signals).await;
+    let ending = tokio::select! {
+        ending = supervise(&node, &mut signals) => ending,
+        () = engage(names, &node, &group) => unreachable!("it never ends"),
+    };
     let drain_within = settings.span("drain_within").unwrap_or(Duration::from_secs(30));
     let returning = if settings.span("restart_grace").is_some_and(|grace| !grace.is_zero()) {
         Returning::Soon
@@ -110,10 +117,11 @@ async fn start(
     supervisor: Arc<Supervisor>,
 ) -> Result<Node, Failure> {
     let group = config.groups.first().expect("it was required").clone();
-    let leasehold_core::record::ShardSet::Numbered(slots) = group.shards else {
-        unreachable!("run has slots only")
+    let served = match group.shards {
+        ShardSet::Numbered(slots) => leasehold::Group::numbered(group.group.as_str(), slots),
+        ShardSet::Named => leasehold::Group::named(group.group.as_str()),
     };
-    let mut served = leasehold::Group::numbered(group.group.as_str(), slots).policy(group.policy.clone());
+    let mut served = served.policy(group.policy.clone());
     if let Some(capacity) = group.capacity {
         served = served.capacity(capacity);
     }
@@ -129,26 +137,49 @@ async fn start(
     Ok(builder.start().await?)
 }
 
-/// `run` needs a group and its size.
-fn require(settings: &Settings) -> Result<(), Failure> {
-    let mut problems = Vec::new();
-    for (key, advice) in
-        [("group", "name the group, such as --group orders"), ("shards", "say how many, such as --shards 16")]
-    {
-        if settings.raw(key).is_none() {
-            problems.push(Problem::new(
-                settings.place_of(key),
-                format!("`run` needs the setting `{key}`"),
-                advice,
-            ));
-        }
+/// Keeps the named shards engaged for as long as it is polled.
+async fn engage(names: Option<Names>, node: &Node, group: &GroupName) {
+    match names {
+        Some(names) => names.follow(node, group).await,
+        None => std::future::pending().await,
     }
+}
+
+/// `run` needs a group, and its size or the names of its shards.
+fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
+    let mut problems = Vec::new();
+    let mut wrong = |key: &str, what: String, advice: &str| {
+        problems.push(Problem::new(settings.place_of(key), what, advice));
+    };
+    if settings.raw("group").is_none() {
+        wrong("group", "`run` needs the setting `group`".into(), "name the group, such as --group orders");
+    }
+    let names = match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
+        (None, None) => {
+            let advice = "say how many, such as --shards 16, or which, such as --names a,b,c";
+            wrong("shards", "`run` needs the setting `shards` or `names`".into(), advice);
+            None
+        }
+        (Some(_), Some(_)) => {
+            let what = "`shards` and `names` are both given".into();
+            wrong("names", what, "a group is either numbered or named: keep one of them");
+            None
+        }
+        (_, Some(Err(mistakes))) => {
+            for what in mistakes {
+                wrong("names", what, "write a,b,c, or @FILE with one name a line");
+            }
+            None
+        }
+        (_, Some(Ok(names))) => Some(names),
+        (Some(_), None) => None,
+    };
     if settings.text("store") == Some("memory:") {
         tracing::warn!(
             "a memory: store is seen by this process alone: fine for a try, and no other node can join"
         );
     }
-    if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+    if problems.is_empty() { Ok(names) } else { Err(Problems(problems).into()) }
 }
 
 enum Ending {

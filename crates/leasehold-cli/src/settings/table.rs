@@ -113,7 +113,8 @@ settings! {
     }
     Group {
         group: Kind::Name, "none: `run` needs it", "The group of shards";
-        shards: Kind::Count, "none: `run` needs it", "How many shards the group has (what the store says goes first)";
+        shards: Kind::Count, "none: `run` needs it or names", "How many shards the group has (what the store says goes first)";
+        names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c, or @FILE with one a line, read again when it changes";
         group_capacity: Kind::Count, "no limit", "The most shards of this group that this node holds";
         balance: Kind::Factor, "1.10", "No node gets more than this many times its fair share, rounded up";
         zones: Kind::Zones, "ignore", "How zones count: ignore, spread, or prefer:ZONE";

@@ -201,7 +201,10 @@ impl Settings {
 
     /// The group that this node serves.
     pub(crate) fn group_config(&self, group: GroupName) -> GroupConfig {
-        let shards = ShardSet::Numbered(self.count("shards").unwrap_or(0));
+        let shards = match self.text("names") {
+            Some(_) => ShardSet::Named,
+            None => ShardSet::Numbered(self.count("shards").unwrap_or(0)),
+        };
         GroupConfig { group, shards, policy: self.policy(), capacity: self.count("group_capacity") }
     }
 

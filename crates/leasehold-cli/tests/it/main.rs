@@ -1,6 +1,7 @@
 //! Tests of the program `leasehold` as people and machines use it: real processes, real signals, the real clock.
 
 mod demo;
+mod freezer;
 mod golden;
 mod guard;
 mod look;

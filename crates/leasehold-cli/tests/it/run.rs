@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::freezer::Freezer;
 use crate::process::{now_ns, runs, wait_for};
 use crate::supervisor::{PATIENCE, POLITE, Place, STUBBORN, gone_at};
 
@@ -26,6 +27,29 @@ fn each_child_knows_its_shard_and_its_output_is_marked() {
     assert!(node.end().success(), "{}", node.log());
     assert!(fs::read_to_string(&out).unwrap().contains("g/1 | unfinished\n"));
     assert!(place.stdout(&["status"]).contains("0 held"));
+}
+
+#[test]
+fn named_shards_come_and_go_with_the_file_that_names_them() {
+    let place = Place::new();
+    fs::write(place.path().join("names"), "# tenants\nblue\nred\n").unwrap();
+    let flags = &["--ttl", "2s", "--names", "@names"];
+    let (mut a, mut b) = (place.run("a", flags, POLITE), place.run("b", flags, POLITE));
+    let beating = |shard: &str| place.beats().contains_key(shard);
+    wait_for("both shards run", PATIENCE, || (beating("blue") && beating("red")).then_some(()));
+    fs::write(place.path().join("names"), "green\nred\n").unwrap();
+    wait_for("the new shard runs", PATIENCE, || beating("green").then_some(()));
+    wait_for("the old shard is nobody's", PATIENCE, || {
+        let shards: Vec<String> = place.stdout(&["shards"]).lines().map(str::to_owned).collect();
+        shards.iter().all(|line| !line.starts_with("g/blue") || line.contains("retired")).then_some(())
+    });
+    fs::write(place.path().join("names"), "green\nred\nbad\u{7}\n").unwrap();
+    wait_for("a bad name is told of", PATIENCE, || a.log().contains("stay as they were").then_some(()));
+    place.assert_no_overlap();
+    for node in [&mut a, &mut b] {
+        node.signal(Signal::SIGTERM);
+        assert!(node.end().success(), "{}", node.log());
+    }
 }
 
 #[test]
@@ -74,6 +98,28 @@ fn a_supervisor_that_is_stopped_does_not_keep_its_children_alive_past_its_lease(
     a.signal(Signal::SIGTERM);
     assert!(a.end().code().is_some());
     place.assert_no_overlap();
+}
+
+#[test]
+fn a_machine_that_sleeps_past_the_lease_wakes_up_to_a_guard_that_kills() {
+    let Some(freezer) = Freezer::new("sleep") else { return };
+    let place = Place::new();
+    let mut a = place.run("a", FAST, STUBBORN);
+    freezer.take(a.id());
+    place.wait_for_beats("a", 3);
+    let _b = place.run("b", &["--ttl", "2s", "--shards", "3", "--weight", "1"], STUBBORN);
+    wait_for("b is there", PATIENCE, || place.stdout(&["nodes"]).contains("\nb ").then_some(()));
+    let held: Vec<i32> = place.pids("a").into_iter().filter(|pid| runs(*pid)).collect();
+    assert!(held.len() >= 6, "every child has a grandchild: {held:?}");
+    freezer.freeze();
+    place.wait_for_beats("b", 3);
+    assert!(held.iter().all(|pid| runs(*pid)), "who sleeps cannot be killed");
+    freezer.thaw();
+    gone_at(&held);
+    wait_for("a has noticed", PATIENCE, || a.log().contains("to=detached").then_some(()));
+    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=the new session").then_some(()));
+    a.signal(Signal::SIGTERM);
+    assert!(a.end().code().is_some());
 }
 
 #[test]

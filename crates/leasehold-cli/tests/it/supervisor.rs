@@ -137,6 +137,10 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.process.id(), signal);
     }

@@ -91,6 +91,10 @@ macro_rules! store_around {
                 self.inner().release_session(session);
             }
 
+            async fn examine(&self) -> Vec<$crate::Finding> {
+                self.inner().examine().await
+            }
+
             fn registry(&self) -> Option<&dyn $crate::Registry> {
                 self.inner().registry().map(|_| self as &dyn $crate::Registry)
             }

@@ -162,6 +162,10 @@ impl Store for Counting {
         self.inner.release_session(session);
     }
 
+    async fn examine(&self) -> Vec<crate::Finding> {
+        self.inner.examine().await
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         self.inner.registry().map(|_| self as &dyn Registry)
     }

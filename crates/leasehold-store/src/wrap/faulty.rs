@@ -251,6 +251,10 @@ impl Store for Faulty {
         self.inner.release_session(session);
     }
 
+    async fn examine(&self) -> Vec<crate::Finding> {
+        self.inner.examine().await
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         self.inner.registry().map(|_| self as &dyn Registry)
     }

@@ -1,0 +1,115 @@
+//! The named shards that this node can run: a list in the settings, or a file that is read again when it changes.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold::Node;
+use leasehold_core::name::ShardName;
+use leasehold_core::{GroupName, ShardId};
+
+/// How often a file of names is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the names come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// These, for good.
+    Listed(BTreeSet<ShardName>),
+    /// Those in a file, one a line; empty lines and lines that begin with `#` are skipped.
+    File(PathBuf),
+}
+
+impl Names {
+    /// Reads `a,b,c` or `@FILE`. All mistakes are told at once; those in a file too, if it is there.
+    pub(super) fn parse(text: &str) -> Result<Self, Vec<String>> {
+        match text.strip_prefix('@') {
+            Some("") => Err(vec!["no file is named after the `@`".to_owned()]),
+            Some(path) => {
+                let names = Names::File(path.into());
+                names.read()?;
+                Ok(names)
+            }
+            None => Ok(Names::Listed(names(text.split(','))?)),
+        }
+    }
+
+    fn read(&self) -> Result<BTreeSet<ShardName>, Vec<String>> {
+        match self {
+            Names::Listed(names) => Ok(names.clone()),
+            Names::File(path) => match std::fs::read_to_string(path) {
+                Ok(text) => names(text.lines().filter(|line| !line.trim_start().starts_with('#'))),
+                Err(error) => Err(vec![format!("{} cannot be read: {error}", path.display())]),
+            },
+        }
+    }
+
+    /// Engages the names, and what becomes of them, for as long as it is polled. A file that cannot be read, or that
+    /// holds something that is no name, changes nothing.
+    pub(super) async fn follow(self, node: &Node, group: &GroupName) {
+        let mut engaged = BTreeSet::new();
+        let mut complaint = Vec::new();
+        loop {
+            match self.read() {
+                Ok(names) => {
+                    complaint.clear();
+                    change(node, group, &engaged, &names);
+                    engaged = names;
+                }
+                Err(problems) if problems != complaint => {
+                    let problems_text = problems.join("; ");
+                    tracing::warn!(%group, problems = problems_text, "the names stay as they were");
+                    complaint = problems;
+                }
+                Err(_) => {}
+            }
+            match self {
+                Names::Listed(_) => return std::future::pending().await,
+                Names::File(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+}
+
+fn change(node: &Node, group: &GroupName, before: &BTreeSet<ShardName>, after: &BTreeSet<ShardName>) {
+    let id = |name: &ShardName| ShardId::new(group.clone(), name.clone());
+    for name in after.difference(before) {
+        tracing::info!(shard = %id(name), "engaged");
+        // A node that is gone has nothing to engage.
+        let _ = node.engage(&id(name));
+    }
+    for name in before.difference(after) {
+        tracing::info!(shard = %id(name), "disengaged");
+        let _ = node.disengage(&id(name));
+    }
+}
+
+fn names<'a>(parts: impl Iterator<Item = &'a str>) -> Result<BTreeSet<ShardName>, Vec<String>> {
+    let mut found = BTreeSet::new();
+    let mut problems = Vec::new();
+    for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
+        match ShardName::new(part) {
+            Ok(name) => drop(found.insert(name)),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_files_are_read_and_all_mistakes_told() {
+        let Names::Listed(listed) = Names::parse("b, a,,b").unwrap() else { panic!("it is a list") };
+        assert_eq!(listed.iter().map(ShardName::as_str).collect::<Vec<_>>(), ["a", "b"]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# tenants\nx\n\n y \n").unwrap();
+        let read = Names::parse(&format!("@{}", file.path().display())).unwrap().read().unwrap();
+        assert_eq!(read.iter().map(ShardName::as_str).collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!(Names::parse("a\u{7},ok,b\u{7}").unwrap_err().len(), 2);
+        assert!(Names::parse("@/nowhere/at/all").is_err());
+        assert!(Names::parse("@").is_err());
+    }
+}

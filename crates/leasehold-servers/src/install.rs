@@ -1,0 +1,70 @@
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A program that tests need and that `servers/install` brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// etcd as the distribution has it (3.4 on Debian 12).
+    Etcd34,
+    /// etcd 3.5, kept in the cache folder.
+    Etcd35,
+    /// Redis, which is Sentinel too.
+    Redis,
+    /// Valkey, kept in the cache folder.
+    Valkey,
+}
+
+impl Program {
+    /// What to give to `servers/install`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Program::Etcd34 => "etcd",
+            Program::Etcd35 => "etcd-3.5",
+            Program::Redis => "redis",
+            Program::Valkey => "valkey",
+        }
+    }
+
+    fn places(self) -> Vec<PathBuf> {
+        match self {
+            Program::Etcd34 => on_path("etcd"),
+            Program::Etcd35 => vec![cache().join("etcd-3.5/etcd")],
+            Program::Redis => on_path("redis-server"),
+            Program::Valkey => vec![cache().join("valkey/valkey-server")],
+        }
+    }
+}
+
+/// Where the program is. `None`, after a loud note that is counted, means that the test must be skipped.
+///
+/// # Panics
+/// Where `CI` is set and the program is missing.
+pub fn find(program: Program) -> Option<PathBuf> {
+    let found = program.places().into_iter().find(|place| place.is_file());
+    if found.is_none() {
+        skip(&format!("{} is missing: run servers/install {}", program.name(), program.name()));
+    }
+    found
+}
+
+/// Says loudly that a test is skipped, and counts it: `./test` names a file for that.
+///
+/// # Panics
+/// Where `CI` is set: there nothing may be missing.
+pub fn skip(note: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{note}");
+    eprintln!("SKIPPED: {note}");
+    let Some(path) = std::env::var_os("LEASEHOLD_SKIPS") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let _ = file.and_then(|mut file| writeln!(file, "{note}"));
+}
+
+fn on_path(name: &str) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
+}
+
+fn cache() -> PathBuf {
+    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("leasehold")
+}

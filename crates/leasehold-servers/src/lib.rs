@@ -1,0 +1,13 @@
+//! Real servers for Leasehold's own tests. Each starts on free loopback ports in a temporary folder, says what it
+//! wrote when it does not come up, and ends with whoever started it, also when that is killed.
+//!
+//! `servers/install` brings the programs onto the machine. A test that needs one which is missing is skipped loudly
+//! and counted; where `CI` is set it fails instead.
+
+mod install;
+mod ports;
+mod process;
+
+pub use install::{Program, find, skip};
+pub use ports::free_port;
+pub use process::{Process, wait_until};
