@@ -13,7 +13,7 @@ use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
 use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
-use crate::invariants::{Violation, no_busy_loop};
+use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -167,7 +167,7 @@ impl World {
         // A panic inside the core is a broken promise like any other.
         let violation = match catch_unwind(AssertUnwindSafe(|| self.run_on())) {
             Ok(judged) => judged.err(),
-            Err(panic) => Some(self.violation("no_panic", None, words_of(&*panic))),
+            Err(panic) => Some(self.violation(no_panic::NAME, None, no_panic::words_of(&*panic))),
         };
         if let Some(violation) = &violation {
             let text = violation.to_string();
@@ -175,6 +175,7 @@ impl World {
         }
         self.stats.virtual_ns = self.at;
         self.stats.digest = self.digest;
+        self.stats.busiest = self.stats.events;
         self.stats.starts = self.oracle.state.runs.len() as u64;
         Outcome::new(self, violation)
     }
@@ -198,9 +199,7 @@ impl World {
             self.stats.events += 1;
             self.note(&due);
             self.happen(due)?;
-            if self.stats.events.is_multiple_of(1024) {
-                no_busy_loop::judge_world(self)?;
-            }
+            no_busy_loop::judge_world(self)?;
             if self.healing.done {
                 return Ok(());
             }
@@ -326,10 +325,4 @@ impl World {
             self.trace.tell(self.at, who, what);
         }
     }
-}
-
-/// What a panic said.
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
