@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Register(Register),
     /// Check this machine, a store and the settings, and say what to change
     Doctor(ForAll),
+    /// Prove the core: thousands of simulated clusters under faults, judged by when work ran
+    Sim(crate::sim::Sim),
     /// Show and judge the settings
     Config(Config),
     /// Print a completion script for a shell

@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 
 mod args;
 mod build;
+mod cluster;
 mod config;
 mod demo;
 mod doctor;
@@ -15,6 +16,7 @@ mod look;
 mod operate;
 mod run;
 mod settings;
+mod sim;
 mod stores;
 
 use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
@@ -26,7 +28,7 @@ use settings::{Everywhere, Settings};
 use stores::Missing;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::hidden_main().or_else(demo::hidden_main) {
+    if let Some(code) = guard::hidden_main().or_else(cluster::hidden_main) {
         return code;
     }
     match dispatch(Arguments::parse().command) {
@@ -48,6 +50,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
+        Command::Sim(what) => sim::sim(&what),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
@@ -120,6 +123,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Demo(_)
         | Command::Run(_)
         | Command::Doctor(_)
+        | Command::Sim(_)
         | Command::Config(_)
         | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")

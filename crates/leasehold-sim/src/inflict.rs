@@ -8,6 +8,7 @@ use crate::clock::{Instant, MS, SECOND};
 use crate::faults::{Comeback, Fault, Going, Grace, Place, Way};
 use crate::oracle::Happening;
 use crate::process::{Leaving, Slot, Version};
+use crate::profile::Peril;
 use crate::weather::Trouble;
 use crate::world::{Due, Judged, World};
 
@@ -21,6 +22,7 @@ impl World {
             self.on.insert(index);
             self.put(lasts, Due::Relent(index));
         }
+        self.note_felt(&planned.fault);
         match planned.fault {
             Fault::Crash { slot, then } => {
                 if let Some(process) = self.slots[slot].process {
@@ -45,11 +47,11 @@ impl World {
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
             Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
             Fault::StoreRestart { .. } => {
-                self.weather.begin(index, Trouble::Down);
+                self.weather.begin(index, Trouble::Down(Peril::StoreRestart));
                 self.break_watches(None, "the store went away")?;
             }
             Fault::Failover { loses, .. } => {
-                self.weather.begin(index, Trouble::Down);
+                self.weather.begin(index, Trouble::Down(Peril::Failover));
                 self.store.roll_back(self.at, self.at.saturating_sub(loses));
                 self.records.read_all(self.at, &self.setting, &self.store);
                 self.break_watches(None, "the store failed over")?;
@@ -247,7 +249,7 @@ impl World {
     /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
     pub(crate) fn wish(&mut self, slot: usize, wish: Wish) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        self.put(0, Due::Wish { process, wish });
+        self.put(0, Due::Wish { process, wish: Box::new(wish) });
         Ok(())
     }
 
@@ -287,6 +289,7 @@ impl World {
         }
         self.healing.struck(self.at, &self.faults[fault].fault.clone());
         self.put(gap, Due::Roll { slot: slot + 1, fault });
+        self.stats.felt.note(Peril::RollingRestart);
         self.go(slot, how, Comeback::SameName { after: 200 * MS })
     }
 }

@@ -162,10 +162,7 @@ impl World {
                 place.name = NodeName::new(name).expect("a valid name");
                 self.put(after, Due::Spawn { slot });
             }
-            // Of so few, none stays away for good once the faults are over: nobody might be left.
-            Comeback::Stays if self.healing.began && self.setting.nodes < 3 => {
-                self.put(SECOND, Due::Spawn { slot });
-            }
+            Comeback::Stays if self.healing.began => self.put(SECOND, Due::Spawn { slot }),
             Comeback::Stays => {}
         }
     }

@@ -10,13 +10,18 @@ use leasehold_core::store::{
 use crate::clock::{Instant, MS, SECOND};
 use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
+use crate::profile::Peril;
 use crate::world::{Copy, Due, Judged, World};
 
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
         let once = self.setting.shape.latency(&mut self.processes[process].network);
         // However slow the store, nothing is under way for longer than this.
-        (once * self.weather.slow()).min(5 * SECOND)
+        let times = self.weather.slow();
+        if times > 1 {
+            self.stats.felt.note(Peril::SlowStore);
+        }
+        (once * times).min(5 * SECOND)
     }
 
     /// A request leaves its process.
@@ -36,6 +41,7 @@ impl World {
             // Some of what was sent into a cut line is sent again by the network when the line is back.
             let dice = &mut self.processes[process].network;
             if !dice.permille(250) {
+                self.stats.felt.note(self.slots[slot].cut());
                 return;
             }
             latency += dice.between(100 * MS, 15 * SECOND);
@@ -47,7 +53,8 @@ impl World {
     pub(crate) fn arrive(&mut self, process: usize, request: Request) -> Judged {
         let slot = self.processes[process].slot;
         let dice = &mut self.processes[process].network;
-        if self.weather.down() {
+        if let Some(peril) = self.weather.down_from() {
+            self.stats.felt.note(peril);
             if dice.permille(500) {
                 let failed = failed(StoreErrorKind::Unreachable, "connection refused");
                 self.reply(process, request.id, failed);
@@ -56,10 +63,12 @@ impl World {
         }
         // What was under way when the line was cut is lost with it.
         if self.slots[slot].requests_cut > 0 {
+            self.stats.felt.note(self.slots[slot].cut());
             return Ok(());
         }
         let errors = self.weather.errors();
         if errors > 0 && self.processes[process].network.permille(errors) {
+            self.stats.felt.note(Peril::Errors);
             return self.fail(process, request);
         }
         let answer = self.serve(process, &request.op)?;
@@ -122,6 +131,9 @@ impl World {
         }
         let dice = &mut self.processes[process].network;
         let (lag, which) = (dice.below(behind), dice.below(2) as usize);
+        if lag > self.setting.shape.stale_by() {
+            self.stats.felt.note(Peril::StaleLists);
+        }
         let listing = self.store.list_behind(self.at, lag, which);
         (listing, self.store.seen_behind(which))
     }
@@ -154,10 +166,12 @@ impl World {
         let latency = self.latency(process);
         let dice = &mut self.processes[process].network;
         if lost > 0 && dice.permille(lost) {
+            self.stats.felt.note(Peril::LostAnswers);
             return;
         }
         if doubled > 0 && dice.permille(doubled) {
             let (late, extra) = (dice.permille(500), dice.between(MS, 4 * SECOND));
+            self.stats.felt.note(Peril::DoubledAnswers);
             let copy = Due::Answer { process, id, answer: Box::new(answer.clone()), copy: Copy::Extra };
             self.put(latency + extra, copy);
             if late {
@@ -170,6 +184,7 @@ impl World {
     pub(crate) fn answered(&mut self, process: usize, id: RequestId, answer: Answer, copy: Copy) -> Judged {
         let slot = self.processes[process].slot;
         if self.slots[slot].answers_cut > 0 {
+            self.stats.felt.note(self.slots[slot].cut());
             return Ok(());
         }
         let awaited = self.processes[process].waiting.remove(&id);

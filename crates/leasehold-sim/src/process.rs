@@ -11,6 +11,7 @@ use crate::clock::{Clock, Instant};
 use crate::dice::Dice;
 use crate::faults::Place;
 use crate::oracle::SessionNo;
+use crate::profile::Peril;
 use crate::setting::NAMED;
 use crate::world::Due;
 
@@ -75,6 +76,17 @@ impl Slot {
             not_accepting: 0,
             disengaged: [0; NAMED],
             sluggish: 0,
+        }
+    }
+}
+
+impl Slot {
+    /// Which kind of fault its line is cut by.
+    pub(crate) fn cut(&self) -> Peril {
+        match (self.requests_cut, self.answers_cut) {
+            (_, 0) => Peril::CutRequests,
+            (0, _) => Peril::CutAnswers,
+            _ => Peril::Cut,
         }
     }
 }

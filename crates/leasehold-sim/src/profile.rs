@@ -130,6 +130,9 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
 ];
 
 impl Peril {
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = TABLE.len();
+
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Peril> {
         TABLE.iter().map(|row| row.0)

@@ -144,6 +144,11 @@ impl SimStore {
         }
     }
 
+    /// Whether anything changed after that instant.
+    pub(crate) fn changed_since(&self, at: Instant) -> bool {
+        self.log.last().is_some_and(|entry| entry.at > at)
+    }
+
     /// How many changes there were.
     pub(crate) fn changes(&self) -> usize {
         self.log.len()

@@ -1,6 +1,7 @@
 //! What troubles the store and the network right now.
 
 use crate::clock::Instant;
+use crate::profile::Peril;
 
 /// The troubles that are on, each with the number of the fault that it is from.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +17,8 @@ pub(crate) enum Trouble {
     LostAnswers(u32),
     DoubledAnswers(u32),
     StaleLists(Instant),
-    Down,
+    /// Which kind of fault it is down from.
+    Down(Peril),
 }
 
 impl Weather {
@@ -59,7 +61,15 @@ impl Weather {
         self.worst(|trouble| if let Trouble::StaleLists(lag) = trouble { Some(lag) } else { None })
     }
 
+    /// Whether the store is down, and from what.
+    pub(crate) fn down_from(&self) -> Option<Peril> {
+        self.troubles.iter().find_map(|(_, trouble)| match trouble {
+            Trouble::Down(peril) => Some(*peril),
+            _ => None,
+        })
+    }
+
     pub(crate) fn down(&self) -> bool {
-        self.troubles.iter().any(|(_, trouble)| *trouble == Trouble::Down)
+        self.down_from().is_some()
     }
 }

@@ -11,6 +11,7 @@ use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::oracle::{Happening, RunEnd};
+use crate::profile::Peril;
 use crate::sabotage::Duty;
 use crate::world::{Due, Judged, World};
 
@@ -72,7 +73,10 @@ impl World {
             WorkDue::Begin => self.begin_work(worker),
             WorkDue::Act => self.act(worker),
             WorkDue::Stop => self.end_work(worker, RunEnd::Stopped),
-            WorkDue::Crash => self.end_work(worker, RunEnd::Crashed),
+            WorkDue::Crash => {
+                self.stats.felt.note(Peril::WorkCrash);
+                self.end_work(worker, RunEnd::Crashed)
+            }
             WorkDue::Kill => self.end_work(worker, RunEnd::Killed),
         }
     }
@@ -124,7 +128,10 @@ impl World {
         let pause = self.processes[process].pause_at_check.take();
         self.put(pause.unwrap_or(0) + under_way, Due::Write { run, shard, epoch });
         match pause {
-            Some(lasts) => self.pause(process, lasts),
+            Some(lasts) => {
+                self.stats.felt.note(Peril::PauseAtCheck);
+                self.pause(process, lasts)
+            }
             None => Ok(()),
         }
     }
@@ -166,6 +173,8 @@ impl World {
         if self.slots[self.processes[process].slot].refusing == 0 {
             let after = self.setting.stops_in(&mut self.processes[process].work);
             self.put(after, Due::Work { worker, what: WorkDue::Stop });
+        } else {
+            self.stats.felt.note(Peril::Refuse);
         }
         Ok(())
     }

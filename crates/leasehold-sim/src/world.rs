@@ -11,9 +11,9 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
-use crate::faults::{Planned, schedule};
+use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
-use crate::invariants::{Violation, no_busy_loop};
+use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -59,7 +59,7 @@ pub(crate) enum Due {
     /// A new process begins in a slot.
     Spawn { slot: usize },
     /// A user wants something of its node.
-    Wish { process: usize, wish: Wish },
+    Wish { process: usize, wish: Box<Wish> },
     /// A fault strikes.
     Strike(usize),
     /// A fault is over.
@@ -121,7 +121,10 @@ pub(crate) const LOOK_EVERY: Instant = SECOND;
 impl World {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
         let setting = Setting::new(options, seed);
-        let mut faults = schedule(seed, &options.faults, &setting);
+        let mut faults = match &options.script {
+            Some(script) => in_order(script.iter().cloned()),
+            None => schedule(seed, &options.faults, &setting),
+        };
         if let Some(keep) = &options.keep {
             faults.retain(|planned| keep.contains(&planned.number));
         }
@@ -164,7 +167,7 @@ impl World {
         // A panic inside the core is a broken promise like any other.
         let violation = match catch_unwind(AssertUnwindSafe(|| self.run_on())) {
             Ok(judged) => judged.err(),
-            Err(panic) => Some(self.violation("no_panic", None, words_of(&*panic))),
+            Err(panic) => Some(self.violation(no_panic::NAME, None, no_panic::words_of(&*panic))),
         };
         if let Some(violation) = &violation {
             let text = violation.to_string();
@@ -172,6 +175,7 @@ impl World {
         }
         self.stats.virtual_ns = self.at;
         self.stats.digest = self.digest;
+        self.stats.busiest = self.stats.events;
         self.stats.starts = self.oracle.state.runs.len() as u64;
         Outcome::new(self, violation)
     }
@@ -195,9 +199,7 @@ impl World {
             self.stats.events += 1;
             self.note(&due);
             self.happen(due)?;
-            if self.stats.events.is_multiple_of(1024) {
-                no_busy_loop::judge_world(self)?;
-            }
+            no_busy_loop::judge_world(self)?;
             if self.healing.done {
                 return Ok(());
             }
@@ -251,7 +253,7 @@ impl World {
             Due::Strike(fault) => self.strike(fault),
             Due::Relent(fault) => self.relent(fault),
             Due::Roll { slot, fault } => self.roll(slot, fault),
-            Due::Wish { process, wish } => self.step(process, Event::Wish(wish)),
+            Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
             Due::Look => self.look(),
         }
     }
@@ -323,10 +325,4 @@ impl World {
             self.trace.tell(self.at, who, what);
         }
     }
-}
-
-/// What a panic said.
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

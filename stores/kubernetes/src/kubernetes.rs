@@ -13,7 +13,7 @@ use crate::leases::{Leases, Wrote};
 use crate::link::Link;
 use crate::options::Options;
 use crate::pace::Pace;
-use crate::{examine, watch};
+use crate::{examine, watch, zone};
 
 /// The most swaps in one call. The core has at most eight such calls under way, each with a tenth of the ttl to be
 /// answered, which the default pace of writes can serve.
@@ -37,7 +37,6 @@ pub(crate) struct Inner {
     pub(crate) work: Link,
     pub(crate) watch: Link,
     pace: Pace,
-    pub(crate) options: Options,
 }
 
 impl Kubernetes {
@@ -56,9 +55,14 @@ impl Kubernetes {
             work: link(),
             watch: link(),
             pace: Pace::new(options.writes_per_second, options.writes_burst),
-            options: options.clone(),
         };
         Kubernetes { inner: Arc::new(inner) }
+    }
+
+    /// The zone of the Kubernetes node that a pod runs on, by its label `topology.kubernetes.io/zone`; give it to
+    /// Leasehold's node as its zone. RBAC must allow to get nodes, which needs a ClusterRole.
+    pub async fn zone_of(&self, kube_node: &str) -> Result<Option<String>, StoreError> {
+        zone::zone_of(&self.inner.work, kube_node).await
     }
 }
 
@@ -123,7 +127,7 @@ impl Store for Kubernetes {
     }
 
     async fn examine(&self) -> Vec<Finding> {
-        examine::examine(&self.inner).await
+        examine::examine(&self.inner, &self.facts()).await
     }
 }
 

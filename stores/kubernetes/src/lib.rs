@@ -30,6 +30,7 @@ mod pace;
 mod trouble;
 mod watch;
 mod wire;
+mod zone;
 
 pub use kubernetes::Kubernetes;
 pub use options::Options;

@@ -87,7 +87,7 @@ impl Node {
 
 fn phase_of(phase: Phase) -> ShardPhase {
     match phase {
-        Phase::Asking | Phase::Claiming => ShardPhase::Claiming,
+        Phase::Asking | Phase::Claiming | Phase::Claimed { .. } => ShardPhase::Claiming,
         Phase::Running => ShardPhase::Running,
         Phase::Stopping { stuck: true, .. } => ShardPhase::Stuck,
         Phase::Stopping { .. } => ShardPhase::Stopping,

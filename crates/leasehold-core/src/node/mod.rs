@@ -42,7 +42,7 @@ use crate::rules::Rules;
 use crate::store::{Facts, Freshness};
 use crate::time::{Moment, Now};
 
-pub use moves::Unmoved;
+pub use crate::may_move::Unmoved;
 
 use moves::Leaving;
 use requests::Requests;
@@ -138,6 +138,8 @@ pub struct Node {
     reconsider: BTreeSet<ShardId>,
     reconsider_all: bool,
     verify: BTreeSet<ShardId>,
+    /// Shards whose records are not known to be from this incarnation: they wait for a reading of `meta`.
+    unvouched: BTreeSet<ShardId>,
     reads_wanted: BTreeSet<NodeName>,
     proven_gone: BTreeSet<SessionId>,
     /// Sessions that shard records name but no node record does.
@@ -239,6 +241,7 @@ impl Node {
             reconsider: BTreeSet::new(),
             reconsider_all: false,
             verify: BTreeSet::new(),
+            unvouched: BTreeSet::new(),
             reads_wanted: BTreeSet::new(),
             proven_gone: BTreeSet::new(),
             lost_sessions: BTreeMap::new(),
@@ -367,6 +370,7 @@ impl Node {
             }
         }
         self.ask_reads();
+        self.ask_for_meta();
         self.send_writes();
         self.renew_if_changed();
     }

@@ -31,6 +31,8 @@ pub(super) enum Phase {
     Asking,
     /// Its record is being written with our name.
     Claiming,
+    /// Its record was created with our name; its work starts once `meta` was read after that.
+    Claimed { why: MoveReason },
     /// Its work runs.
     Running,
     /// Its work was told to stop.
@@ -165,6 +167,11 @@ impl Node {
             }
             Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
             Phase::Stopped { why } => self.begin_release(shard, why),
+            Phase::Claimed { .. } if !self.is_vouched(shard, Rule::MetaAfterCreate) => {}
+            Phase::Claimed { .. } if must_stop.is_some() || self.hands_over() => {
+                self.begin_release(shard, must_stop);
+            }
+            Phase::Claimed { why } => self.start(shard, why),
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }
@@ -203,10 +210,13 @@ impl Node {
         let Freedom::Now { expect, above, why, vacated } = self.unowned(shard) else { return };
         if self.names_us(shard) && (self.plan.wanted(shard) != Some(&self.config.node) || self.hands_over()) {
             // A claim of ours whose answer was lost, and that we no longer want.
-            return self.give_up_unrun(shard);
+            if self.may_replace(shard) {
+                self.give_up_unrun(shard);
+            }
+            return;
         }
         let Some(why) = self.whose_turn(shard, why, vacated) else { return };
-        if !self.can_acquire(shard) {
+        if !self.can_acquire(shard) || (expect.is_some() && !self.may_replace(shard)) {
             return;
         }
         if self.config.gate == Gate::Ask && self.standing != Standing::Left {
@@ -218,6 +228,13 @@ impl Node {
             return;
         }
         self.claim(shard, expect, above, why);
+    }
+
+    /// Whether the version of a shard's record that we know may be replaced. A release replaced a record that was there, so
+    /// it is from this incarnation; anything else may have been created late, and `meta` is read first.
+    pub(super) fn may_replace(&mut self, shard: &ShardId) -> bool {
+        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        seen.is_some_and(|record| record.replaced_another()) || self.is_vouched(shard, Rule::MetaAfterVersion)
     }
 
     fn is_numbered(&self, shard: &ShardId) -> bool {
@@ -632,6 +649,7 @@ impl Node {
                 hold.version = Some(version.clone());
                 self.rewrite(shard, MoveReason::Repaired);
             }
+            None if matches!(hold.phase, Phase::Claimed { .. }) => self.give_up(shard),
             None if matches!(source, Source::Fresh(_)) => {
                 hold.version = None;
                 self.rewrite(shard, MoveReason::Repaired);

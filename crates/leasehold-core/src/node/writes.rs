@@ -228,9 +228,12 @@ impl Node {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
-        if !vacant || self.now.at < seen.first_seen_at + self.config.ttl * 2 || self.requests_full() {
+        let young = self.now.at < seen.first_seen_at + self.config.ttl * 2;
+        if !vacant || young || self.requests_full() || !self.may_replace(shard) {
             return;
         }
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(record) = seen.good() else { return };
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
         let record = self.shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
         let write = Write::new(WriteKind::Create, base, record);
@@ -321,7 +324,10 @@ impl Node {
 
     pub(super) fn look_at(&mut self, mut shards: Vec<ShardId>) {
         shards.truncate(LOOK_MAX);
-        let keys = shards.iter().cloned().map(Key::Shard).collect();
+        let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
+        if self.rules.hold(Rule::MetaAfterVersion) {
+            keys.push(Key::Meta);
+        }
         self.ask(Lane::Work, Op::Read(keys), Purpose::Look(shards));
     }
 
@@ -401,12 +407,17 @@ impl Node {
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
-                hold.version = Some(version);
+                hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
-                self.start(shard, write.record.why);
+                let why = write.record.why;
+                match write.base {
+                    Some(_) => self.start(shard, why),
+                    // It may have landed in a store that was emptied meanwhile, next to somebody who still runs it.
+                    None => hold.phase = Phase::Claimed { why },
+                }
             }
             WriteKind::Rewrite => {
-                hold.version = Some(version);
+                hold.version = Some(version.clone());
                 if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase {
                     self.reconsider.insert(shard.clone());
                 }
@@ -426,6 +437,10 @@ impl Node {
         }
         self.reconsider.insert(shard.clone());
         self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
+        if write.base.is_some() {
+            // What it replaced was from this incarnation, so this is too.
+            self.mirror.vouch(shard, &version);
+        }
     }
 
     /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.

@@ -12,6 +12,7 @@ pub(crate) mod lost_stays_lost;
 pub(crate) mod moves_within_bound;
 pub(crate) mod no_busy_loop;
 pub(crate) mod no_flapping_when_quiet;
+pub(crate) mod no_panic;
 pub(crate) mod no_release_before_stop;
 pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod nobody_stays_detached;
