@@ -132,6 +132,12 @@ pub struct Node {
     turn_since: BTreeMap<ShardId, Moment>,
     moved_at: BTreeMap<ShardId, Moment>,
     surplus: BTreeSet<ShardId>,
+    /// Shards that would be claimed if there was room.
+    roomless: BTreeSet<ShardId>,
+    /// When this node may next give a shard up for one that is full and has to give one up itself.
+    swap_places_at: Moment,
+    /// How many times in a row a claim hung until somebody else took the shard.
+    claims_hung: u32,
     moves_begun: Vec<Moment>,
     no_receiver_told: bool,
     outbox: BTreeSet<ShardId>,
@@ -158,6 +164,7 @@ pub struct Node {
     acquire_until: Moment,
     acquire_paused_until: Moment,
     open_at: Moment,
+    shy_until: Moment,
     wake: BTreeSet<(Moment, ShardId)>,
     waking: BTreeMap<ShardId, Moment>,
 }
@@ -235,6 +242,9 @@ impl Node {
             turn_since: BTreeMap::new(),
             moved_at: BTreeMap::new(),
             surplus: BTreeSet::new(),
+            roomless: BTreeSet::new(),
+            swap_places_at: Moment::ZERO,
+            claims_hung: 0,
             moves_begun: Vec::new(),
             no_receiver_told: false,
             outbox: BTreeSet::new(),
@@ -256,6 +266,7 @@ impl Node {
             acquire_until: Moment::ZERO,
             acquire_paused_until: Moment::ZERO,
             open_at: never,
+            shy_until: never,
             wake: BTreeSet::new(),
             waking: BTreeMap::new(),
             config,
@@ -311,6 +322,7 @@ impl Node {
             self.surplus_at,
             self.acquire_at,
             self.open_at,
+            self.shy_until,
             self.replan_at,
             self.requests.give_up_at(),
             self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
@@ -340,6 +352,10 @@ impl Node {
             self.look_for_wanted();
         }
         self.run_thaw();
+        if at >= self.shy_until {
+            self.shy_until = Moment::NEVER;
+            self.record_changed = true;
+        }
         if at >= self.replan_at {
             self.replan();
         }

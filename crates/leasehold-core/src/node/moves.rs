@@ -1,6 +1,6 @@
 //! Voluntary moves, draining and leaving.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Node;
@@ -11,7 +11,7 @@ use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
 use crate::mirror::Seen;
 use crate::name::{GroupName, NodeName, ShardId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::ShardRecord;
+use crate::record::{Holder, ShardRecord};
 use crate::store::{Key, Lane, Op};
 use crate::time::Moment;
 
@@ -42,6 +42,9 @@ impl Leaving {
     }
 }
 
+/// How many shards are being given up for each node, by group.
+type UnderWay = BTreeMap<NodeName, BTreeMap<GroupName, u32>>;
+
 /// How long after its deadline a leaving node gives up on a store that does not answer.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
@@ -62,7 +65,11 @@ impl Node {
 
     /// Whether a shard that runs here may be moved voluntarily to this node; if not, why.
     pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
-        let room = to.map_or(Room::default(), |to| self.room_at(to, &shard.group));
+        let under_way = self.moves_under_way();
+        let room = to.map_or(Room::default(), |to| {
+            let room = self.room_at(to, &shard.group);
+            self.less_under_way(room, &under_way, to, &shard.group)
+        });
         may_move(&self.move_of(shard, to, room))
     }
 
@@ -128,6 +135,60 @@ impl Node {
         }
     }
 
+    /// What is being given up for others here, and counts as theirs already.
+    fn moves_under_way(&self) -> UnderWay {
+        let mut moves = UnderWay::new();
+        let why = |hold: &Hold| matches!(hold.phase, Phase::Stopping { why: StopReason::Moving, .. });
+        for (shard, _) in self.holds.iter().filter(|(_, hold)| why(hold)) {
+            if let Some(to) = self.plan.wanted(shard) {
+                *moves.entry(to.clone()).or_default().entry(shard.group.clone()).or_default() += 1;
+            }
+        }
+        moves
+    }
+
+    fn less_under_way(&self, room: Room, moves: &UnderWay, to: &NodeName, group: &GroupName) -> Room {
+        let groups = moves.get(to);
+        let in_all: u32 = groups.map_or(0, |groups| groups.values().sum());
+        let of_group = groups.and_then(|groups| groups.get(group)).copied().unwrap_or(0);
+        room.less(in_all, of_group)
+    }
+
+    /// Nodes that are all full and each have what the next one should have would wait for each other for ever. If this
+    /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
+    /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
+    fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
+        if self.now.at < self.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
+            return false;
+        }
+        self.swap_places_at = self.now.at + self.config.ttl * 2;
+        true
+    }
+
+    /// Whether a node has a shard that should be here, or with somebody who has one that should be here, and so on. Only
+    /// shards count that may move now, as far as we can tell.
+    fn leads_here(&self, from: &NodeName) -> bool {
+        let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
+        for (shard, wanted) in self.plan.iter() {
+            let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+            let alive = |h: &&Holder| self.roster.get(&h.node).is_some_and(|m| m.session == h.session);
+            let policy = self.settings.get(&shard.group).map(|group| &group.policy);
+            let rests_ms = policy.map_or(0, |policy| policy.cooldown_ms.max(policy.min_run_ms));
+            let moved_at = self.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
+            let rests = self.now.at < moved_at + Duration::from_millis(rests_ms);
+            if let (Some(holder), Some(wanted), false) = (holder.filter(alive), wanted, rests) {
+                gives.entry(&holder.node).or_default().insert(wanted);
+            }
+        }
+        let mut reached = BTreeSet::from([from]);
+        let mut next = vec![from];
+        while let Some(node) = next.pop() {
+            let further = gives.get(node).into_iter().flatten().filter(|to| **to != node);
+            next.extend(further.filter(|to| reached.insert(to)));
+        }
+        reached.contains(&self.config.node)
+    }
+
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
         self.surplus_at = Moment::NEVER;
@@ -142,7 +203,8 @@ impl Node {
             self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
         let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
         let mut homeless = 0;
-        let mut rooms: BTreeMap<NodeName, BTreeMap<GroupName, Room>> = BTreeMap::new();
+        let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
+        let mut under_way = self.moves_under_way();
         let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
         for shard in surplus {
             if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
@@ -160,13 +222,14 @@ impl Node {
             } else if may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
-                // Counted once, and then down: several shards may go to one node in this step.
-                let room = rooms.entry(to.clone()).or_default();
-                let room = room.entry(shard.group.clone()).or_insert_with(|| self.room_at(&to, &shard.group));
-                if room.is_none_left() {
+                let room = rooms.entry((to.clone(), shard.group.clone()));
+                let room = *room.or_insert_with(|| self.room_at(&to, &shard.group));
+                if self.less_under_way(room, &under_way, &to, &shard.group).is_none_left()
+                    && !self.swap_places(&to, &under_way)
+                {
                     continue;
                 }
-                room.take_one();
+                *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 self.moves_begun.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }

@@ -587,6 +587,7 @@ impl Node {
         self.outbox.clear();
         self.verify.clear();
         self.unvouched.clear();
+        self.roomless.clear();
         self.unowned_since.clear();
         self.turn_since.clear();
         self.renew_at = Moment::NEVER;
@@ -688,7 +689,8 @@ impl Node {
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
             unproved: self.now.at < self.unproved_until,
-            view: self.plan.view,
+            // Whoever shows no view is given nothing voluntarily.
+            view: if self.shy_until == Moment::NEVER { self.plan.view } else { 0 },
             protocol: PROTOCOL,
             written_unix_ms: self.now.unix_ms,
             extra: Default::default(),

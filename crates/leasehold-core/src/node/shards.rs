@@ -23,6 +23,8 @@ pub(super) struct Hold {
     pub(super) started_at: Moment,
     pub(super) failures: u32,
     pub(super) quarantined: bool,
+    /// Somebody wants it tried again, once what is being written of it is settled.
+    pub(super) pardoned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,16 @@ impl Hold {
     pub(super) fn writing(phase: Phase, write: Write) -> Self {
         let (epoch, quarantined) = (write.record.epoch, write.record.quarantined);
         let started_at = Moment::ZERO;
-        Hold { epoch, phase, write: Some(write), version: None, started_at, failures: 0, quarantined }
+        Hold {
+            epoch,
+            phase,
+            write: Some(write),
+            version: None,
+            started_at,
+            failures: 0,
+            quarantined,
+            pardoned: false,
+        }
     }
 
     /// Whether user code may be running.
@@ -116,6 +127,7 @@ impl Node {
     fn consider_held(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
         let (phase, epoch, asked_at) = (hold.phase, hold.epoch, hold.started_at);
+        let pardoned = hold.pardoned;
         let must_stop = self.must_stop(shard, epoch);
         let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
         match phase {
@@ -153,7 +165,7 @@ impl Node {
                 let elsewhere = self.plan.wanted(shard).is_some_and(|node| !self.is_me(node));
                 if must_stop.is_some() || self.leaving.is_some() || (self.hands_over() && elsewhere) {
                     self.begin_release(shard, must_stop);
-                } else if released >= Some(epoch) {
+                } else if pardoned || released >= Some(epoch) {
                     self.unquarantine(shard);
                 }
             }
@@ -440,6 +452,7 @@ impl Node {
         let room = self.capacity.is_none_or(|capacity| self.holds.len() < capacity as usize)
             && group_capacity.is_none_or(|capacity| in_group() < capacity as usize);
         if !room {
+            self.roomless.insert(shard.clone());
             self.wake_at(shard, self.now.at + self.config.takeover_delay);
         }
         room
@@ -606,10 +619,11 @@ impl Node {
     }
 
     pub(super) fn unquarantine(&mut self, shard: &ShardId) {
-        if let Some(hold) = self.holds.get_mut(shard)
-            && hold.phase == Phase::Quarantined
-            && hold.write.is_none()
-        {
+        let Some(hold) = self.holds.get_mut(shard).filter(|hold| hold.phase == Phase::Quarantined) else {
+            return;
+        };
+        hold.pardoned = hold.write.is_some();
+        if !hold.pardoned {
             hold.quarantined = false;
             hold.failures = 0;
             self.claim_again(shard, MoveReason::Operator);

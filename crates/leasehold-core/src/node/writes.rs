@@ -389,6 +389,9 @@ impl Node {
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.write.take() else { return };
+        if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
+            self.claim_hung();
+        }
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
                 self.holds.remove(shard);
@@ -397,6 +400,17 @@ impl Node {
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }
         self.reconsider.insert(shard.clone());
+    }
+
+    /// A claim got no answer for so long that somebody else took the shard: its time without an owner was in vain. For a
+    /// while, longer each time, this node shows no view, so that nobody gives anything up for it.
+    fn claim_hung(&mut self) {
+        if self.shy_until != Moment::NEVER {
+            return;
+        }
+        self.claims_hung += 1;
+        self.shy_until = self.now.at + self.config.ttl * (1 << self.claims_hung.min(6));
+        self.record_changed = true;
     }
 
     fn landed(&mut self, shard: &ShardId, id: WriteId, version: Version) {
@@ -409,6 +423,9 @@ impl Node {
             WriteKind::Claim => {
                 hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
+                self.claims_hung = 0;
+                self.shy_until = self.shy_until.min(self.now.at);
+                self.swap_places_at = self.swap_places_at.min(self.now.at);
                 let why = write.record.why;
                 match write.base {
                     Some(_) => self.start(shard, why),
@@ -424,6 +441,7 @@ impl Node {
             }
             WriteKind::Release => {
                 self.holds.remove(shard);
+                self.reconsider.append(&mut self.roomless);
                 let successor = match &write.record.state {
                     ShardState::Vacant { successor, .. } => successor.clone(),
                     _ => None,
