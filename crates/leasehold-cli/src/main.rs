@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 
 mod args;
 mod build;
+mod check;
 mod cluster;
 mod config;
 mod demo;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
+        Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
@@ -121,6 +123,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Demo(_)
         | Command::Run(_)
         | Command::Doctor(_)
+        | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")
