@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Doctor(ForAll),
     /// Prove the core: thousands of simulated clusters under faults, judged by when work ran
     Sim(crate::sim::Sim),
+    /// Break nodes on a store of yours on purpose, and judge whether every promise was kept
+    Check(crate::check::Check),
     /// Show and judge the settings
     Config(Config),
     /// Print a completion script for a shell

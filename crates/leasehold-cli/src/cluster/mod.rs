@@ -3,6 +3,8 @@
 
 mod ledger;
 mod node;
+mod scratch;
+mod stage;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -21,6 +23,8 @@ use serde_json::{Value, json};
 
 pub(crate) use ledger::Ledger;
 pub(crate) use node::{Says, hidden_main};
+pub(crate) use scratch::Scratch;
+pub(crate) use stage::{Kind, Way};
 
 use node::Birth;
 
@@ -81,10 +85,6 @@ impl Cluster {
 
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
-    }
-
-    pub(crate) fn breed(&self) -> &Breed {
-        &self.breed
     }
 
     /// Starts a node with a fresh name that finds the store at that URL; the answer is its place.
