@@ -89,7 +89,7 @@ async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
     let mut said = Vec::with_capacity(questions);
     for answer in answers.by_ref().take(questions - 1) {
         match answer {
-            Value::Error(error) => return Err(Trouble::said(&error, spot)),
+            Value::Error(error) => return Err(misled(place, Trouble::said(&error, spot))),
             other => said.push(other.text().unwrap_or_default().to_owned()),
         }
     }
@@ -103,6 +103,16 @@ async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
     });
     let scripts = names.collect::<Result<Vec<_>, _>>()?;
     Ok(Master { wire, scripts })
+}
+
+/// A cluster sends us on to where an address of one server does not lead.
+fn misled(place: &Place, trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::NotMaster(Some(_), said) if !matches!(place.setup, Setup::Cluster) => {
+            Trouble::Refused(format!("{said} This is a cluster: write the address as redis+cluster://…"))
+        }
+        other => other,
+    }
 }
 
 /// A server that may throw keys away which have no expiry is no place for ownership.
