@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 
 mod args;
 mod build;
+mod cluster;
 mod config;
 mod demo;
 mod doctor;
@@ -27,7 +28,7 @@ use settings::{Everywhere, Settings};
 use stores::Missing;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::hidden_main().or_else(demo::hidden_main) {
+    if let Some(code) = guard::hidden_main().or_else(cluster::hidden_main) {
         return code;
     }
     match dispatch(Arguments::parse().command) {

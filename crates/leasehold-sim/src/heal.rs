@@ -26,6 +26,8 @@ pub(crate) struct Healing {
     pub(crate) done: bool,
     /// From when on the world is calm, as far as we know.
     pub(crate) calm_from: Instant,
+    /// When the group last got another number of shards: nobody can have taken one before it was there.
+    pub(crate) resized_at: Instant,
     /// The node that an operator goes on draining.
     pub(crate) drained: Option<NodeName>,
     /// When every shard was owned again, and when everything was where it should be.
@@ -51,6 +53,7 @@ impl Healing {
         let bounds = Bounds::new(setting, faults);
         Healing {
             calm_from: bounds.calm_after,
+            resized_at: 0,
             bounds,
             began: false,
             began_at: Instant::MAX,
@@ -85,6 +88,9 @@ impl Healing {
 
     /// A fault struck: what it may make slow is not held against the world until it has had its time.
     pub(crate) fn struck(&mut self, at: Instant, fault: &Fault) {
+        if let Fault::Resize { .. } = fault {
+            self.resized_at = at;
+        }
         if disturbs(fault) {
             let over_at = at + fault.lasts().unwrap_or(0);
             self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);

@@ -42,7 +42,7 @@ use crate::rules::Rules;
 use crate::store::{Facts, Freshness};
 use crate::time::{Moment, Now};
 
-pub use moves::Unmoved;
+pub use crate::may_move::Unmoved;
 
 use moves::Leaving;
 use requests::Requests;
