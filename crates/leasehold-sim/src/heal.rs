@@ -159,6 +159,7 @@ impl World {
             }
             self.processes[process].pause_at_check = None;
             self.processes[process].pause_at_step = None;
+            self.processes[process].pause_at_begin = None;
         }
         for index in std::mem::take(&mut self.on) {
             self.on.insert(index);

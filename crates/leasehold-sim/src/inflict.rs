@@ -42,6 +42,9 @@ impl World {
             Fault::DoubledAnswers { permille, .. } => {
                 self.weather.begin(index, Trouble::DoubledAnswers(permille));
             }
+            Fault::DoubledWrites { permille, .. } => {
+                self.weather.begin(index, Trouble::DoubledWrites(permille));
+            }
             Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
             Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag = lag,
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
@@ -162,6 +165,7 @@ impl World {
             | Fault::Errors { .. }
             | Fault::LostAnswers { .. }
             | Fault::DoubledAnswers { .. }
+            | Fault::DoubledWrites { .. }
             | Fault::StaleLists { .. } => self.weather.end(index),
             Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag = 0,
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
@@ -213,6 +217,7 @@ impl World {
         match place {
             Place::Anywhere => return self.pause(process, lasts),
             Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
+            Place::BeforeBegin => self.processes[process].pause_at_begin = Some(lasts),
             Place::BetweenStepAndAct | Place::BeforeStart => {
                 self.processes[process].pause_at_step = Some((lasts, place));
             }
@@ -303,6 +308,7 @@ impl Fault {
             | Fault::Errors { lasts, .. }
             | Fault::LostAnswers { lasts, .. }
             | Fault::DoubledAnswers { lasts, .. }
+            | Fault::DoubledWrites { lasts, .. }
             | Fault::WatchLag { lasts, .. }
             | Fault::WatchLoss { lasts, .. }
             | Fault::StaleLists { lasts, .. }

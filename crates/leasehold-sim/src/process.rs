@@ -108,6 +108,7 @@ pub(crate) struct Process {
     /// It will stand still for so long, as soon as it is at that place.
     pub(crate) pause_at_check: Option<Instant>,
     pub(crate) pause_at_step: Option<(Instant, Place)>,
+    pub(crate) pause_at_begin: Option<Instant>,
     /// When the next tick is in the queue, and its number.
     pub(crate) tick_at: Instant,
     pub(crate) ticks: u64,
@@ -123,6 +124,9 @@ pub(crate) struct Process {
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,
     pub(crate) kill_takes: Instant,
+    /// When the newest write of its own record that the store has was sent, and for how long that makes grants good.
+    pub(crate) proved_from: Instant,
+    pub(crate) valid_for: Instant,
     /// How many ticks it took in which millisecond.
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.

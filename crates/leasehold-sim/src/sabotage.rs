@@ -32,7 +32,7 @@ pub enum Duty {
     EndedMeansEnded,
 }
 
-const RULES: [Rule; 24] = [
+const RULES: [Rule; 27] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -57,6 +57,9 @@ const RULES: [Rule; 24] = [
     Rule::VerifyHeld,
     Rule::CorruptIsHeld,
     Rule::GenerationChecked,
+    Rule::MetaAfterCreate,
+    Rule::MetaAfterVersion,
+    Rule::OwnRecordNotOlder,
 ];
 
 const DUTIES: [Duty; 4] =
@@ -111,6 +114,9 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::VerifyHeld => "a holder whose record names another stops",
         Rule::CorruptIsHeld => "a damaged record counts as held",
         Rule::GenerationChecked => "another generation of the store detaches",
+        Rule::MetaAfterCreate => "whoever created a shard's record reads `meta` before the work starts",
+        Rule::MetaAfterVersion => "a record that may be late is replaced only after `meta` was read",
+        Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",
         _ => "a rule of the core",
     }
 }

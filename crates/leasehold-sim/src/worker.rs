@@ -84,6 +84,13 @@ impl World {
     /// The driver looks at the deadline once more, and lets user code begin.
     fn begin_work(&mut self, worker: usize) -> Judged {
         let Worker { process, session, epoch, told, .. } = self.workers[worker];
+        if let Some(lasts) = self.processes[process].pause_at_begin.take() {
+            self.stats.felt.note(Peril::PauseAtStep);
+            self.pause(process, lasts)?;
+            // The first thing that happens when it goes on.
+            self.put(lasts, Due::Work { worker, what: WorkDue::Begin });
+            return Ok(());
+        }
         let now = self.now_of(process).at;
         let sessions = &self.processes[process].sessions;
         let session_now = sessions.iter().find(|it| it.number == session).expect("sessions stay");
