@@ -7,6 +7,7 @@
 mod certificates;
 mod etcd;
 mod install;
+mod kubernetes;
 mod ports;
 mod process;
 mod redis;
@@ -17,6 +18,7 @@ mod redis_shell;
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSetup};
 pub use install::{Program, find, skip};
+pub use kubernetes::{Kubernetes, Said};
 pub use ports::free_port;
 pub use process::{Process, wait_until};
 pub use redis::RedisServer;
