@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Doctor(ForAll),
     /// Break nodes on a store of yours on purpose, and judge whether every promise was kept
     Check(crate::check::Check),
+    /// Measure a store of yours, beside what a write per shard would cost on it
+    Bench(crate::bench::Bench),
     /// Show and judge the settings
     Config(Config),
     /// Print a completion script for a shell

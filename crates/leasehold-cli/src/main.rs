@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 mod args;
+mod bench;
 mod build;
 mod check;
 mod cluster;
@@ -50,6 +51,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
+        Command::Bench(what) => in_runtime(bench::bench(what)),
         Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
@@ -123,6 +125,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Demo(_)
         | Command::Run(_)
         | Command::Doctor(_)
+        | Command::Bench(_)
         | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {
