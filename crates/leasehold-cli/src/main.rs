@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 mod args;
+mod bench;
 mod build;
 mod check;
 mod cluster;
@@ -52,6 +53,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             in_runtime(doctor::doctor(&settings))
         }
         Command::Sim(what) => sim::sim(&what),
+        Command::Bench(what) => in_runtime(bench::bench(what)),
         Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
@@ -126,6 +128,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         | Command::Run(_)
         | Command::Doctor(_)
         | Command::Sim(_)
+        | Command::Bench(_)
         | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {

@@ -12,6 +12,7 @@ use super::arguments::Check;
 use super::fault::Fault;
 use super::scenario::Scenario;
 use super::schedule::{Frame, Step, schedule};
+use crate::cluster::asked::{duration, number};
 use crate::cluster::{Breed, Kind, Scratch};
 use crate::failure::Failure;
 use crate::settings::{Problem, Problems, nearest, span};
@@ -168,31 +169,6 @@ impl Asked {
 /// second.
 fn beat_every(shards: u32) -> Duration {
     Duration::from_millis(u64::from(shards) / 2).max(Duration::from_millis(10))
-}
-
-fn number(problems: &mut Vec<Problem>, flag: &str, text: Option<&str>, low: u64, high: u64) -> Option<u64> {
-    let text = text?;
-    match text.parse::<u64>() {
-        Ok(number) if (low..=high).contains(&number) => Some(number),
-        _ => {
-            let advice = match high {
-                u64::MAX => "write a whole number such as 7".to_owned(),
-                _ => format!("write a whole number from {low} to {high}"),
-            };
-            problems.push(Problem::new(flag, format!("{text:?} cannot be"), advice));
-            None
-        }
-    }
-}
-
-fn duration(problems: &mut Vec<Problem>, flag: &str, text: Option<&str>) -> Option<Duration> {
-    match span::parse(text?) {
-        Ok(span) => Some(span),
-        Err(what) => {
-            problems.push(Problem::new(flag, what, "write a number with a unit: 250ms, 10s, 2m, 1h"));
-            None
-        }
-    }
 }
 
 fn faults(problems: &mut Vec<Problem>, text: &str) -> Vec<Fault> {

@@ -10,6 +10,7 @@ use super::fault::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) fault: Fault,
+    /// The place of the node; one above all for what is done to the store.
     pub(super) node: usize,
     pub(super) from: Duration,
     pub(super) until: Duration,
@@ -34,7 +35,8 @@ pub(super) struct Frame {
 pub(super) fn schedule(frame: &Frame) -> Vec<Step> {
     let mut dice = Dice::of(frame.seed);
     let mut deck: Vec<Fault> = Vec::new();
-    let mut free_at = vec![Duration::ZERO; frame.nodes];
+    // The last place is the store itself.
+    let mut free_at = vec![Duration::ZERO; frame.nodes + 1];
     let mut steps = Vec::new();
     let part = |dice: &mut Dice, low: u64, high: u64| frame.ttl * dice.between(low, high) as u32 / 100;
     let mut at = part(&mut dice, 10, 30);
@@ -44,7 +46,10 @@ pub(super) fn schedule(frame: &Frame) -> Vec<Step> {
             dice.shuffle(&mut deck);
         }
         let Some(fault) = deck.pop() else { break };
-        let node = free_node(&mut dice, &free_at, at);
+        let node = match fault {
+            Fault::Lock => frame.nodes,
+            _ => free_node(&mut dice, &free_at[..frame.nodes], at),
+        };
         let length = match dice.roll(2) {
             0 => part(&mut dice, 10, 60),
             _ => part(&mut dice, 110, 180),

@@ -1,6 +1,7 @@
 //! Nodes as real processes, to be started, killed, stopped, continued and asked to leave: for `demo`, `check` and
 //! `bench`. What their workers did, and what was done to them, is a recorded history.
 
+pub(crate) mod asked;
 mod ledger;
 mod node;
 mod scratch;

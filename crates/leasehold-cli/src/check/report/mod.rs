@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::findings::{Findings, people};
 
 /// How many violations of one promise are shown; the rest is counted.
-const SHOWN_MAX: usize = 20;
+const SHOWN_MAX: usize = 8;
 
 /// The whole page.
 pub(super) fn page(findings: &Findings) -> String {

@@ -12,7 +12,7 @@ use crate::check::findings::Findings;
 const WIDTH: f64 = 1130.0;
 const LEFT: f64 = 56.0;
 const LANE: f64 = 18.0;
-const TOP: f64 = 10.0;
+const TOP: f64 = 22.0;
 /// The most rows and boxes that a page can carry.
 const ROWS_MAX: usize = 256;
 const BOXES_MAX: usize = 12_000;
@@ -47,9 +47,9 @@ pub(super) fn draw(findings: &Findings) -> String {
     let healed = scale.x(findings.healed_at.as_nanos());
     let _ = write!(
         svg,
-        "<line x1=\"{healed:.1}\" x2=\"{healed:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\" stroke=\"var(--ink)\" stroke-dasharray=\"3 3\"/><text x=\"{:.1}\" y=\"{:.1}\">healed</text></svg>",
-        healed + 4.0,
-        bottom + 14.0
+        "<line x1=\"{healed:.1}\" x2=\"{healed:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\" stroke=\"var(--ink)\" stroke-dasharray=\"3 3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">all faults are over</text></svg>",
+        healed - 4.0,
+        TOP - 8.0
     );
     legend(findings, step) + &svg
 }
