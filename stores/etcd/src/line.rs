@@ -47,7 +47,7 @@ impl Drop for Closing {
 }
 
 /// Which call of etcd's API.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Method(&'static str);
 
 impl Method {
@@ -112,7 +112,8 @@ impl Line {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let answer = self.grpc().unary(self.request(question), method.path(), ProstCodec::default()).await?;
+        let answer =
+            self.grpc().unary(self.request(method, question), method.path(), ProstCodec::default()).await?;
         Ok(answer.into_inner())
     }
 
@@ -126,7 +127,7 @@ impl Line {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let request = self.request(questions);
+        let request = self.request(method, questions);
         let answers = self.grpc().streaming(request, method.path(), ProstCodec::default()).await?;
         Ok(answers.into_inner())
     }
@@ -135,10 +136,12 @@ impl Line {
         Grpc::with_origin(self.clone(), self.origin.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    fn request<T>(&self, question: T) -> Request<T> {
+    fn request<T>(&self, method: Method, question: T) -> Request<T> {
         let mut request = Request::new(question);
-        // A member without a leader says so at once, instead of keeping us waiting.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        // A member without a leader says so at once, instead of keeping us waiting; its status it tells all the same.
+        if method != Method::STATUS {
+            request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        }
         if let Some(token) = &self.token {
             request.metadata_mut().insert("token", token.clone());
         }

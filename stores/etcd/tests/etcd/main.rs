@@ -3,3 +3,4 @@
 mod basics;
 mod common;
 mod conformance;
+mod members;
