@@ -110,14 +110,14 @@ async fn encrypt(
             "; name the authority that signed it with ca=FILE"
         } else if why.contains("not valid for name") || why.contains("NotValidForName") {
             "; if that is right, say which name to expect with server_name="
-        } else if why.contains("corrupt message") {
-            "; it seems to speak without TLS, which tls=off is for"
+        } else if why.contains("corrupt message") || why.contains("eof") {
+            "; if it speaks without TLS, write tls=off"
         } else {
             ""
         };
         match e.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>()) {
             true => refused(format!("{name}: no TLS with it ({why}{advice})")),
-            false => unreachable(name, &format!("the connection broke while TLS was set up ({why})")),
+            false => unreachable(name, &format!("the connection broke while TLS was set up ({why}{advice})")),
         }
     })
 }

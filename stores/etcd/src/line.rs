@@ -1,6 +1,6 @@
 //! One connection to one member of etcd, and the calls that can be made over it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -38,11 +38,15 @@ pub(crate) struct Line {
     task: Arc<Closing>,
 }
 
-struct Closing(AbortHandle);
+struct Closing {
+    task: AbortHandle,
+    /// Why the connection ended, which the calls that end with it don't hear.
+    cause: Arc<OnceLock<String>>,
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -78,12 +82,15 @@ impl Line {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(&error))?;
+        let cause = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&cause);
         let task = Handle::current().spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(error = %chain(&error), "a connection to etcd ended");
+                let _ = noted.set(chain(&error));
             }
         });
-        Ok(Line { sender, origin, token: None, member, task: Arc::new(Closing(task.abort_handle())) })
+        let task = Arc::new(Closing { task: task.abort_handle(), cause });
+        Ok(Line { sender, origin, token: None, member, task })
     }
 
     /// The same, with a token that says who asks.
@@ -166,13 +173,21 @@ impl Service<http::Request<Body>> for Line {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let mut sender = self.sender.clone();
-        Box::pin(async move { sender.send_request(request).await.map_err(|error| broken(&error)) })
+        let task = Arc::clone(&self.task);
+        Box::pin(async move {
+            let answer = sender.send_request(request).await;
+            answer.map_err(|error| task.cause.get().map_or_else(|| broken(&error), |cause| broke(cause)))
+        })
     }
 }
 
 /// A connection that does not work.
 fn broken(error: &hyper::Error) -> Status {
-    Status::unavailable(format!("the connection broke ({})", chain(error)))
+    broke(&chain(error))
+}
+
+fn broke(why: &str) -> Status {
+    Status::unavailable(format!("the connection broke ({why})"))
 }
 
 /// An error with its causes, the last of which is often the only one that says anything.

@@ -4,3 +4,4 @@ mod basics;
 mod common;
 mod conformance;
 mod members;
+mod security;
