@@ -4,4 +4,6 @@ mod basics;
 mod common;
 mod conformance;
 mod members;
+mod nodes;
+mod registered;
 mod security;
