@@ -144,12 +144,16 @@ fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
         None if status.code() == Code::Unavailable && said.contains("connection") => {
             unreachable(name, &format!("{said}; if it wants TLS, add tls=on or ca=FILE to the address"))
         }
-        Some(tls) if said.contains("alert") => {
+        // With TLS 1.3 a server says no to a client's certificate only after the connection is open.
+        Some(tls) if status.code() == Code::Unavailable && said.contains("connection") => {
             let advice = match tls.identity {
-                None => "; it seems to want a client certificate: give cert=FILE and key=FILE",
-                Some(_) => "; it does not take the client certificate",
+                None => "it may want a client certificate: give cert=FILE and key=FILE",
+                Some(_) => "it may not take the client certificate",
             };
-            refused(format!("{name}: {said}{advice}"))
+            match said.contains("alert") {
+                true => refused(format!("{name}: {said}; {advice}")),
+                false => unreachable(name, &format!("{said}; {advice}")),
+            }
         }
         _ => tell(name, status),
     }

@@ -78,7 +78,8 @@ impl Line {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_WITHIN)
-            .keep_alive_while_idle(true)
+            // etcd does not like to be asked over a connection that nothing is going on.
+            .keep_alive_while_idle(false)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(&error))?;

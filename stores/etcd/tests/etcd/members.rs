@@ -167,6 +167,8 @@ async fn without_a_majority_calls_end_in_time_and_say_why() {
     let Some(mut server) = Server::start(EtcdSetup::single(Program::Etcd35).members(3)) else { return };
     let store = open(&server, "minority");
     put(&store, "nodes/n", None, "1").await;
+    let mut watch = store.watch().await.unwrap().unwrap();
+    assert!(matches!(watch.next().await, Some(WatchEvent::Snapshot(_))));
     let leader = server.leader().expect("somebody leads");
     server.kill(leader);
     server.kill((leader + 1) % 3);
@@ -182,6 +184,8 @@ async fn without_a_majority_calls_end_in_time_and_say_why() {
     assert!(error.message.contains("no leader"), "{error}");
     let findings = store.examine().await;
     assert!(findings.iter().any(|finding| finding.what.contains("has no leader")), "{findings:?}");
+    let told = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("no silent stall");
+    assert!(matches!(told, Some(WatchEvent::Interrupted(_))), "{told:?}");
     server.revive(leader);
     let began = Stopwatch::start();
     while store.read(&[key("nodes/n")]).await.is_err() {

@@ -53,6 +53,13 @@ async fn the_least_that_a_role_needs_is_enough_for_everything() {
         store.put(&lease, "service", b"here").await.unwrap();
         assert_eq!(store.keys().await.unwrap().len(), 1);
         store.revoke(&lease).await.unwrap();
+        // Setting a user up takes etcd longer than such a call has time; it goes on, and a later one finds it done.
+        let hasty = Etcd::open(&address(&format!("worker:{IN_ADDRESS}"), "tests"), "auth").unwrap();
+        let mut tries = 0;
+        while tokio::time::timeout(Duration::from_millis(15), hasty.list()).await.is_err() {
+            tries += 1;
+            assert!(tries < 200, "calls in haste get through at last");
+        }
         // Tokens wear out: after a while without use, and with every restart of a member.
         tokio::time::sleep(Duration::from_secs(4)).await;
         for lane in [Lane::Renewal, Lane::Work] {
@@ -103,7 +110,9 @@ async fn tls_with_client_certificates() {
         assert!(matches!(watch.next().await, Some(WatchEvent::Snapshot(_))));
         assert!(all_text(&store.examine().await).contains("TLS and a client certificate"));
 
-        refused(&open(format!("ca={ca}")), "client certificate").await;
+        // Whether its refusal can still be read or the connection just breaks is a matter of chance.
+        let error = open(format!("ca={ca}")).list().await.unwrap_err();
+        assert!(error.message.contains("give cert=FILE and key=FILE"), "{error}");
         refused(&open(format!("ca={}&cert={cert}&key={key_file}", file("other-ca.pem"))), "ca=FILE").await;
         refused(&open(format!("ca={ca}&cert={cert}&key={key_file}&server_name=elsewhere")), "server_name=")
             .await;
