@@ -18,6 +18,7 @@ use crate::group::{Group, Handler, Outcome};
 use crate::hooks::{Health, Hooks};
 use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
+use crate::pulse::Pulse;
 use crate::registry::RegistryOptions;
 use crate::tasks::Place;
 
@@ -174,6 +175,12 @@ impl Builder {
     {
         self.hooks.health = Some(Arc::new(move || Box::pin(health())));
         self
+    }
+
+    /// The node is fit as long as this pulse beats: instead of a hook of one's own for [`health`](Builder::health).
+    pub fn pulse(self, pulse: &Pulse) -> Self {
+        let pulse = pulse.clone();
+        self.health(move || std::future::ready(pulse.health()))
     }
 
     /// The acquire gate: asked before each shard is taken. A refused shard goes to the next in rank. No answer in
