@@ -110,14 +110,14 @@ async fn encrypt(
             "; name the authority that signed it with ca=FILE"
         } else if why.contains("not valid for name") || why.contains("NotValidForName") {
             "; if that is right, say which name to expect with server_name="
-        } else if why.contains("corrupt message") {
-            "; it seems to speak without TLS, which tls=off is for"
+        } else if why.contains("corrupt message") || why.contains("eof") {
+            "; if it speaks without TLS, write tls=off"
         } else {
             ""
         };
         match e.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>()) {
             true => refused(format!("{name}: no TLS with it ({why}{advice})")),
-            false => unreachable(name, &format!("the connection broke while TLS was set up ({why})")),
+            false => unreachable(name, &format!("the connection broke while TLS was set up ({why}{advice})")),
         }
     })
 }
@@ -144,12 +144,16 @@ fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
         None if status.code() == Code::Unavailable && said.contains("connection") => {
             unreachable(name, &format!("{said}; if it wants TLS, add tls=on or ca=FILE to the address"))
         }
-        Some(tls) if said.contains("alert") => {
+        // With TLS 1.3 a server says no to a client's certificate only after the connection is open.
+        Some(tls) if status.code() == Code::Unavailable && said.contains("connection") => {
             let advice = match tls.identity {
-                None => "; it seems to want a client certificate: give cert=FILE and key=FILE",
-                Some(_) => "; it does not take the client certificate",
+                None => "it may want a client certificate: give cert=FILE and key=FILE",
+                Some(_) => "it may not take the client certificate",
             };
-            refused(format!("{name}: {said}{advice}"))
+            match said.contains("alert") {
+                true => refused(format!("{name}: {said}; {advice}")),
+                false => unreachable(name, &format!("{said}; {advice}")),
+            }
         }
         _ => tell(name, status),
     }

@@ -1,5 +1,7 @@
 //! What grows in etcd, and whether it is cleared away.
 
+use std::sync::Arc;
+
 use leasehold_store::{Finding, Listing};
 use tonic::Code;
 
@@ -22,7 +24,7 @@ const YOUNG: i64 = 50_000;
 
 pub(crate) async fn findings(
     shared: &Shared,
-    switch: &Switch,
+    switch: &Arc<Switch>,
     members: &Members,
     listing: &Listing,
 ) -> Vec<Finding> {
@@ -70,7 +72,7 @@ fn compaction(oldest: i64, newest: i64) -> Finding {
 }
 
 /// The oldest revision that can still be read.
-async fn oldest(shared: &Shared, switch: &Switch, newest: i64) -> Result<i64, Trouble> {
+async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i64, Trouble> {
     let (mut gone, mut there) = (0, newest);
     while gone + 1 < there {
         let middle = gone + (there - gone) / 2;

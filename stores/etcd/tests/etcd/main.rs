@@ -3,3 +3,7 @@
 mod basics;
 mod common;
 mod conformance;
+mod members;
+mod nodes;
+mod registered;
+mod security;
