@@ -44,8 +44,9 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         scheme if scheme.starts_with("redis") => {
             Ok(Arc::new(leasehold_redis::Redis::open(address, namespace)?))
         }
+        // The rest of the address may hold a password.
         _ => Err(refused(format!(
-            "no store for {scheme:?} (of {rest:?}) is built in: switch its feature on, or open it with its own crate"
+            "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),
     }
 }

@@ -8,6 +8,7 @@ mod examined;
 mod failover;
 mod lives;
 mod nodes;
+mod relay;
 mod runtimes;
 mod troubles;
 mod witness;

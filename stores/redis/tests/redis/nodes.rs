@@ -9,6 +9,7 @@ use leasehold_servers::{Program, RedisSentinel, RedisServer};
 use leasehold_store::Store;
 
 use crate::common::{now, run};
+use crate::relay::Relay;
 use crate::witness::Witness;
 
 fn store(address: &str) -> Arc<dyn Store> {
@@ -197,9 +198,56 @@ fn three_nodes_and_two_thousand_shards_start_soon() {
         let before = calls();
         tokio::time::sleep(Duration::from_secs(10)).await;
         let at_rest = calls() - before;
-        println!("at rest: {at_rest} scripts in 10 s, of which 15 are renewals and about 24 pages of listings");
+        println!(
+            "at rest: {at_rest} scripts in 10 s, of which 15 are renewals and about 24 pages of listings"
+        );
         // A few moves may still be under way; one write per shard would be thousands.
         assert!(at_rest < 300, "{at_rest}");
+        witness.assert_no_overlap();
+    });
+}
+
+/// The case that gave others two owners for hundreds of shards: connections that stand, and nothing comes through.
+/// First for five seconds, which nobody notices; then for longer than the lease.
+#[test]
+fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let witness = Witness::default();
+    run(async {
+        let relay = Relay::to(server.port).await;
+        let a = node(&format!("redis://127.0.0.1:{}", relay.port), "a", 10, 2048, &witness).await;
+        let b = node(&server.address(), "b", 10, 2048, &witness).await;
+        let c = node(&server.address(), "c", 10, 2048, &witness).await;
+        let fair = || ["a", "b", "c"].iter().all(|name| witness.at_work(name) > 500);
+        until("a fair share for all", || witness.all_at_work() == 2048 && fair()).await;
+        let (starts, events) = (witness.starts(), vec![a.events(), b.events(), c.events()]);
+        relay.stall();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        relay.heal();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(count_standings(events, "detached").await, 0);
+        assert_eq!((witness.all_at_work(), witness.starts()), (2048, starts), "nothing stopped");
+
+        let events = vec![a.events()];
+        relay.stall();
+        let stalled_at = now();
+        until("a to stop", || witness.at_work("a") == 0).await;
+        let stopped = now() - stalled_at;
+        until("the others to have everything", || witness.all_at_work() == 2048).await;
+        let taken = now() - stalled_at;
+        assert!(
+            stopped < Duration::from_secs(10) && taken < Duration::from_secs(14),
+            "{stopped:?}, {taken:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        relay.heal();
+        let healed_at = now();
+        until("a to be back with its share", fair).await;
+        println!(
+            "stalled: stopped after {stopped:?}, taken over after {taken:?}, back {:?} after it was over",
+            now() - healed_at
+        );
+        assert!(count_standings(events, "detached").await > 0);
         witness.assert_no_overlap();
     });
 }
