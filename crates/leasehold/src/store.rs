@@ -54,6 +54,7 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         }
         #[cfg(feature = "kubernetes")]
         "k8s" => Ok(Arc::new(leasehold_kubernetes::Kubernetes::open(address, namespace)?)),
+        // The rest of the address may hold a password.
         _ => Err(refused(format!(
             "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),

@@ -6,9 +6,19 @@ use leasehold_store::{Lane, Store, StoreErrorKind, Swapped, WatchEvent};
 use crate::common::{applied, next, now, open, put, read, run, try_swap, try_swap_on, until_ok};
 
 #[test]
-fn a_failover_keeps_everything_that_replicas_confirmed() {
-    let Some(mut servers) = RedisSentinel::start(Program::Redis, 2) else { return };
-    let (store, other) = (open(&servers.address()), open(&servers.address()));
+fn a_failover_of_redis_keeps_everything_that_replicas_confirmed() {
+    keeps_everything(Program::Redis);
+}
+
+#[test]
+fn a_failover_of_valkey_keeps_everything_that_replicas_confirmed() {
+    keeps_everything(Program::Valkey);
+}
+
+fn keeps_everything(program: Program) {
+    let Some(mut servers) = RedisSentinel::start(program, 2) else { return };
+    let address = format!("{}?wait_for=1500", servers.address());
+    let (store, other) = (open(&address), open(&address));
     run(async {
         let mut versions = Vec::new();
         for i in 0..50 {
@@ -24,7 +34,7 @@ fn a_failover_keeps_everything_that_replicas_confirmed() {
         println!("a renewal was confirmed again {:?} after the master was killed", now() - killed_at);
         // A try may have landed without being confirmed: then it was lost to itself.
         assert!(matches!(&renewed, Swapped::Applied(_) | Swapped::Lost(Some(_))), "{renewed:?}");
-        let after = other.list().await.unwrap();
+        let after = until_ok(|| other.list()).await;
         assert_eq!(after.generation, before.generation, "nothing that was confirmed is gone");
         assert!(after.revision > before.revision);
         for (i, version) in versions.iter().enumerate() {
