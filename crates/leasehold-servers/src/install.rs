@@ -12,6 +12,12 @@ pub enum Program {
     Redis,
     /// Valkey, kept in the cache folder.
     Valkey,
+    /// SeaweedFS, a real S3 server, kept in the cache folder.
+    SeaweedFs,
+    /// moto, an emulator that answers with the codes of AWS, kept in the cache folder.
+    Moto,
+    /// rclone, whose S3 server ignores conditions, kept in the cache folder.
+    Rclone,
 }
 
 impl Program {
@@ -22,6 +28,9 @@ impl Program {
             Program::Etcd35 => "etcd-3.5",
             Program::Redis => "redis",
             Program::Valkey => "valkey",
+            Program::SeaweedFs => "seaweedfs",
+            Program::Moto => "moto",
+            Program::Rclone => "rclone",
         }
     }
 
@@ -31,6 +40,9 @@ impl Program {
             Program::Etcd35 => vec![cache().join("etcd-3.5/etcd")],
             Program::Redis => on_path("redis-server"),
             Program::Valkey => vec![cache().join("valkey/valkey-server")],
+            Program::SeaweedFs => vec![cache().join("seaweedfs.venv/bin/weed")],
+            Program::Moto => vec![cache().join("moto.venv/bin/moto_server")],
+            Program::Rclone => vec![cache().join("rclone.venv/bin/rclone")],
         }
     }
 }

@@ -7,7 +7,9 @@
 mod install;
 mod ports;
 mod process;
+mod s3;
 
 pub use install::{Program, find, skip};
 pub use ports::free_port;
 pub use process::{Process, wait_until};
+pub use s3::{S3_KEY, S3_SECRET, S3Server};
