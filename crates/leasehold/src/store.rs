@@ -8,6 +8,12 @@ use leasehold_store::{Store, StoreError, StoreErrorKind};
 pub const SCHEMES: &[&str] = &[
     #[cfg(feature = "local")]
     "local",
+    #[cfg(feature = "object")]
+    "s3",
+    #[cfg(feature = "object")]
+    "gs",
+    #[cfg(feature = "object")]
+    "az",
 ];
 
 /// Opens one namespace of the store at an address such as `local:./work.db`.
@@ -15,6 +21,7 @@ pub const SCHEMES: &[&str] = &[
 /// | address | store | feature |
 /// | --- | --- | --- |
 /// | `local:PATH` | an SQLite file, shared by the processes of one machine | `local` |
+/// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, for nodes that share nothing else | `object` |
 ///
 /// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -27,6 +34,8 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
     match scheme {
         #[cfg(feature = "local")]
         "local" => Ok(Arc::new(leasehold_local::Local::open(rest, namespace)?)),
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
         _ => Err(refused(format!(
             "no store for {scheme:?} (of {rest:?}) is built in: switch its feature on, or open it with its own crate"
         ))),
