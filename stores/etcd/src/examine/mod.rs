@@ -1,6 +1,7 @@
 //! A look at how etcd is set up, for the usual mistakes and for what it costs.
 
 mod members;
+mod metrics;
 mod release;
 mod upkeep;
 

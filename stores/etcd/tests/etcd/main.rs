@@ -3,6 +3,7 @@
 mod basics;
 mod common;
 mod conformance;
+mod cut;
 mod members;
 mod nodes;
 mod registered;

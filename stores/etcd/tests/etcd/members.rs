@@ -49,7 +49,7 @@ impl Renewing {
 }
 
 /// Reads a watch until this version of `shards/g/s` was told of, whether in a snapshot or as a change.
-async fn until_told(watch: &mut Watch, version: &Version) -> Vec<&'static str> {
+pub(crate) async fn until_told(watch: &mut Watch, version: &Version) -> Vec<&'static str> {
     let mut seen = Vec::new();
     let wanted = key("shards/g/s");
     let told = async {

@@ -11,11 +11,14 @@ use nix::sys::signal::Signal;
 
 use crate::common::{Stopwatch, open};
 
-const SHARDS: usize = 256;
+pub(crate) const SHARDS: usize = 256;
+
+/// The default.
+const TTL: Duration = Duration::from_secs(10);
 
 /// Sees who is at work on which shard.
 #[derive(Clone, Default)]
-struct Witness(Arc<Mutex<Seen>>);
+pub(crate) struct Witness(Arc<Mutex<Seen>>);
 
 #[derive(Default)]
 struct Seen {
@@ -47,11 +50,20 @@ impl Witness {
         }
     }
 
-    fn at_work(&self) -> usize {
+    pub(crate) fn at_work_of(&self, node: &str) -> usize {
+        self.0.lock().unwrap().at_work.values().filter(|worker| *worker == node).count()
+    }
+
+    pub(crate) fn assert_no_overlap(&self) {
+        let overlaps = &self.0.lock().unwrap().overlaps;
+        assert!(overlaps.is_empty(), "{overlaps:?}");
+    }
+
+    pub(crate) fn at_work(&self) -> usize {
         self.0.lock().unwrap().at_work.len()
     }
 
-    async fn until_all_at_work(&self, within: Duration) {
+    pub(crate) async fn until_all_at_work(&self, within: Duration) {
         let began = Stopwatch::start();
         while self.at_work() < SHARDS {
             assert!(began.elapsed() < within, "{} of {SHARDS} after {within:?}", self.at_work());
@@ -60,9 +72,16 @@ impl Witness {
     }
 }
 
-async fn start(store: Arc<dyn Store>, name: &str, witness: &Witness) -> Node {
+pub(crate) async fn start(store: Arc<dyn Store>, name: &str, ttl: Duration, witness: &Witness) -> Node {
     let group = Group::numbered("orders", SHARDS as u32);
-    Node::builder(store).name(name).new_namespace().group(group, witness.work(name)).start().await.unwrap()
+    Node::builder(store)
+        .name(name)
+        .ttl(ttl)
+        .new_namespace()
+        .group(group, witness.work(name))
+        .start()
+        .await
+        .unwrap()
 }
 
 fn sessions(nodes: &[Node]) -> Vec<String> {
@@ -79,7 +98,7 @@ async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
     let began = Stopwatch::start();
     for (name, store) in [("a", shared.clone()), ("b", shared), ("c", Arc::new(open(&server, "nodes")) as _)]
     {
-        nodes.push(start(store, name, &witness).await);
+        nodes.push(start(store, name, TTL, &witness).await);
     }
     for node in &nodes {
         node.attached().await.unwrap();
@@ -111,8 +130,7 @@ async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
     for node in nodes {
         node.leave().await;
     }
-    let overlaps = &witness.0.lock().unwrap().overlaps;
-    assert!(overlaps.is_empty(), "{overlaps:?}");
+    witness.assert_no_overlap();
 }
 
 /// A node that is started before its store waits for it, and one whose store is emptied goes on under a new incarnation.
@@ -121,7 +139,7 @@ async fn a_node_waits_for_its_store() {
     let Some(mut server) = Server::start(EtcdSetup::single(Program::Etcd34)) else { return };
     server.kill(0);
     let witness = Witness::default();
-    let node = start(Arc::new(open(&server, "early")), "a", &witness).await;
+    let node = start(Arc::new(open(&server, "early")), "a", TTL, &witness).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(witness.at_work(), 0);
     server.revive(0);

@@ -70,10 +70,20 @@ async fn the_least_that_a_role_needs_is_enough_for_everything() {
         let findings = store.examine().await;
         assert!(findings.iter().all(|finding| finding.grade != Grade::Bad), "{findings:?}");
 
+        server.ctl(&["role", "add", "reader"]);
+        server.ctl(&["role", "grant-permission", "reader", "--prefix=true", "read", "/tests/"]);
+        server.ctl(&["user", "add", "visitor:look"]);
+        server.ctl(&["user", "grant-role", "visitor", "reader"]);
+        let visitor = Etcd::open(&address("visitor:look", "tests"), "auth").unwrap();
+        assert_eq!(visitor.list().await.unwrap().entries.len(), 1, "whoever may read can look");
+        let error = swap(&visitor, Lane::Work, "nodes/n", Some(&version), "3").await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+        put(&store, "nodes/m", None, "users and roles were changed").await;
+
         let file = server.folder().join("password");
         std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
         let by_file = format!("{}?password_file={}", address("worker", "tests"), file.display());
-        assert_eq!(Etcd::open(&by_file, "auth").unwrap().list().await.unwrap().entries.len(), 1);
+        assert_eq!(Etcd::open(&by_file, "auth").unwrap().list().await.unwrap().entries.len(), 2);
 
         refused(&Etcd::open(&address("worker:wrong-secret", "tests"), "auth").unwrap(), "password is wrong")
             .await;
@@ -108,7 +118,9 @@ async fn tls_with_client_certificates() {
         put(&store, "nodes/n", None, "1").await;
         let mut watch = store.watch().await.unwrap().unwrap();
         assert!(matches!(watch.next().await, Some(WatchEvent::Snapshot(_))));
-        assert!(all_text(&store.examine().await).contains("TLS and a client certificate"));
+        let findings = all_text(&store.examine().await);
+        assert!(findings.contains("TLS and a client certificate"), "{findings}");
+        assert!(findings.contains("of a quota of 2147 MB"), "{findings}");
 
         // Whether its refusal can still be read or the connection just breaks is a matter of chance.
         let error = open(format!("ca={ca}")).list().await.unwrap_err();
@@ -142,6 +154,7 @@ async fn other_mistakes_are_told_in_words_too() {
         "etcd 3.5",
         "renew 43200 times a day",
         "no alarm",
+        "of a quota of 2147 MB",
         "median of 5",
         "compact",
     ] {
