@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 mod args;
+mod bench;
 mod build;
+mod check;
+mod cluster;
 mod config;
 mod demo;
 mod doctor;
@@ -15,6 +18,7 @@ mod look;
 mod operate;
 mod run;
 mod settings;
+mod sim;
 mod stores;
 
 use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
@@ -26,7 +30,7 @@ use settings::{Everywhere, Settings};
 use stores::Missing;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::hidden_main().or_else(demo::hidden_main) {
+    if let Some(code) = guard::hidden_main().or_else(cluster::hidden_main) {
         return code;
     }
     match dispatch(Arguments::parse().command) {
@@ -48,6 +52,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
+        Command::Sim(what) => sim::sim(&what),
+        Command::Bench(what) => in_runtime(bench::bench(what)),
+        Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
@@ -120,6 +127,9 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Demo(_)
         | Command::Run(_)
         | Command::Doctor(_)
+        | Command::Sim(_)
+        | Command::Bench(_)
+        | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")

@@ -1,8 +1,6 @@
 //! Faults, and the schedule of one run: drawn from the seed before the run begins, so that it can be shrunk by leaving
 //! entries out.
 
-use std::fmt;
-
 use crate::clock::{Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
 use crate::profile::{Peril, Profile, Swarm};
@@ -40,6 +38,8 @@ pub enum Fault {
     LostAnswers { lasts: Instant, permille: u32 },
     /// So many answers in a thousand come twice, or late.
     DoubledAnswers { lasts: Instant, permille: u32 },
+    /// So many writes in a thousand arrive once more, much later.
+    DoubledWrites { lasts: Instant, permille: u32 },
     /// Watches break and begin anew: of one slot, or all.
     WatchBreak { slot: Option<usize> },
     /// A slot's watch is late by this much.
@@ -128,6 +128,8 @@ pub enum Place {
     BetweenStepAndAct,
     /// Its core has just decided to start work, which has not begun.
     BeforeStart,
+    /// Its driver is about to let work begin, and looks at the deadline next.
+    BeforeBegin,
 }
 
 /// Which way is cut.
@@ -180,7 +182,10 @@ pub enum Damage {
 pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
     let mut planned = Vec::new();
     for peril in Peril::all() {
-        let mut swarm = Dice::new(seed, Purpose::Swarm, peril as u64);
+        // By its name, so that a new kind of fault changes nothing about the others.
+        let key =
+            peril.as_str().bytes().fold(0, |key: u64, byte| key.wrapping_mul(257) + u64::from(byte)) << 16;
+        let mut swarm = Dice::new(seed, Purpose::Swarm, key);
         let mut expected = u64::from(profile.rate(peril)) * setting.faults_for / (120 * SECOND);
         if profile.swarm() == Swarm::Drawn {
             let share = if swarm.permille(500) { swarm.pick(&[500, 1000, 1000, 2000, 3000]) } else { 0 };
@@ -188,18 +193,30 @@ pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<P
         }
         let count = expected / 1000 + u64::from(swarm.below(1000) < expected % 1000);
         for turn in 0..count {
-            let mut dice = Dice::new(seed, Purpose::Fault, (peril as u64) << 32 | turn);
+            let mut dice = Dice::new(seed, Purpose::Fault, key | turn);
             let at = dice.between(SECOND, setting.faults_for);
-            if let Some(fault) = draw(peril, &mut dice, setting) {
-                planned.push(Planned { number: 0, at, fault });
+            let Some(fault) = draw(peril, &mut dice, setting) else { continue };
+            if matches!(fault, Fault::Emptied { .. }) {
+                planned.extend(emptied_again(&mut dice, setting, at).map(|at| (at, fault.clone())));
             }
+            planned.push((at, fault));
         }
     }
-    planned.sort_by_key(|planned| planned.at);
-    for (number, planned) in planned.iter_mut().enumerate() {
-        planned.number = number;
-    }
-    planned
+    in_order(planned)
+}
+
+/// A store is often emptied once more, about when everybody who waited begins to claim.
+fn emptied_again(dice: &mut Dice, setting: &Setting, at: Instant) -> Option<Instant> {
+    let again = at + setting.ttl_max + dice.below(8 * SECOND);
+    (dice.permille(400) && again < setting.faults_for).then_some(again)
+}
+
+/// Faults in the order in which they strike, numbered.
+pub(crate) fn in_order(faults: impl IntoIterator<Item = (Instant, Fault)>) -> Vec<Planned> {
+    let mut faults: Vec<_> = faults.into_iter().collect();
+    faults.sort_by_key(|(at, _)| *at);
+    let numbered = faults.into_iter().enumerate();
+    numbered.map(|(number, (at, fault))| Planned { number, at, fault }).collect()
 }
 
 /// How long a fault lasts: short, about as long as leases are, or long.
@@ -236,7 +253,7 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
         Peril::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
         Peril::PauseAtStep => {
-            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart]);
+            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart, Place::BeforeBegin]);
             Fault::Pause { slot, lasts, place }
         }
         Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
@@ -246,6 +263,9 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
         Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
         Peril::DoubledAnswers => Fault::DoubledAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
+        Peril::DoubledWrites => {
+            Fault::DoubledWrites { lasts: lasts + ttl, permille: dice.pick(&[100, 300, 1000]) }
+        }
         Peril::WatchBreak => Fault::WatchBreak { slot: dice.permille(600).then_some(slot) },
         Peril::WatchLag => Fault::WatchLag { slot, lasts, lag: dice.between(100 * MS, ttl) },
         Peril::WatchLoss => Fault::WatchLoss { slot, lasts },
@@ -304,132 +324,4 @@ fn mass_leave(dice: &mut Dice, setting: &Setting) -> Fault {
     let slots = (0..setting.nodes).filter(|slot| *slot != keep && dice.permille(800)).collect();
     let how = dice.pick(&[Going::Killed, Going::Told]);
     Fault::MassLeave { slots, how, then: comeback(dice, setting.ttl) }
-}
-
-impl fmt::Display for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.at / MS;
-        write!(f, "#{} at {}.{:03}s: {}", self.number, ms / 1000, ms % 1000, self.fault)
-    }
-}
-
-struct Span(Instant);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}s", self.0 / SECOND, self.0 / MS % 1000)
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::Crash { slot, then } => write!(f, "the process of node {slot} dies{then}"),
-            Fault::Leave { slot, within, then, grace } => {
-                let back = if *grace == Grace::Asked { ", to be back soon" } else { "" };
-                write!(f, "node {slot} is told to leave within {}{back}{then}", Span(*within))
-            }
-            Fault::Pause { slot, lasts, place } => {
-                let place = match place {
-                    Place::Anywhere => "",
-                    Place::BetweenCheckAndAct => ", between a worker's check and its act",
-                    Place::BetweenStepAndAct => ", between the core's decision and its being carried out",
-                    Place::BeforeStart => ", just before work starts",
-                };
-                write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
-            }
-            Fault::Cut { slot, lasts, way } => {
-                let way = match way {
-                    Way::Both => "is cut off from the store",
-                    Way::Requests => "cannot send to the store",
-                    Way::Answers => "cannot hear the store",
-                };
-                write!(f, "node {slot} {way} for {}", Span(*lasts))
-            }
-            Fault::SlowStore { lasts, times } => {
-                write!(f, "the store is {times} times slower for {}", Span(*lasts))
-            }
-            Fault::Errors { lasts, permille } => {
-                write!(f, "{permille} of 1000 requests fail for {}", Span(*lasts))
-            }
-            Fault::LostAnswers { lasts, permille } => {
-                write!(f, "{permille} of 1000 answers are lost for {}", Span(*lasts))
-            }
-            Fault::DoubledAnswers { lasts, permille } => {
-                write!(f, "{permille} of 1000 answers come twice or late for {}", Span(*lasts))
-            }
-            Fault::WatchBreak { slot: Some(slot) } => write!(f, "the watch of node {slot} breaks"),
-            Fault::WatchBreak { slot: None } => write!(f, "all watches break"),
-            Fault::WatchLag { slot, lasts, lag } => {
-                write!(f, "the watch of node {slot} is {} late for {}", Span(*lag), Span(*lasts))
-            }
-            Fault::WatchLoss { slot, lasts } => {
-                write!(f, "the watch of node {slot} loses changes for {}", Span(*lasts))
-            }
-            Fault::StaleLists { lasts, lag } => {
-                write!(f, "listings are up to {} behind for {}", Span(*lag), Span(*lasts))
-            }
-            Fault::StoreRestart { lasts } => write!(f, "the store is down for {}", Span(*lasts)),
-            Fault::Failover { lasts, loses } => {
-                write!(f, "the store fails over for {} and loses the last {}", Span(*lasts), Span(*loses))
-            }
-            Fault::Emptied { generation } => write!(f, "the store is emptied, its generation {generation:?}"),
-            Fault::RolledBack { by } => write!(f, "the store is rolled back by {}", Span(*by)),
-            Fault::MassLeave { slots, how, then } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
-                write!(f, "nodes {slots:?} are {how} at once{then}")
-            }
-            Fault::RollingRestart { gap, how } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
-                write!(f, "all nodes are {how} and come back, one every {}", Span(*gap))
-            }
-            Fault::Weight { slot, weight } => write!(f, "node {slot} gets the weight {weight}"),
-            Fault::Capacity { slot, capacity: Some(n) } => write!(f, "node {slot} gets the capacity {n}"),
-            Fault::Capacity { slot, capacity: None } => write!(f, "node {slot} has no capacity limit"),
-            Fault::NotAccepting { slot, lasts } => {
-                write!(f, "node {slot} accepts nothing new for {}", Span(*lasts))
-            }
-            Fault::Resize { shards } => write!(f, "the group gets {shards} shards"),
-            Fault::Pin { shard, slot, lasts } => {
-                write!(f, "shard {shard} is pinned to node {slot} for {}", Span(*lasts))
-            }
-            Fault::Drain { slot, lasts } => write!(f, "an operator drains node {slot} for {}", Span(*lasts)),
-            Fault::Freeze { lasts } => write!(f, "an operator freezes moves for {}", Span(*lasts)),
-            Fault::Release { shard } => write!(f, "an operator wants shard {shard} released"),
-            Fault::Disengage { shard, slot: Some(slot), lasts } => {
-                write!(f, "node {slot} cannot run the named shard {shard} for {}", Span(*lasts))
-            }
-            Fault::Disengage { shard, slot: None, lasts } => {
-                write!(f, "nobody can run the named shard {shard} for {}", Span(*lasts))
-            }
-            Fault::Corrupt { what, how } => write!(f, "the record of {what:?} is damaged: {how:?}"),
-            Fault::Vanish { slot } => write!(f, "the record of node {slot} vanishes"),
-            Fault::Refuse { slot, lasts } => {
-                write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
-            }
-            Fault::WorkCrash { slot, lasts } => write!(f, "work at node {slot} crashes for {}", Span(*lasts)),
-            Fault::Upgrade { slot, after } => {
-                write!(f, "node {slot} is killed and comes back as a newer version after {}", Span(*after))
-            }
-            Fault::Twin { slot, lasts } => {
-                write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))
-            }
-            Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
-            Fault::Sluggish { slot, lasts, lag } => {
-                write!(f, "node {slot} does all up to {} late for {}", Span(*lag), Span(*lasts))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Comeback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Comeback::SameName { after } => write!(f, " and comes back after {}", Span(*after)),
-            Comeback::NewName { after } => {
-                write!(f, " and comes back under a new name after {}", Span(*after))
-            }
-            Comeback::Stays => write!(f, " and stays away"),
-        }
-    }
 }

@@ -34,6 +34,8 @@ impl World {
             slot,
             stop_budget: config.margin.as_nanos() as u64 * 98 / 100 - kill_budget,
             kill_takes: kill_budget * 6 / 10,
+            proved_from: 0,
+            valid_for: config.ttl.as_nanos() as u64 / 1000 * (1000 - u64::from(config.drift_permille)),
             name,
             core: self.sabotaged(Node::new(config, self.setting.facts.clone(), seed)),
             alive: true,
@@ -43,6 +45,7 @@ impl World {
             undone: Vec::new(),
             pause_at_check: None,
             pause_at_step: None,
+            pause_at_begin: None,
             tick_at: 0,
             ticks: 0,
             sessions: Vec::new(),
@@ -162,10 +165,7 @@ impl World {
                 place.name = NodeName::new(name).expect("a valid name");
                 self.put(after, Due::Spawn { slot });
             }
-            // Of so few, none stays away for good once the faults are over: nobody might be left.
-            Comeback::Stays if self.healing.began && self.setting.nodes < 3 => {
-                self.put(SECOND, Due::Spawn { slot });
-            }
+            Comeback::Stays if self.healing.began => self.put(SECOND, Due::Spawn { slot }),
             Comeback::Stays => {}
         }
     }

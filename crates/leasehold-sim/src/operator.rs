@@ -11,6 +11,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::MS;
 use crate::faults::{Damage, Target};
+use crate::profile::Peril;
 use crate::setting::NAMED;
 use crate::world::World;
 
@@ -20,14 +21,14 @@ const TOO_NEW: &str = "\"format\":99,";
 
 /// The record of a held shard, with a holder that nobody is. Its ttl is long enough for the real holder to notice that
 /// the record names another, and to stop, before anybody may take the shard from the usurper.
-fn usurped(value: &[u8], ttl_ms: u64) -> Option<Vec<u8>> {
+fn usurped(value: &[u8], ttl_ms: u64, id: WriteId) -> Option<Vec<u8>> {
     let mut record = ShardRecord::decode(value).ok()?;
     let ShardState::Held { holder } = &mut record.state else { return None };
     holder.node = NodeName::new("nobody").expect("a valid name");
-    holder.session = SessionId::from_bits(holder.session.to_bits() ^ 1);
+    holder.session = SessionId::from_bits(id.to_bits());
     holder.ttl_ms = ttl_ms;
     record.epoch.0 += 1;
-    record.write = WriteId::from_bits(record.write.to_bits() ^ 1);
+    record.write = id;
     Some(record.encode())
 }
 
@@ -96,10 +97,7 @@ impl World {
 
     /// How many slots there should be.
     pub(crate) fn slots_wanted(&self) -> usize {
-        match self.group_record().map(|record| record.shards) {
-            Some(ShardSet::Numbered(shards)) => shards as usize,
-            _ => self.setting.shards as usize,
-        }
+        self.records.slots().unwrap_or(self.setting.shards) as usize
     }
 
     /// The numbers of the shards that should be held, once everybody has engaged everything.
@@ -116,10 +114,11 @@ impl World {
             Target::Group => Key::Group(self.setting.group.clone()),
             Target::Control => Key::Control,
         };
+        let id = self.write_id();
         let Some(there) = self.store.get(&key) else { return };
         let bytes = match how {
             Damage::Usurped => {
-                let Some(usurped) = usurped(&there.value, self.setting.usurper_ttl / MS) else { return };
+                let Some(usurped) = usurped(&there.value, self.setting.usurper_ttl / MS, id) else { return };
                 usurped
             }
             Damage::Noise => b"\x00\xffnot a record".to_vec(),
@@ -129,12 +128,14 @@ impl World {
                 text.replacen(READABLE, TOO_NEW, 1).into_bytes()
             }
         };
+        self.stats.felt.note(Peril::Corrupt);
         self.overwrite(key, Some(bytes));
     }
 
     pub(crate) fn vanish(&mut self, slot: usize) {
         let key = Key::Node(self.slots[slot].name.clone());
         if self.store.get(&key).is_some() {
+            self.stats.felt.note(Peril::Vanish);
             self.overwrite(key, None);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::clock::Instant;
+use crate::faults::Fault;
 use crate::profile::Profile;
 use crate::sabotage::Sabotage;
 use crate::shape::StoreKind;
@@ -19,7 +21,9 @@ pub struct Options {
     pub faults: Profile,
     /// For how long faults may strike. The healing phase comes after that.
     pub faults_for: Duration,
-    /// Of the seed's schedule, only the faults with these numbers; `None` is all of them.
+    /// These faults, at these instants, instead of those that the seed would draw.
+    pub script: Option<Vec<(Instant, Fault)>>,
+    /// Of the schedule, only the faults with these numbers; `None` is all of them.
     pub keep: Option<Vec<usize>>,
     /// The rule that is switched off.
     pub sabotage: Option<Sabotage>,
@@ -44,9 +48,23 @@ impl Default for Options {
             store: None,
             faults: Profile::all(),
             faults_for: Duration::from_secs(120),
+            script: None,
             keep: None,
             sabotage: None,
             tracing: Tracing::Off,
         }
     }
+}
+
+/// Reads the numbers of faults to keep, such as `1,4,7`, or `none`.
+pub fn parse_keep(text: &str) -> Result<Vec<usize>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let number = |word: &str| {
+        word.trim().parse().map_err(|_| {
+            format!("{word:?} is no number of a fault; the schedule of a run numbers them, such as 1,4,7")
+        })
+    };
+    text.split(',').map(number).collect()
 }

@@ -71,7 +71,8 @@ impl Setting {
         let usual = shape.ttl.as_nanos() as u64;
         let ttl = dice.pick(&[usual, usual, usual / 2]);
         let mixed = dice.permille(250);
-        let walls = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
+        let drawn = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
+        let walls = if options.script.is_some() { Walls::Steady } else { drawn };
         Setting {
             seed,
             nodes: options.nodes.max(1),

@@ -11,9 +11,9 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
-use crate::faults::{Planned, schedule};
+use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
-use crate::invariants::{Violation, no_busy_loop};
+use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -35,7 +35,9 @@ pub(crate) enum Due {
     /// A session's deadline may have come.
     Guard { process: usize, session: usize },
     /// A request arrives at the store.
-    Arrive { process: usize, request: Box<Request> },
+    Arrive { process: usize, request: Box<Request>, sent_at: Instant },
+    /// A write arrives at the store once more, if the store is still the one that it was sent to.
+    Echo { process: usize, request: Box<Request>, sent_at: Instant, generation: u32 },
     /// An answer arrives at a process.
     Answer { process: usize, id: RequestId, answer: Box<Answer>, copy: Copy },
     /// A process has waited long enough for an answer.
@@ -59,7 +61,7 @@ pub(crate) enum Due {
     /// A new process begins in a slot.
     Spawn { slot: usize },
     /// A user wants something of its node.
-    Wish { process: usize, wish: Wish },
+    Wish { process: usize, wish: Box<Wish> },
     /// A fault strikes.
     Strike(usize),
     /// A fault is over.
@@ -121,7 +123,10 @@ pub(crate) const LOOK_EVERY: Instant = SECOND;
 impl World {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
         let setting = Setting::new(options, seed);
-        let mut faults = schedule(seed, &options.faults, &setting);
+        let mut faults = match &options.script {
+            Some(script) => in_order(script.iter().cloned()),
+            None => schedule(seed, &options.faults, &setting),
+        };
         if let Some(keep) = &options.keep {
             faults.retain(|planned| keep.contains(&planned.number));
         }
@@ -164,7 +169,7 @@ impl World {
         // A panic inside the core is a broken promise like any other.
         let violation = match catch_unwind(AssertUnwindSafe(|| self.run_on())) {
             Ok(judged) => judged.err(),
-            Err(panic) => Some(self.violation("no_panic", None, words_of(&*panic))),
+            Err(panic) => Some(self.violation(no_panic::NAME, None, no_panic::words_of(&*panic))),
         };
         if let Some(violation) = &violation {
             let text = violation.to_string();
@@ -172,6 +177,7 @@ impl World {
         }
         self.stats.virtual_ns = self.at;
         self.stats.digest = self.digest;
+        self.stats.busiest = self.stats.events;
         self.stats.starts = self.oracle.state.runs.len() as u64;
         Outcome::new(self, violation)
     }
@@ -195,9 +201,7 @@ impl World {
             self.stats.events += 1;
             self.note(&due);
             self.happen(due)?;
-            if self.stats.events.is_multiple_of(1024) {
-                no_busy_loop::judge_world(self)?;
-            }
+            no_busy_loop::judge_world(self)?;
             if self.healing.done {
                 return Ok(());
             }
@@ -227,6 +231,7 @@ impl World {
             Due::Roll { slot, .. } => (17, *slot),
             Due::Look => (18, 0),
             Due::Wish { process, .. } => (19, *process),
+            Due::Echo { process, .. } => (20, *process),
         };
         self.digest = mix(self.digest ^ self.at ^ (kind << 56) ^ ((who as u64) << 40));
     }
@@ -236,7 +241,10 @@ impl World {
         match due {
             Due::Tick { process, number } => self.tick(process, number),
             Due::Guard { process, session } => self.guard(process, session),
-            Due::Arrive { process, request } => self.arrive(process, *request),
+            Due::Arrive { process, request, sent_at } => self.arrive(process, *request, sent_at),
+            Due::Echo { process, request, sent_at, generation } => {
+                self.echo(process, &request, sent_at, generation)
+            }
             Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
             Due::GiveUp { process, id } => self.give_up(process, id),
             Due::Told { process, number } => self.watch_tells(process, number),
@@ -251,7 +259,7 @@ impl World {
             Due::Strike(fault) => self.strike(fault),
             Due::Relent(fault) => self.relent(fault),
             Due::Roll { slot, fault } => self.roll(slot, fault),
-            Due::Wish { process, wish } => self.step(process, Event::Wish(wish)),
+            Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
             Due::Look => self.look(),
         }
     }
@@ -323,10 +331,4 @@ impl World {
             self.trace.tell(self.at, who, what);
         }
     }
-}
-
-/// What a panic said.
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

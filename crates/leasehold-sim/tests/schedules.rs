@@ -3,7 +3,7 @@
 use leasehold_sim::{AfterFailure, Options, Peril, Profile, Summary, report, run, run_many, shrink};
 
 /// How many schedules of each test below: all of them together take well under a minute on two cores.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 1000;
 
 fn all_kept(options: &Options, seeds: std::ops::Range<u64>) -> Summary {
     let summary = run_many(options, seeds, 2, AfterFailure::GoOn, |_| {});

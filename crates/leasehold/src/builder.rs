@@ -18,6 +18,8 @@ use crate::group::{Group, Handler, Outcome};
 use crate::hooks::{Health, Hooks};
 use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
+use crate::pulse::Pulse;
+use crate::registry::RegistryOptions;
 use crate::tasks::Place;
 
 /// A change of the settings.
@@ -36,6 +38,7 @@ pub struct Builder {
     placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,
     hook_every: Option<Duration>,
+    registry: RegistryOptions,
     dead_man: DeadManTimer,
     place: Place,
     clock: Clock,
@@ -53,6 +56,7 @@ impl Builder {
             placement: None,
             hooks: Hooks::default(),
             hook_every: None,
+            registry: RegistryOptions::default(),
             dead_man: DeadManTimer::Off,
             place: Place::OwnThread,
             clock: Clock::boot(),
@@ -173,6 +177,12 @@ impl Builder {
         self
     }
 
+    /// The node is fit as long as this pulse beats: instead of a hook of one's own for [`health`](Builder::health).
+    pub fn pulse(self, pulse: &Pulse) -> Self {
+        let pulse = pulse.clone();
+        self.health(move || std::future::ready(pulse.health()))
+    }
+
     /// The acquire gate: asked before each shard is taken. A refused shard goes to the next in rank. No answer in
     /// time means no.
     pub fn gate<F, Fut>(mut self, gate: F) -> Self
@@ -188,6 +198,13 @@ impl Builder {
     /// if not said).
     pub fn hook_every(mut self, every: Duration) -> Self {
         self.hook_every = Some(every);
+        self
+    }
+
+    /// How the keys that this node registers are kept. The options of the first registry of a process, store and ttl
+    /// count.
+    pub fn registry(mut self, options: RegistryOptions) -> Self {
+        self.registry = options;
         self
     }
 
@@ -220,9 +237,21 @@ impl Builder {
             None => Handle::try_current().map_err(|e| Error::Machine(e.to_string()))?,
         };
         let (config, handlers) = self.settings()?;
-        let Builder { store, placement, hooks, hook_every, dead_man, place, clock, .. } = self;
-        Setup { store, config, handlers, placement, hooks, hook_every, dead_man, place, clock, runtime }
-            .start()
+        let Builder { store, placement, hooks, hook_every, registry, dead_man, place, clock, .. } = self;
+        Setup {
+            store,
+            config,
+            handlers,
+            placement,
+            hooks,
+            hook_every,
+            registry,
+            dead_man,
+            place,
+            clock,
+            runtime,
+        }
+        .start()
     }
 
     /// The settings and handlers, or all that is wrong with them.

@@ -1,14 +1,15 @@
 //! The demo in a terminal, until somebody quits.
 
+use std::io;
 use std::time::Duration;
 
 use leasehold::{Client, clock};
 
 use super::Ended;
-use super::cluster::{Cluster, Fate};
 use super::picture;
 use super::scene::Scene;
 use super::screen::{self, Key, Screen};
+use crate::cluster::{Cluster, Fate};
 use crate::failure::Failure;
 
 /// How often the picture is drawn.
@@ -26,15 +27,15 @@ pub(super) async fn run(
     let end_at = run_for.map(|span| clock::now() + span);
     scene.say("three nodes start; kill one with k and see its shards move");
     loop {
-        cluster.look();
-        scene.update(&client.view(), cluster);
+        cluster.look()?;
+        scene.update(&client.view(), cluster)?;
         let (width, height) = screen.size();
         screen.show(&picture::draw(scene, width, height))?;
         tokio::select! {
             () = tokio::time::sleep(DRAW_EVERY) => {}
             key = keys.recv() => match key {
                 Some(Key::Quit) | None => break,
-                Some(key) => act(key, scene, cluster),
+                Some(key) => act(key, scene, cluster)?,
             },
         }
         if end_at.is_some_and(|end_at| clock::now() >= end_at) {
@@ -44,16 +45,16 @@ pub(super) async fn run(
     Ok(Ended::Well)
 }
 
-fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) {
+fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) -> io::Result<()> {
     let place = scene.chosen;
-    let Some(member) = cluster.members().get(place) else { return };
+    let Some(member) = cluster.members().get(place) else { return Ok(()) };
     let (name, fate, there) = (member.name.clone(), member.fate, member.is_there());
     let count = cluster.members().len();
     match key {
         Key::Up => scene.chosen = (place + count - 1) % count,
         Key::Down => scene.chosen = (place + 1) % count,
         Key::Kill if there => {
-            cluster.kill(place);
+            cluster.kill(place)?;
             scene.say(format!("you killed {name} with SIGKILL: the kernel proves its death at once"));
         }
         Key::Kill => match cluster.restart(place) {
@@ -61,20 +62,20 @@ fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) {
             Err(error) => scene.say(format!("{name} was not started: {error}")),
         },
         Key::Pause if fate == Fate::Paused => {
-            cluster.resume(place);
+            cluster.resume(place)?;
             scene.say(format!("you let {name} go on: it finds its session over before it does anything"));
         }
         Key::Pause => {
-            cluster.pause(place);
+            cluster.pause(place)?;
             scene.say(format!(
                 "you stopped {name} with SIGSTOP: its shards are free when its lease has run out"
             ));
         }
         Key::Drain => {
-            cluster.drain(place);
+            cluster.drain(place)?;
             scene.say(format!("you asked {name} to leave: it hands its shards over one by one"));
         }
-        Key::Add => match cluster.add() {
+        Key::Add => match scene.add_to(cluster) {
             Ok(place) => {
                 let name = &cluster.members()[place].name;
                 scene.say(format!("you added {name}: it gets its share"));
@@ -83,4 +84,5 @@ fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) {
         },
         Key::Quit => {}
     }
+    Ok(())
 }

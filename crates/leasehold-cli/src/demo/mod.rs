@@ -1,10 +1,7 @@
 //! `leasehold demo`: nodes as real processes on a local store in a temporary folder, live in the terminal, judged by
 //! what their workers noted.
 
-mod cluster;
-mod diary;
 mod live;
-mod node;
 mod picture;
 mod plain;
 mod scene;
@@ -12,37 +9,43 @@ mod screen;
 mod verdict;
 
 use std::io::IsTerminal;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, ClientOptions};
+use leasehold_core::record::Policy;
 use leasehold_local::Local;
 
 use crate::args::Demo;
+use crate::cluster::{Breed, Cluster};
 use crate::failure::{Code, Failure};
-use cluster::Cluster;
 use scene::{Scene, people};
 
 /// How long a demo without a terminal runs if nobody says otherwise.
 const PLAIN_FOR: Duration = Duration::from_secs(10);
 
-/// The hidden way to start this program as a node of a demo.
-pub(crate) fn hidden_main() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == "demo-node").then_some(())?;
-    let birth = serde_json::from_str(arguments.next()?.to_str()?).ok()?;
-    Some(node::main(birth))
-}
+/// The most nodes that a demo has over its life.
+const NODES_MAX: usize = 12;
+/// How often a worker does its work.
+const BEAT_EVERY: Duration = Duration::from_millis(10);
 
 /// Runs the demo.
 pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
     let folder = tempfile::Builder::new().prefix("leasehold-demo-").tempdir()?;
-    let store = Arc::new(Local::open(node::store_file(folder.path()), "demo")?);
-    let mut cluster = Cluster::new(folder.path(), options.shards, options.ttl);
-    let mut scene = Scene::new(options.shards, options.ttl);
+    let file = folder.path().join("demo.db");
+    let store = Arc::new(Local::open(&file, "demo")?);
+    let breed = Breed {
+        namespace: "demo".to_owned(),
+        shards: options.shards,
+        ttl: options.ttl,
+        policy: Policy { cooldown_ms: 500, min_run_ms: 200, ..Policy::default() },
+        beat_every: BEAT_EVERY,
+        misbehaves: false,
+    };
+    let mut cluster = Cluster::new(folder.path(), breed)?;
+    let mut scene = Scene::new(options.shards, options.ttl, format!("local:{}", file.display()));
     for _ in 0..options.nodes {
-        cluster.add()?;
+        scene.add_to(&mut cluster)?;
     }
     let watching = ClientOptions { list_every: Duration::from_secs(1), ..ClientOptions::default() };
     let client = Client::open_with(store, watching).await?;
@@ -52,8 +55,8 @@ pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
     } else {
         plain::run(&mut scene, &mut cluster, &client, options.run_for.unwrap_or(PLAIN_FOR)).await
     };
-    cluster.end();
-    scene.update(&client.view(), &cluster);
+    cluster.end()?;
+    scene.update(&client.view(), &cluster)?;
     conclude(&scene, ended)
 }
 
@@ -82,8 +85,8 @@ fn conclude(scene: &Scene, ended: Result<Ended, Failure>) -> Result<(), Failure>
         return Err(Failure::new(
             Code::Unhealthy,
             format!(
-                "the promise was broken: {} double owners, {} epochs that did not rise; this is a bug, please report it",
-                verdict.double_owners, verdict.epochs_not_rising
+                "the promise was broken: {} double owners, {} other things; this is a bug, please report it",
+                verdict.double_owners, verdict.otherwise_broken
             ),
         ));
     }

@@ -1,13 +1,14 @@
 //! The demo without a terminal: a bounded run that breaks things by itself, and says what it does.
 
+use std::io;
 use std::time::Duration;
 
 use leasehold::{Client, clock};
 use leasehold_core::Moment;
 
 use super::Ended;
-use super::cluster::Cluster;
 use super::scene::{Scene, people};
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 
 /// How long shards may stay unowned before the demo says so: far above every bound, for very busy machines.
@@ -37,17 +38,17 @@ pub(super) async fn run(
         "{count} nodes start, each a process of its own; {shards} shards; ttl {}",
         people(play.scene.ttl)
     ));
-    play.until_all_owned("all shards are owned").await;
+    play.until_all_owned("all shards are owned").await?;
     let acts: [(u32, Act); 4] = [(15, Act::Join), (30, Act::Kill), (45, Act::Pause), (80, Act::Drain)];
     for (percent, act) in acts {
-        play.watch_until(began_at + run_for * percent / 100).await;
+        play.watch_until(began_at + run_for * percent / 100).await?;
         if clock::now() >= began_at + run_for {
             play.say("there is no time for more; run it longer with --for 20s");
             break;
         }
         play.perform(act).await?;
     }
-    play.watch_until(began_at + run_for).await;
+    play.watch_until(began_at + run_for).await?;
     Ok(play.ended)
 }
 
@@ -65,29 +66,29 @@ impl Play<'_> {
         let last = self.cluster.members().len() - 1;
         match act {
             Act::Join => {
-                let place = self.cluster.add()?;
+                let place = self.scene.add_to(self.cluster)?;
                 self.say(format!("{} joins", name(self, place)));
                 self.until("it has its share", |scene| {
                     scene.nodes.get(place).is_some_and(|node| node.shards > 0)
                 })
-                .await;
+                .await?;
             }
             Act::Kill => {
                 let place = 1.min(last);
-                self.cluster.kill(place);
+                self.cluster.kill(place)?;
                 self.say(format!("{} is killed with SIGKILL", name(self, place)));
-                self.until_all_owned("all shards are owned again").await;
+                self.until_all_owned("all shards are owned again").await?;
             }
             Act::Pause => {
                 let place = 2.min(last);
-                self.cluster.pause(place);
+                self.cluster.pause(place)?;
                 self.say(format!("{} is stopped with SIGSTOP, as if its machine hung", name(self, place)));
                 self.until("its lease has run out, and others have its shards", |scene| {
                     scene.held() == scene.owners.len()
                         && scene.nodes.get(place).is_some_and(|node| node.shards == 0)
                 })
-                .await;
-                self.cluster.resume(place);
+                .await?;
+                self.cluster.resume(place)?;
                 self.say(format!(
                     "{} goes on: it finds that it holds nothing, and joins anew",
                     name(self, place)
@@ -95,49 +96,53 @@ impl Play<'_> {
                 self.until("it has its share again", |scene| {
                     scene.nodes.get(place).is_some_and(|node| node.shards > 0)
                 })
-                .await;
+                .await?;
             }
             Act::Drain => {
-                self.cluster.drain(0);
+                self.cluster.drain(0)?;
                 self.say(format!("{} is asked to leave (SIGTERM)", name(self, 0)));
-                self.until("it has handed everything over and left", |scene| !scene.nodes[0].there).await;
-                self.until_all_owned("all shards are owned").await;
+                self.until("it has handed everything over and left", |scene| !scene.nodes[0].there).await?;
+                self.until_all_owned("all shards are owned").await?;
             }
         }
         Ok(())
     }
 
-    async fn until_all_owned(&mut self, what: &str) {
-        self.until(what, |scene| scene.held() == scene.owners.len()).await;
+    async fn until_all_owned(&mut self, what: &str) -> io::Result<()> {
+        self.until(what, |scene| scene.held() == scene.owners.len()).await
     }
 
     /// Waits for something, and says how long it took.
-    async fn until(&mut self, what: &str, reached: impl Fn(&Scene) -> bool) {
+    async fn until(&mut self, what: &str, reached: impl Fn(&Scene) -> bool) -> io::Result<()> {
         let began_at = clock::now();
         loop {
-            self.look().await;
+            self.look().await?;
             let took = clock::now().since(began_at);
             if reached(self.scene) {
-                return self.say(format!("  {what}, after {}", people(took)));
+                self.say(format!("  {what}, after {}", people(took)));
+                return Ok(());
             }
             if took > PATIENCE {
                 self.ended = Ended::WithHoles;
-                return self.say(format!("  waited {} in vain: {what}", people(took)));
+                self.say(format!("  waited {} in vain: {what}", people(took)));
+                return Ok(());
             }
         }
     }
 
-    async fn watch_until(&mut self, at: Moment) {
+    async fn watch_until(&mut self, at: Moment) -> io::Result<()> {
         while clock::now() < at {
-            self.look().await;
+            self.look().await?;
         }
+        Ok(())
     }
 
-    async fn look(&mut self) {
+    async fn look(&mut self) -> io::Result<()> {
         tokio::time::sleep(LOOK_EVERY).await;
-        self.cluster.look();
-        self.scene.update(&self.client.view(), self.cluster);
+        self.cluster.look()?;
+        self.scene.update(&self.client.view(), self.cluster)?;
         self.tell();
+        Ok(())
     }
 
     fn say(&mut self, line: impl Into<String>) {

@@ -1,14 +1,15 @@
 //! What the demo shows at one moment, as plain data.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::time::Duration;
 
 use leasehold::clock;
 use leasehold_core::{Moment, View};
 
-use super::cluster::{Cluster, Fate, Member};
-use super::node::GROUP;
+use super::NODES_MAX;
 use super::verdict::Verdict;
+use crate::cluster::{Cluster, Fate, GROUP, Member};
 
 /// How many moves are remembered.
 const LOG_MAX: usize = 10_000;
@@ -18,6 +19,8 @@ const LOG_MAX: usize = 10_000;
 pub(super) struct Scene {
     began_at: Moment,
     pub(super) ttl: Duration,
+    /// Where the nodes find their store.
+    url: String,
     /// The place of each shard's holder.
     pub(super) owners: Vec<Option<usize>>,
     pub(super) nodes: Vec<Actor>,
@@ -41,10 +44,11 @@ pub(super) struct Actor {
 }
 
 impl Scene {
-    pub(super) fn new(shards: u32, ttl: Duration) -> Scene {
+    pub(super) fn new(shards: u32, ttl: Duration, url: String) -> Scene {
         Scene {
             began_at: clock::now(),
             ttl,
+            url,
             owners: vec![None; shards as usize],
             nodes: Vec::new(),
             log: VecDeque::new(),
@@ -52,6 +56,14 @@ impl Scene {
             chosen: 0,
             frozen: None,
         }
+    }
+
+    /// Starts one more node; the answer is its place, or why it cannot be.
+    pub(super) fn add_to(&self, cluster: &mut Cluster) -> io::Result<usize> {
+        if cluster.members().len() >= NODES_MAX {
+            return Err(io::Error::other(format!("a demo has at most {NODES_MAX} nodes")));
+        }
+        cluster.add(&self.url)
     }
 
     /// How long the demo has run.
@@ -76,7 +88,7 @@ impl Scene {
     }
 
     /// Takes in what the store and the nodes say.
-    pub(super) fn update(&mut self, view: &View, cluster: &Cluster) {
+    pub(super) fn update(&mut self, view: &View, cluster: &Cluster) -> io::Result<()> {
         let places: BTreeMap<&str, usize> = cluster
             .members()
             .iter()
@@ -95,7 +107,8 @@ impl Scene {
         self.frozen = view.frozen.clone();
         self.nodes =
             cluster.members().iter().enumerate().map(|(place, member)| self.actor(place, member)).collect();
-        self.verdict = Verdict::of(cluster.ran());
+        self.verdict = Verdict::of(&cluster.history()?);
+        Ok(())
     }
 
     fn actor(&self, place: usize, member: &Member) -> Actor {

@@ -1,9 +1,10 @@
 //! What the workers' own notes show: whether two of them ever ran one shard at once, and how long shards stood still.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::diary::Ran;
+use leasehold_chaos::history::History;
+use leasehold_chaos::judge;
+use leasehold_chaos::measure::{Gaps, Spans};
 
 /// What the notes show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,71 +15,66 @@ pub(super) struct Verdict {
     pub(super) moves: usize,
     /// How often a worker started while another one of the same shard had not ended: must be zero.
     pub(super) double_owners: usize,
-    /// How often an epoch was not above the one before: must be zero.
-    pub(super) epochs_not_rising: usize,
-    /// How long shards stood still between two workers, in order.
-    pub(super) gaps: Vec<Duration>,
+    /// How often another promise was broken: must be zero.
+    pub(super) otherwise_broken: usize,
+    /// How long shards stood still between two workers.
+    gaps: Spans,
 }
 
 impl Verdict {
     /// Judges the notes of all nodes.
-    pub(super) fn of(mut ran: Vec<Ran>) -> Verdict {
-        let mut verdict = Verdict { starts: ran.len(), ..Verdict::default() };
-        ran.sort_by_key(|ran| (ran.shard, ran.from, ran.epoch));
-        let mut by_shard: BTreeMap<u32, Vec<Ran>> = BTreeMap::new();
-        for one in ran {
-            by_shard.entry(one.shard).or_default().push(one);
+    pub(super) fn of(history: &History) -> Verdict {
+        let broken = judge::judge(history);
+        let double_owners =
+            broken.iter().filter(|violation| violation.invariant == "at_most_one_running_worker").count();
+        let pairs = history.by_shard();
+        let moves = pairs.values().flat_map(|runs| runs.windows(2)).filter(|two| two[0].node != two[1].node);
+        let Gaps { moved, detached, killed, ended } = Gaps::of(history, |_, _| true);
+        let gaps = [moved, detached, killed, ended]
+            .iter()
+            .flat_map(|spans| spans.all().to_vec())
+            .collect::<Vec<_>>();
+        Verdict {
+            starts: history.runs.len(),
+            moves: moves.count(),
+            double_owners,
+            otherwise_broken: broken.len() - double_owners + history.problems.len(),
+            gaps: Spans::of(gaps),
         }
-        for runs in by_shard.values() {
-            let mut latest = runs[0];
-            for next in &runs[1..] {
-                if next.from <= latest.to {
-                    verdict.double_owners += 1;
-                } else {
-                    verdict.gaps.push(next.from.since(latest.to));
-                }
-                verdict.moves += usize::from(next.node != latest.node);
-                verdict.epochs_not_rising += usize::from(next.epoch <= latest.epoch);
-                if next.to > latest.to {
-                    latest = *next;
-                }
-            }
-        }
-        verdict.gaps.sort();
-        verdict
     }
 
     /// The gap that so many thousandths of all gaps do not exceed.
     pub(super) fn gap(&self, permille: usize) -> Option<Duration> {
-        let last = self.gaps.len().checked_sub(1)?;
-        self.gaps.get((last * permille).div_ceil(1000)).copied()
+        self.gaps.at(permille)
     }
 
-    /// Whether the promise was kept.
+    /// Whether the promises were kept.
     pub(super) fn is_clean(&self) -> bool {
-        self.double_owners == 0 && self.epochs_not_rising == 0
+        self.double_owners == 0 && self.otherwise_broken == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_core::{Epoch, Moment};
 
-    fn ran(shard: u32, node: usize, epoch: u64, from: u64, to: u64) -> Ran {
-        Ran { shard, node, epoch: Epoch(epoch), from: Moment::from_millis(from), to: Moment::from_millis(to) }
+    fn verdict(runs: &[(&str, u64, u64, u64)]) -> Verdict {
+        let line = |event: &str, node: &str, epoch: u64, at: u64| {
+            let at_ns = at * 1_000_000;
+            format!(
+                "{{\"event\":\"{event}\",\"shard\":\"0\",\"node\":\"{node}\",\"epoch\":{epoch},\"at_ns\":{at_ns}}}\n"
+            )
+        };
+        let lines = runs.iter().map(|(node, epoch, from, to)| {
+            line("started", node, *epoch, *from) + &line("stopped", node, *epoch, *to)
+        });
+        Verdict::of(&History::read([("x", lines.collect::<String>().as_str())]))
     }
 
     #[test]
     fn gaps_and_moves_are_counted() {
-        let verdict = Verdict::of(vec![
-            ran(0, 1, 2, 30, 50),
-            ran(0, 0, 1, 0, 20),
-            ran(1, 0, 1, 0, 90),
-            ran(0, 1, 3, 60, 70),
-        ]);
-        assert_eq!((verdict.starts, verdict.moves, verdict.double_owners), (4, 1, 0));
-        assert_eq!(verdict.gaps, [Duration::from_millis(10), Duration::from_millis(10)]);
+        let verdict = verdict(&[("b", 2, 30, 50), ("a", 1, 0, 20), ("b", 3, 60, 70)]);
+        assert_eq!((verdict.starts, verdict.moves, verdict.double_owners), (3, 1, 0));
         assert_eq!(
             (verdict.gap(500), verdict.gap(990)),
             (Some(Duration::from_millis(10)), Some(Duration::from_millis(10)))
@@ -87,20 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn two_owners_are_seen_also_when_a_third_started_in_between() {
-        assert_eq!(Verdict::of(vec![ran(0, 0, 1, 0, 20), ran(0, 1, 2, 20, 30)]).double_owners, 1);
-        let verdict = Verdict::of(vec![ran(0, 0, 1, 0, 100), ran(0, 1, 2, 10, 20), ran(0, 2, 3, 50, 60)]);
-        assert_eq!(verdict.double_owners, 2);
-        assert!(!verdict.is_clean());
-        assert!(
-            !Verdict::of(vec![ran(0, 0, 2, 0, 5), ran(0, 1, 2, 10, 20)]).is_clean(),
-            "the epoch must rise"
-        );
-    }
-
-    #[test]
-    fn nothing_is_clean_and_has_no_gap() {
-        let verdict = Verdict::of(Vec::new());
-        assert!(verdict.is_clean() && verdict.gap(500).is_none());
+    fn broken_promises_are_seen() {
+        assert_eq!(verdict(&[("a", 1, 0, 20), ("b", 2, 20, 30)]).double_owners, 1);
+        assert!(!verdict(&[("a", 2, 0, 5), ("b", 2, 10, 20)]).is_clean(), "the epoch must rise");
+        let nothing = Verdict::of(&History::default());
+        assert!(nothing.is_clean() && nothing.gap(500).is_none());
     }
 }

@@ -8,6 +8,7 @@ mod look;
 mod one;
 mod process;
 mod run;
+mod sim;
 mod stage;
 mod store;
 mod supervisor;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold::{Error, Finish, Group, Health, Node};
+use leasehold::{Error, Finish, Group, Health, Node, Pulse};
 use leasehold_core::event::Verdict;
 use leasehold_core::{Epoch, Notice, ShardId};
 
@@ -62,6 +62,22 @@ async fn two_nodes_share_and_a_leave_hands_over() {
     assert!(bench.clock.now().since(began_at) < Duration::from_secs(5));
     bench.witness.assert_no_overlap();
     drop(a);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_work_gets_nothing_done_hands_over_until_its_pulse_beats_again() {
+    let bench = Bench::new();
+    let pulse = Pulse::on(bench.clock.clone(), Duration::from_secs(30));
+    let worker = bench.witness.worker("a");
+    let a = bench.node("a").pulse(&pulse).group(Group::numbered("orders", 8), worker).start().await.unwrap();
+    let worker = bench.witness.worker("b");
+    let b = bench.node("b").group(Group::numbered("orders", 8), worker).start().await.unwrap();
+    until("both work", 20, || bench.witness.at_work("a") >= 3 && bench.witness.at_work("b") >= 3).await;
+    until("the sick one hands over", 60, || bench.witness.at_work("b") == 8).await;
+    pulse.beat();
+    until("it takes shards again", 25, || bench.witness.at_work("a") >= 3).await;
+    bench.witness.assert_no_overlap();
+    drop((a, b));
 }
 
 #[tokio::test(start_paused = true)]

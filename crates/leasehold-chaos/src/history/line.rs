@@ -1,0 +1,186 @@
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// Where a line stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file's name.
+    pub file: std::sync::Arc<str>,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Something that is not right with a line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What a line tells of. All other events are passed over: a history may be part of a longer log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The work of a shard begins.
+    Started,
+    /// It still runs. Needed only after it stood still, to say that it went on.
+    Beat,
+    /// Nothing of it ran after that moment.
+    Stopped,
+    /// The same, because of an error.
+    Failed,
+    /// A process does not run any more, for good: whatever it ran ended no later.
+    Gone,
+    /// A process was stopped by a signal, and stands still from then on.
+    Paused,
+}
+
+impl Event {
+    fn of(word: &str) -> Option<Event> {
+        Some(match word {
+            "started" => Event::Started,
+            "beat" => Event::Beat,
+            "stopped" => Event::Stopped,
+            "failed" => Event::Failed,
+            "gone" => Event::Gone,
+            "paused" => Event::Paused,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is about one shard, not about a whole process.
+    fn has_shard(self) -> bool {
+        !matches!(self, Event::Gone | Event::Paused)
+    }
+}
+
+/// One line that matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Where it stands.
+    pub place: Place,
+    /// What happened.
+    pub event: Event,
+    /// `group/shard`, or the shard alone if no group was given; empty if the event is about a process.
+    pub shard: String,
+    /// Which node.
+    pub node: String,
+    /// Which life of it.
+    pub session: String,
+    /// Under which epoch.
+    pub epoch: u64,
+    /// When, in nanoseconds on the boot clock.
+    pub at_ns: u64,
+    /// Which boot of which machine.
+    pub boot: String,
+    /// When the work had to stop, as known then.
+    pub stop_at_ns: Option<u64>,
+    /// When the grant ended, as known then.
+    pub valid_until_ns: Option<u64>,
+    /// When the line was written, if that was noted.
+    pub written_ns: Option<u64>,
+    /// Why the work stopped.
+    pub why: Option<String>,
+}
+
+impl Line {
+    /// Reads a line; `None` if it tells of something else.
+    pub(super) fn parse(text: &str, place: Place) -> Result<Option<Line>, Problem> {
+        let wrong = |what: String| Problem { place: place.clone(), what };
+        let object: Map<String, Value> =
+            serde_json::from_str(text).map_err(|error| wrong(format!("this is no JSON object: {error}")))?;
+        let Some(word) = object.get("event").and_then(Value::as_str) else {
+            return Err(wrong("there is no \"event\"".into()));
+        };
+        let Some(event) = Event::of(word) else { return Ok(None) };
+        let mut fields = Fields { object: &object, problems: Vec::new() };
+        let line = fields.line(event, place.clone());
+        match fields.problems.is_empty() {
+            true => Ok(Some(line)),
+            false => Err(wrong(fields.problems.join("; "))),
+        }
+    }
+}
+
+/// Takes fields out of an object, and notes all that are missing or wrong.
+struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    problems: Vec<String>,
+}
+
+impl Fields<'_> {
+    fn line(&mut self, event: Event, place: Place) -> Line {
+        let (mut shard, mut epoch) = (String::new(), 0);
+        if event.has_shard() {
+            shard = self.needed_text("shard");
+            if let Some(group) = self.text("group") {
+                shard = format!("{group}/{shard}");
+            }
+            epoch = self.needed_number("epoch");
+        }
+        Line {
+            place,
+            event,
+            shard,
+            node: self.needed_text("node"),
+            session: self.text("session").unwrap_or_default(),
+            epoch,
+            at_ns: self.needed_number("at_ns"),
+            boot: self.text("boot").unwrap_or_default(),
+            stop_at_ns: self.number("stop_at_ns"),
+            valid_until_ns: self.number("valid_until_ns"),
+            written_ns: self.number("written_ns"),
+            why: self.text("why"),
+        }
+    }
+
+    /// Slots may be written as numbers.
+    fn text(&mut self, name: &str) -> Option<String> {
+        match self.object.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
+            Some(other) => {
+                self.problems.push(format!("\"{name}\" is no text: {other}"));
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str) -> Option<u64> {
+        let value = self.object.get(name).filter(|value| !value.is_null())?;
+        let number = value.as_u64();
+        if number.is_none() {
+            self.problems.push(format!("\"{name}\" is no whole number: {value}"));
+        }
+        number
+    }
+
+    fn needed_text(&mut self, name: &str) -> String {
+        if self.object.get(name).is_none_or(Value::is_null) {
+            self.problems.push(format!("there is no \"{name}\""));
+        }
+        self.text(name).unwrap_or_default()
+    }
+
+    fn needed_number(&mut self, name: &str) -> u64 {
+        if self.object.get(name).is_none_or(Value::is_null) {
+            self.problems.push(format!("there is no \"{name}\""));
+        }
+        self.number(name).unwrap_or_default()
+    }
+}

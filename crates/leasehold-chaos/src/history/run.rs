@@ -1,0 +1,76 @@
+use std::fmt;
+
+use super::Place;
+
+/// One start of one shard's work, and its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// `group/shard`.
+    pub shard: String,
+    /// Where it ran.
+    pub node: String,
+    /// In which life of that node.
+    pub session: String,
+    /// On which boot of which machine.
+    pub boot: String,
+    /// Under which epoch.
+    pub epoch: u64,
+    /// When it began, on the boot clock.
+    pub from_ns: u64,
+    /// When it ended; `None` if nobody wrote that down, and then it counts as running to the end of all time.
+    pub to_ns: Option<u64>,
+    /// How it ended.
+    pub end: End,
+    /// When it had to stop, as known when it began.
+    pub start_stop_at_ns: Option<u64>,
+    /// When it had to stop, as known when it ended.
+    pub end_stop_at_ns: Option<u64>,
+    /// When its grant ended, as known when it ended.
+    pub end_valid_until_ns: Option<u64>,
+    /// When its end was written down, which may be later than the last moment at which it ran.
+    pub end_written_ns: Option<u64>,
+    /// The line that tells of its start.
+    pub started: Place,
+    /// The line that tells of its end.
+    pub ended: Option<Place>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its worker said so, with this reason if it gave one.
+    Stopped(Option<String>),
+    /// Its worker failed.
+    Failed,
+    /// Its process ended, or stood still and ended without running again.
+    Gone,
+    /// Nobody wrote it down.
+    Open,
+}
+
+impl Run {
+    /// Whether it ran at that moment.
+    pub fn ran_at(&self, at_ns: u64) -> bool {
+        self.from_ns <= at_ns && self.to_ns.is_none_or(|to| at_ns <= to)
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (epoch {}) from {}", self.node, self.epoch, seconds(self.from_ns))?;
+        match self.to_ns {
+            Some(to) => write!(f, " to {}", seconds(to))?,
+            None => f.write_str(" on, without an end")?,
+        }
+        write!(f, " [{}", self.started)?;
+        if let Some(ended) = &self.ended {
+            write!(f, ", {ended}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Nanoseconds as seconds with all digits that matter.
+pub(crate) fn seconds(ns: u64) -> String {
+    format!("{}.{:06} s", ns / 1_000_000_000, ns / 1_000 % 1_000_000)
+}

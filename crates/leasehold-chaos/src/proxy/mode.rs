@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+/// What a gate does with the connections that go through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything passes at once.
+    Pass,
+    /// Everything passes, later.
+    Delay {
+        /// How much later what the node sends arrives.
+        there: Duration,
+        /// How much later what the store answers arrives.
+        back: Duration,
+    },
+    /// New connections are accepted, nothing is read and nothing is answered. Existing ones freeze, and go on where
+    /// they were when the mode changes: a hung server, or a partition that TCP outlives.
+    Stall,
+    /// New connections are refused, and the existing ones are over for good.
+    Cut(Existing),
+    /// New connections are accepted and reset at once, existing ones are reset.
+    Reset,
+    /// What goes one way is held back and what goes the other way passes. As TCP sends again what was lost, it
+    /// arrives when the mode changes: very late answers, or very late requests.
+    OneWay {
+        /// The way on which nothing arrives.
+        lost: Way,
+    },
+}
+
+/// What becomes of connections that exist when a gate is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Both sides keep an open connection on which nothing ever comes again, as behind a firewall that forgot it.
+    Silent,
+    /// Both sides are told by a reset.
+    Reset,
+}
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the node to the store.
+    There,
+    /// From the store to the node.
+    Back,
+}
+
+impl Mode {
+    /// By how much bytes that go this way are delayed; `None` if they don't pass.
+    pub(super) fn delay(self, way: Way) -> Option<Duration> {
+        match (self, way) {
+            (Mode::Pass, _) => Some(Duration::ZERO),
+            (Mode::Delay { there, .. }, Way::There) => Some(there),
+            (Mode::Delay { back, .. }, Way::Back) => Some(back),
+            (Mode::OneWay { lost }, way) if lost != way => Some(Duration::ZERO),
+            (Mode::OneWay { .. } | Mode::Stall | Mode::Cut(_) | Mode::Reset, _) => None,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Writing a history down, so that it is complete up to the moment of a kill: one write to the file for every line,
+//! and no buffer of our own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Epoch, Moment, ShardId};
+use serde_json::{Value, json};
+
+use crate::measure::CUT_OFF;
+
+/// Whose history it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The node.
+    pub node: String,
+    /// Which life of it.
+    pub session: String,
+}
+
+/// Writes the history of one process.
+#[derive(Debug)]
+pub struct Recorder {
+    file: Mutex<File>,
+    who: Who,
+    boot: String,
+}
+
+impl Recorder {
+    /// Goes on with a file, or begins it.
+    pub fn open(path: &Path, who: Who) -> io::Result<Recorder> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Recorder { file: Mutex::new(file), who, boot: boot_id() })
+    }
+
+    /// Writes a line of this process about anything.
+    pub fn note(&self, event: &str, at: Moment, more: Value) -> io::Result<()> {
+        self.note_of(&self.who, event, at, more)
+    }
+
+    /// Writes a line about another process: that it is gone, or stopped.
+    pub fn note_of(&self, who: &Who, event: &str, at: Moment, more: Value) -> io::Result<()> {
+        let mut line = json!({
+            "event": event, "node": who.node, "session": who.session, "boot": self.boot, "at_ns": at.as_nanos(),
+        });
+        if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+            line.extend(more);
+        }
+        let text = format!("{line}\n");
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes())
+    }
+
+    /// Writes that work begins. `at` must have been read before the grant was found good.
+    pub fn begin(self: &Arc<Self>, work: Work) -> io::Result<Recording> {
+        self.note("started", work.beat_at, work.fields())?;
+        Ok(Recording { recorder: self.clone(), work, why: CUT_OFF, ended: false })
+    }
+}
+
+/// What is known of a piece of work that runs.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Under which epoch.
+    pub epoch: Epoch,
+    /// The last moment at which it certainly ran.
+    pub beat_at: Moment,
+    /// When it had to stop, as known then.
+    pub stop_at: Moment,
+    /// How long after that its grant ends.
+    pub margin: Duration,
+    /// How often it beats. One that is late by twice that is written down, because the process may have stood still.
+    pub beat_every: Duration,
+}
+
+impl Work {
+    fn fields(&self) -> Value {
+        json!({
+            "group": self.shard.group, "shard": self.shard.name, "epoch": self.epoch,
+            "stop_at_ns": self.stop_at.as_nanos(), "valid_until_ns": (self.stop_at + self.margin).as_nanos(),
+        })
+    }
+}
+
+/// A piece of work that is being recorded. Dropped without an end, it was cut off.
+#[derive(Debug)]
+pub struct Recording {
+    recorder: Arc<Recorder>,
+    work: Work,
+    why: &'static str,
+    ended: bool,
+}
+
+impl Recording {
+    /// It runs at this moment, and this is when it has to stop.
+    pub fn beat(&mut self, at: Moment, stop_at: Moment) -> io::Result<()> {
+        let late = at.since(self.work.beat_at) > self.work.beat_every * 3;
+        self.work.beat_at = self.work.beat_at.max(at);
+        self.work.stop_at = self.work.stop_at.max(stop_at);
+        if late { self.recorder.note("beat", at, self.work.fields()) } else { Ok(()) }
+    }
+
+    /// It has ended: nothing of it ran after its last beat.
+    pub fn end(mut self, why: &'static str) -> io::Result<()> {
+        self.why = why;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        let mut fields = self.work.fields();
+        fields["why"] = self.why.into();
+        fields["written_ns"] = leasehold::clock::now().as_nanos().into();
+        self.recorder.note("stopped", self.work.beat_at, fields)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+/// Which boot of which machine this is. Boot clocks may be compared only where this is the same.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,89 @@
+//! The history as it grows: who runs what right now, without reading everything again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// What the files of a folder have told so far.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    folder: PathBuf,
+    /// How far each file was read.
+    read: BTreeMap<PathBuf, u64>,
+    /// Who runs each shard: node, life and epoch.
+    running: BTreeMap<String, BTreeSet<(String, String, u64)>>,
+    /// The standing of each node, by its own word.
+    standing: BTreeMap<String, String>,
+    pub(crate) starts: usize,
+}
+
+impl Ledger {
+    pub(crate) fn of(folder: &Path) -> Ledger {
+        Ledger {
+            folder: folder.to_owned(),
+            read: BTreeMap::new(),
+            running: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            starts: 0,
+        }
+    }
+
+    /// Takes in what was written since.
+    pub(crate) fn update(&mut self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "jsonl") {
+                let mut file = std::fs::File::open(&path)?;
+                let from = self.read.get(&path).copied().unwrap_or(0);
+                file.seek(SeekFrom::Start(from))?;
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                // Half a line is left for the next time.
+                let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                self.read.insert(path, from + whole as u64);
+                String::from_utf8_lossy(&bytes[..whole]).lines().for_each(|line| self.take(line));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, line: &str) {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { return };
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let run = (text("node"), text("session"), line["epoch"].as_u64().unwrap_or(0));
+        match line["event"].as_str() {
+            Some("started") => {
+                self.starts += 1;
+                self.running.entry(text("shard")).or_default().insert(run);
+            }
+            Some("stopped" | "failed") => {
+                self.running.entry(text("shard")).or_default().remove(&run);
+            }
+            Some("gone") => {
+                for runs in self.running.values_mut() {
+                    runs.retain(|(node, session, _)| (node, session) != (&run.0, &run.1));
+                }
+                self.standing.remove(&run.0);
+            }
+            Some("standing") => drop(self.standing.insert(run.0, text("to"))),
+            _ => {}
+        }
+    }
+
+    /// How many shards are run by somebody.
+    pub(crate) fn owned(&self) -> usize {
+        self.running.values().filter(|runs| !runs.is_empty()).count()
+    }
+
+    /// How many shards a node runs.
+    pub(crate) fn owned_by(&self, node: &str) -> usize {
+        self.running.values().filter(|runs| runs.iter().any(|run| run.0 == node)).count()
+    }
+
+    /// How a node stands, by its own word.
+    pub(crate) fn standing(&self, node: &str) -> &str {
+        self.standing.get(node).map_or("", String::as_str)
+    }
+}

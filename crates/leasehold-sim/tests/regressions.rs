@@ -1,0 +1,81 @@
+//! What the simulator found once, put back in front of it. Each is the shortest schedule that showed the bug, over
+//! several seeds, on the stores where it showed.
+
+use std::time::Duration;
+
+use leasehold_sim::{
+    AfterFailure, Damage, Fault, Generation, Options, SECOND, StoreKind, Target, Tracing, report, run,
+    run_many,
+};
+
+fn holds(store: StoreKind, script: Vec<(u64, Fault)>) {
+    let script: Vec<_> = script.into_iter().map(|(second, fault)| (second * SECOND, fault)).collect();
+    let options = Options {
+        store: Some(store),
+        script: Some(script),
+        faults_for: Duration::from_secs(60),
+        ..Options::default()
+    };
+    let summary = run_many(&options, 0..20, 2, AfterFailure::Stop, |_| {});
+    if let Some((seed, _)) = summary.failures.first() {
+        let told = Options { tracing: Tracing::On, ..options };
+        panic!("{}", report::failure(&told, &run(&told, *seed)));
+    }
+}
+
+/// A new session was opened over the hole while the work of the former one was still stopping: two workers ran.
+#[test]
+fn nobody_joins_while_former_work_runs() {
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Memory] {
+        holds(store, vec![(20, Fault::Vanish { slot: 1 }), (40, Fault::Vanish { slot: 2 })]);
+    }
+}
+
+/// Slots that a smaller group had retired were never claimed again when it grew.
+#[test]
+fn a_group_that_shrinks_and_grows_again_is_whole() {
+    let script = vec![(10, Fault::Resize { shards: 3 }), (25, Fault::Resize { shards: 16 })];
+    holds(StoreKind::Etcd, script.clone());
+    holds(StoreKind::Object, script);
+}
+
+/// A rolled-back store showed a session as alive that everybody knew to be dead, and its node waited for ever.
+#[test]
+fn a_dead_session_that_a_rollback_revives_keeps_nobody_out() {
+    let script = vec![
+        (15, Fault::Upgrade { slot: 2, after: 3 * SECOND }),
+        (40, Fault::RolledBack { by: 25 * SECOND }),
+    ];
+    for store in [StoreKind::Etcd, StoreKind::Kubernetes, StoreKind::Postgres] {
+        holds(store, script.clone());
+    }
+}
+
+/// Where listings lag, an emptied store was not noticed, and late news was taken for a rollback.
+#[test]
+fn late_listings_prove_nothing() {
+    holds(StoreKind::Kubernetes, vec![(20, Fault::Emptied { generation: Generation::Kept })]);
+    let stale = Fault::StaleLists { lasts: 40 * SECOND, lag: 25 * SECOND };
+    holds(StoreKind::Kubernetes, vec![(5, stale.clone()), (11, Fault::Vanish { slot: 2 })]);
+    holds(StoreKind::Kubernetes, vec![(5, stale), (12, Fault::Emptied { generation: Generation::Kept })]);
+}
+
+/// A slot retired under epoch 43 was claimed under 42 right after the store was emptied.
+#[test]
+fn epochs_rise_over_retired_slots_of_an_emptied_store() {
+    let script =
+        vec![(20, Fault::Resize { shards: 8 }), (30, Fault::Emptied { generation: Generation::Kept })];
+    for store in [StoreKind::Redis, StoreKind::Etcd, StoreKind::Memory] {
+        holds(store, script.clone());
+    }
+}
+
+/// What is damaged counts as held until nobody can be holding it, and is then whole again.
+#[test]
+fn damage_is_mended() {
+    for how in [Damage::Noise, Damage::Cut, Damage::Usurped] {
+        for what in [Target::Shard(3), Target::Node(1), Target::Group, Target::Control] {
+            holds(StoreKind::Etcd, vec![(20, Fault::Corrupt { what, how })]);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Every rule that is switched off is noticed. Those of the core need `--features sabotage`; the driver's duties can
+//! be broken in any build.
+
+use leasehold_sim::{AfterFailure, Options, Sabotage, run_many};
+
+/// Within how many seeds, from 0 on, a broken rule must be noticed. CHAOS.md says how many it took.
+const SEEDS_MAX: u64 = 200;
+
+#[test]
+fn every_rule_that_is_switched_off_is_noticed() {
+    let mut unnoticed = Vec::new();
+    for sabotage in Sabotage::all() {
+        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let summary = run_many(&options, 0..SEEDS_MAX, 2, AfterFailure::Stop, |_| {});
+        match summary.failures.first() {
+            Some((seed, violation)) => println!("{sabotage}: {} at seed {seed}", violation.invariant),
+            None => unnoticed.push(sabotage.to_string()),
+        }
+    }
+    assert!(unnoticed.is_empty(), "switched off and not noticed within {SEEDS_MAX} seeds: {unnoticed:?}");
+}
+
+#[test]
+fn every_rule_has_its_row_in_the_table() {
+    let text = include_str!("../../../CHAOS.md");
+    let (_, rest) = text.split_once("<!-- sabotage table -->").expect("the table begins");
+    let (table, _) = rest.split_once("<!-- end -->").expect("the table ends");
+    for sabotage in Sabotage::all() {
+        assert!(table.contains(&format!("| `{sabotage}` |")), "{sabotage} is not in the table of CHAOS.md");
+    }
+    assert!(!table.contains("not caught"), "{table}");
+}
+
+#[test]
+fn names_are_read_back() {
+    for sabotage in Sabotage::all() {
+        assert_eq!(sabotage.to_string().parse(), Ok(sabotage));
+    }
+    assert!("no-such-rule".parse::<Sabotage>().unwrap_err().contains("kill-at-deadline"));
+}

@@ -1,0 +1,4 @@
+//! The object store, on real servers.
+
+mod common;
+mod conformance;
