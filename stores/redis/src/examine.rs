@@ -7,7 +7,7 @@ use leasehold_store::Finding;
 use crate::engine::Wait;
 use crate::find::{field, refuse_eviction};
 use crate::pipe::Pipe;
-use crate::place::{Place, Setup};
+use crate::place::{AfterFailover, Place, Setup};
 use crate::records::Records;
 use crate::resp::{Command, Value};
 use crate::script::{Call, Script};
@@ -221,11 +221,17 @@ fn replication(said: &Said, place: &Place) -> Vec<Finding> {
             what,
             "A failover stops all work for a ttl, and a master that is cut off goes on confirming: set `wait`.",
         )
-    } else if wait > 0 && wait < replicas {
+    } else if wait > 0 && (wait + 1) * 2 <= replicas + 1 {
+        let least = replicas.div_ceil(2);
+        Finding::bad(what, format!("Both halves of a split could confirm: `wait={least}` is the least that is a majority."))
+    } else if wait > 0 && wait < replicas && place.after_failover == AfterFailover::GoOn {
         Finding::doubtful(
             what,
-            format!("A replica that lags may be promoted when two servers fail at once; `wait={replicas}` excludes that."),
+            "A replica that lags may be promoted if master and confirming replica fail together: \
+             `after_failover=anew` excludes harm, at the price of a ttl's stop with each failover (see docs/redis.md).",
         )
+    } else if wait > 0 && wait < replicas {
+        Finding::good(format!("{what}; every failover starts all nodes anew"))
     } else if wait > 0 {
         Finding::doubtful(what, "With one replica fewer nothing is confirmed: one more replica makes the loss of one harmless.")
     } else {

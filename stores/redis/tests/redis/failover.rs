@@ -124,3 +124,19 @@ fn who_waits_for_fewer_replicas_makes_it_known() {
         assert_ne!(until_ok(|| careful.generation()).await, before);
     });
 }
+
+/// Whoever does not want to rely on the sentinels' choice starts anew after every failover.
+#[test]
+fn a_failover_starts_anew_where_that_is_asked_for() {
+    let Some(mut servers) = RedisSentinel::start(Program::Valkey, 2) else { return };
+    let store = open(&format!("{}?after_failover=anew&wait_for=1500", servers.address()));
+    run(async {
+        applied(&store, put("nodes/a", None, "1")).await;
+        assert_eq!(servers.servers[0].ask(&["HGET", "{test}:store", "wait"]).text(), "0");
+        let before = store.list().await.unwrap();
+        servers.servers[0].kill();
+        let after = until_ok(|| store.list()).await;
+        assert_ne!(after.generation, before.generation);
+        assert_eq!(after.entries, before.entries);
+    });
+}

@@ -31,6 +31,15 @@ async fn until(what: &str, yes: impl Fn() -> bool) {
     panic!("{what} did not happen");
 }
 
+/// Waits until no shard has moved for a while.
+async fn settled(witness: &Witness) {
+    let mut starts = 0;
+    while starts != witness.starts() {
+        starts = witness.starts();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+}
+
 /// How often any of the nodes stood as `standing` since its events were taken.
 async fn count_standings(events: Vec<leasehold::Events>, standing: &str) -> usize {
     let mut count = 0;
@@ -56,6 +65,7 @@ fn a_failover_detaches_nobody_at_the_default_ttl() {
             witness.all_at_work() == 24 && ["a", "b", "c"].iter().all(|name| witness.at_work(name) >= 6)
         })
         .await;
+        settled(&witness).await;
         let (starts, events) = (witness.starts(), nodes.iter().map(Node::events).collect());
         servers.servers[0].kill();
         tokio::time::sleep(Duration::from_secs(12)).await;
@@ -220,6 +230,7 @@ fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
         let c = node(&server.address(), "c", 10, 2048, &witness).await;
         let fair = || ["a", "b", "c"].iter().all(|name| witness.at_work(name) > 500);
         until("a fair share for all", || witness.all_at_work() == 2048 && fair()).await;
+        settled(&witness).await;
         let (starts, events) = (witness.starts(), vec![a.events(), b.events(), c.events()]);
         relay.stall();
         tokio::time::sleep(Duration::from_secs(5)).await;
