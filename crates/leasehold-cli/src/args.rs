@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Register(Register),
     /// Check this machine, a store and the settings, and say what to change
     Doctor(ForAll),
+    /// Prove the core: thousands of simulated clusters under faults, judged by when work ran
+    Sim(crate::sim::Sim),
     /// Break nodes on a store of yours on purpose, and judge whether every promise was kept
     Check(crate::check::Check),
     /// Measure a store of yours, beside what a write per shard would cost on it

@@ -26,7 +26,7 @@ pub(crate) enum Code {
     NotFound = 4,
     /// Another live process uses this node's name.
     NameTaken = 5,
-    /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`).
+    /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`, `sim`).
     Unhealthy = 6,
     /// The node left, but could not confirm that everything was handed over.
     Unconfirmed = 7,

@@ -18,6 +18,7 @@ mod look;
 mod operate;
 mod run;
 mod settings;
+mod sim;
 mod stores;
 
 use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
@@ -52,6 +53,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             in_runtime(doctor::doctor(&settings))
         }
         Command::Bench(what) => in_runtime(bench::bench(what)),
+        Command::Sim(what) => sim::sim(&what),
         Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
@@ -126,6 +128,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         | Command::Run(_)
         | Command::Doctor(_)
         | Command::Bench(_)
+        | Command::Sim(_)
         | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {

@@ -8,6 +8,7 @@ mod chance;
 pub mod config;
 pub mod event;
 pub mod explain;
+pub mod may_move;
 pub mod mirror;
 pub mod name;
 pub mod node;

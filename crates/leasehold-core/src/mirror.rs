@@ -23,6 +23,8 @@ pub struct Seen<R> {
     pub order: u64,
     /// What it said when it last could be read, if it cannot be now.
     pub before: Option<R>,
+    /// Of a shard's record: whether `meta` was read with this version. See [`Mirror::is_vouched`].
+    pub with_meta: bool,
 }
 
 impl<R> Seen<R> {
@@ -116,6 +118,10 @@ pub struct Mirror {
     pub revision_seen: u64,
     /// Whether a listing has arrived.
     pub ready: bool,
+    /// Our logical time when the newest read that showed `meta` was issued.
+    meta_read: u64,
+    /// A listing that shows `meta` is being taken in.
+    listing_meta: bool,
     clock: u64,
 }
 
@@ -140,7 +146,14 @@ impl Mirror {
     pub fn observe(&mut self, now: Moment, source: Source, key: &Key, stored: Option<&Stored>) -> Change {
         let order = self.tick();
         match key {
-            Key::Meta => observe_plain(&mut self.meta, now, order, source, stored),
+            Key::Meta => {
+                if let (Source::Fresh(issued), true) = (source, stored.is_some())
+                    && self.meta.as_ref().is_none_or(|seen| issued > seen.order)
+                {
+                    self.meta_read = self.meta_read.max(issued);
+                }
+                observe_plain(&mut self.meta, now, order, source, stored)
+            }
             Key::Control => observe_plain(&mut self.control, now, order, source, stored),
             Key::Group(group) => {
                 let mut slot = self.groups.remove(group);
@@ -168,6 +181,8 @@ impl Mirror {
     ) {
         let known = self.known();
         let mut known_listed = 0;
+        self.listing_meta =
+            matches!(source, Source::Fresh(_)) && listing.entries.iter().any(|(key, _)| *key == Key::Meta);
         for (key, stored) in &listing.entries {
             known_listed += usize::from(self.knows(key));
             each(key, self.observe(now, source, key, Some(stored)));
@@ -182,6 +197,7 @@ impl Mirror {
                 }
             }
         }
+        self.listing_meta = false;
         self.foreign = listing.foreign.clone();
         if let Some(revision) = listing.revision {
             if revision < self.revision_seen && matches!(source, Source::Fresh(_)) {
@@ -291,7 +307,8 @@ impl Mirror {
                     Source::Fresh(issued) if issued > *seen_order => {
                         Change::RolledBack(format!("the record of node {name} is older than one seen before"))
                     }
-                    _ => Change::None,
+                    Source::Watch | Source::Lagging => Change::Doubtful,
+                    Source::Fresh(_) | Source::Mine => Change::None,
                 };
             }
             if issued != 0
@@ -333,6 +350,7 @@ impl Mirror {
             record,
             first_seen_at: now,
             order,
+            with_meta: false,
         });
         let node =
             SeenNode { seen, first_seen_at: now, session_seen_at, read_issued: issued, silent_from: now };
@@ -348,7 +366,8 @@ impl Mirror {
         id: &ShardId,
         stored: Option<&Stored>,
     ) -> Change {
-        let known = self.shards.get(id);
+        let with_meta = self.listing_meta;
+        let known = self.shards.get_mut(id);
         let Some(stored) = stored else {
             let Some(known) = known else { return Change::None };
             let crossed = match source {
@@ -371,9 +390,13 @@ impl Mirror {
             self.shards.remove(id);
             return Change::Changed;
         };
-        if known.is_some_and(|known| known.version == stored.version) {
+        if let Some(known) = known
+            && known.version == stored.version
+        {
+            known.with_meta |= with_meta;
             return Change::None;
         }
+        let known = self.shards.get(id);
         let record = ShardRecord::decode(&stored.value).and_then(|record| match record.shard == *id {
             true => Ok(record),
             false => Err(RecordError::Impossible(format!("it is about the shard {}", record.shard))),
@@ -402,9 +425,24 @@ impl Mirror {
             self.epoch_seen = self.epoch_seen.max(record.epoch);
         }
         self.vanished.remove(id);
-        let seen = Seen { version: stored.version.clone(), record, first_seen_at: now, order, before: None };
+        let version = stored.version.clone();
+        let seen = Seen { version, record, first_seen_at: now, order, before: None, with_meta };
         self.shards.insert(id.clone(), seen);
         Change::Changed
+    }
+
+    /// Whether this version of a shard's record is known to be from the present incarnation: `meta` was read with it, or
+    /// since, and was what it was. A record that was created by a request which was under way while the store was emptied
+    /// is not, and next to it somebody may still be running who does not know of the emptying yet.
+    pub fn is_vouched(&self, id: &ShardId) -> bool {
+        self.shards.get(id).is_some_and(|seen| seen.with_meta || seen.order < self.meta_read)
+    }
+
+    /// `meta` was read together with this version of a shard's record, or the version replaced one that is vouched for.
+    pub fn vouch(&mut self, id: &ShardId, version: &Version) {
+        if let Some(seen) = self.shards.get_mut(id).filter(|seen| seen.version == *version) {
+            seen.with_meta = true;
+        }
     }
 
     /// Remembers since when we know that a node has no record.
@@ -467,7 +505,8 @@ fn observe_plain<R: Record>(
             *slot = stored.map(|stored| {
                 let record = R::decode(&stored.value);
                 let before = before.filter(|_| record.is_err());
-                Seen { version: stored.version.clone(), record, first_seen_at: now, order, before }
+                let version = stored.version.clone();
+                Seen { version, record, first_seen_at: now, order, before, with_meta: false }
             });
             Change::Changed
         }

@@ -52,6 +52,12 @@ pub enum Rule {
     CorruptIsHeld,
     /// A change of the store's generation or of the incarnation detaches.
     GenerationChecked,
+    /// Whoever created a shard's record reads `meta` once more before the work starts.
+    MetaAfterCreate,
+    /// A shard's record that may have been created late is replaced only after `meta` was read with it or since.
+    MetaAfterVersion,
+    /// A node whose own record is older than its last confirmed renewal detaches.
+    OwnRecordNotOlder,
 }
 
 /// Which rules are in force: all of them, unless the feature `sabotage` is on and a test broke one.

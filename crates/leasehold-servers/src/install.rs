@@ -12,6 +12,10 @@ pub enum Program {
     Redis,
     /// Valkey, kept in the cache folder.
     Valkey,
+    /// The API server of Kubernetes 1.20, kept in the cache folder.
+    KubeApiserver,
+    /// The client of Kubernetes, which comes with the API server.
+    Kubectl,
 }
 
 impl Program {
@@ -22,6 +26,7 @@ impl Program {
             Program::Etcd35 => "etcd-3.5",
             Program::Redis => "redis",
             Program::Valkey => "valkey",
+            Program::KubeApiserver | Program::Kubectl => "kube-apiserver",
         }
     }
 
@@ -31,6 +36,8 @@ impl Program {
             Program::Etcd35 => vec![cache().join("etcd-3.5/etcd")],
             Program::Redis => on_path("redis-server"),
             Program::Valkey => vec![cache().join("valkey/valkey-server")],
+            Program::KubeApiserver => vec![cache().join("kube-apiserver-1.20.2/kube-apiserver")],
+            Program::Kubectl => on_path("kubectl"),
         }
     }
 }

@@ -8,10 +8,11 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
 use crate::faults::Place;
-use crate::invariants::no_busy_loop;
+use crate::invariants::{deadline_counts_from_sending, no_busy_loop};
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
 use crate::process::Session;
+use crate::profile::Peril;
 use crate::sabotage::Duty;
 use crate::setting::DeadMan;
 use crate::world::{Due, Judged, World};
@@ -29,6 +30,7 @@ impl World {
         self.stats.steps += 1;
         let result = match self.processes[process].pause_at_step.take_if(|at| decisive(&actions, at.1)) {
             Some((lasts, _)) => {
+                self.stats.felt.note(Peril::PauseAtStep);
                 self.processes[process].undone.append(&mut actions);
                 self.pause(process, lasts)
             }
@@ -85,6 +87,7 @@ impl World {
             let at = self.slots[self.processes[process].slot].clock.when(deadlines.kill_at);
             self.put_at(at, Due::Guard { process, session: number });
         }
+        deadline_counts_from_sending::judge(self, process, deadlines.valid_until)?;
         let until = self.until(process, deadlines);
         self.observe(Happening::Deadlines { session: number, until })
     }
@@ -185,6 +188,9 @@ impl World {
     /// How late a process does something.
     pub(crate) fn lag(&mut self, process: usize, usual: Instant) -> Instant {
         let sluggish = self.slots[self.processes[process].slot].sluggish;
+        if sluggish > usual {
+            self.stats.felt.note(Peril::Sluggish);
+        }
         self.processes[process].driver.below(usual.max(sluggish)) + 1
     }
 

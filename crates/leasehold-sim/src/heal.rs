@@ -26,6 +26,8 @@ pub(crate) struct Healing {
     pub(crate) done: bool,
     /// From when on the world is calm, as far as we know.
     pub(crate) calm_from: Instant,
+    /// When the group last got another number of shards: nobody can have taken one before it was there.
+    pub(crate) resized_at: Instant,
     /// The node that an operator goes on draining.
     pub(crate) drained: Option<NodeName>,
     /// When every shard was owned again, and when everything was where it should be.
@@ -51,6 +53,7 @@ impl Healing {
         let bounds = Bounds::new(setting, faults);
         Healing {
             calm_from: bounds.calm_after,
+            resized_at: 0,
             bounds,
             began: false,
             began_at: Instant::MAX,
@@ -85,6 +88,9 @@ impl Healing {
 
     /// A fault struck: what it may make slow is not held against the world until it has had its time.
     pub(crate) fn struck(&mut self, at: Instant, fault: &Fault) {
+        if let Fault::Resize { .. } = fault {
+            self.resized_at = at;
+        }
         if disturbs(fault) {
             let over_at = at + fault.lasts().unwrap_or(0);
             self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);
@@ -112,8 +118,8 @@ fn disturbs(fault: &Fault) -> bool {
 
 /// The world as it is at one look.
 pub(crate) struct Census {
-    /// What each live process knows, with its number.
-    pub(crate) views: Vec<(usize, View)>,
+    /// The live processes.
+    pub(crate) alive: Vec<usize>,
     /// For each shard that should be held: whether a live process holds it, and where its work runs.
     pub(crate) shards: Vec<Owned>,
 }
@@ -153,6 +159,7 @@ impl World {
             }
             self.processes[process].pause_at_check = None;
             self.processes[process].pause_at_step = None;
+            self.processes[process].pause_at_begin = None;
         }
         for index in std::mem::take(&mut self.on) {
             self.on.insert(index);
@@ -194,14 +201,20 @@ impl World {
         Ok(())
     }
 
+    /// What each live process knows, with its number. Not cheap.
+    fn views(&self, census: &Census) -> Vec<(usize, View)> {
+        let alive = census.alive.iter().copied();
+        alive.map(|process| (process, self.processes[process].core.view(self.now_of(process)))).collect()
+    }
+
     pub(crate) fn census(&self) -> Census {
-        let alive = || (0..self.processes.len()).filter(|process| self.processes[*process].alive);
-        let views = alive().map(|process| (process, self.processes[process].core.view(self.now_of(process))));
+        let alive = (0..self.processes.len()).filter(|process| self.processes[*process].alive);
+        let alive: Vec<usize> = alive.collect();
         let shards = self.shards_wanted().map(|shard| {
             let RecordState::Held { session } = self.records.get(shard).state else {
                 return Owned { shard, holder: None, running: false };
             };
-            let holder = alive().find(|process| {
+            let holder = alive.iter().copied().find(|process| {
                 let last = self.processes[*process].sessions.last();
                 last.is_some_and(|last| last.id == session && !last.lost)
             });
@@ -211,7 +224,7 @@ impl World {
                 .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
             Owned { shard, holder, running }
         });
-        Census { shards: shards.collect(), views: views.collect() }
+        Census { shards: shards.collect(), alive }
     }
 
     fn judge_healing(&mut self) -> Judged {
@@ -265,7 +278,8 @@ impl World {
 
     /// Where everybody stands, for people.
     pub(crate) fn standings(&self, census: &Census) -> String {
-        let each = census.views.iter().map(|(process, view)| {
+        let views = self.views(census);
+        let each = views.iter().map(|(process, view)| {
             let node = &self.processes[*process];
             let (held, wanted) = view.me.as_ref().map_or((0, 0), |me| (me.held, me.wanted));
             let waiting = view.me.as_ref().and_then(|me| me.waiting_for.as_deref()).unwrap_or("");
@@ -297,6 +311,12 @@ impl Census {
 
     /// Everybody is attached, holds what the plan gives to it and nothing else, and all of that runs.
     fn all_settled(&self, world: &World) -> bool {
+        // What is cheap to know comes first.
+        let leaving = self.alive.iter().any(|process| world.processes[*process].leaving != Leaving::No);
+        if leaving || !self.shards.iter().all(|shard| shard.running) {
+            return false;
+        }
+        let views = world.views(self);
         let at_home = |process: usize, view: &View| {
             let me = view.me.as_ref();
             let calm = view.frozen.is_none() && world.processes[process].standing == Standing::Attached;
@@ -305,20 +325,15 @@ impl Census {
             calm && placed && me.is_some_and(|me| me.held == me.wanted)
         };
         let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
-        let anybody_else = self.views.iter().any(|(process, _)| !drained(*process));
-        let handed_over = self.views.iter().all(|(process, view)| {
+        let anybody_else = views.iter().any(|(process, _)| !drained(*process));
+        let handed_over = views.iter().all(|(process, view)| {
             !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
         // Everybody knows of everybody, and plans with the same view.
-        let agreed = self.views.iter().all(|(_, view)| {
+        let agreed = views.iter().all(|(_, view)| {
             let alive = view.nodes.iter().filter(|node| node.state.is_alive());
-            alive.clone().count() == self.views.len() && alive.clone().all(|node| node.agrees)
+            alive.clone().count() == views.len() && alive.clone().all(|node| node.agrees)
         });
-        let leaving = self.views.iter().any(|(process, _)| world.processes[*process].leaving != Leaving::No);
-        handed_over
-            && agreed
-            && !leaving
-            && self.shards.iter().all(|shard| shard.running)
-            && self.views.iter().all(|(process, view)| at_home(*process, view))
+        handed_over && agreed && views.iter().all(|(process, view)| at_home(*process, view))
     }
 }

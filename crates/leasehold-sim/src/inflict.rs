@@ -8,6 +8,7 @@ use crate::clock::{Instant, MS, SECOND};
 use crate::faults::{Comeback, Fault, Going, Grace, Place, Way};
 use crate::oracle::Happening;
 use crate::process::{Leaving, Slot, Version};
+use crate::profile::Peril;
 use crate::weather::Trouble;
 use crate::world::{Due, Judged, World};
 
@@ -21,6 +22,7 @@ impl World {
             self.on.insert(index);
             self.put(lasts, Due::Relent(index));
         }
+        self.note_felt(&planned.fault);
         match planned.fault {
             Fault::Crash { slot, then } => {
                 if let Some(process) = self.slots[slot].process {
@@ -40,16 +42,19 @@ impl World {
             Fault::DoubledAnswers { permille, .. } => {
                 self.weather.begin(index, Trouble::DoubledAnswers(permille));
             }
+            Fault::DoubledWrites { permille, .. } => {
+                self.weather.begin(index, Trouble::DoubledWrites(permille));
+            }
             Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
             Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag = lag,
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
             Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
             Fault::StoreRestart { .. } => {
-                self.weather.begin(index, Trouble::Down);
+                self.weather.begin(index, Trouble::Down(Peril::StoreRestart));
                 self.break_watches(None, "the store went away")?;
             }
             Fault::Failover { loses, .. } => {
-                self.weather.begin(index, Trouble::Down);
+                self.weather.begin(index, Trouble::Down(Peril::Failover));
                 self.store.roll_back(self.at, self.at.saturating_sub(loses));
                 self.records.read_all(self.at, &self.setting, &self.store);
                 self.break_watches(None, "the store failed over")?;
@@ -160,6 +165,7 @@ impl World {
             | Fault::Errors { .. }
             | Fault::LostAnswers { .. }
             | Fault::DoubledAnswers { .. }
+            | Fault::DoubledWrites { .. }
             | Fault::StaleLists { .. } => self.weather.end(index),
             Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag = 0,
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
@@ -211,6 +217,7 @@ impl World {
         match place {
             Place::Anywhere => return self.pause(process, lasts),
             Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
+            Place::BeforeBegin => self.processes[process].pause_at_begin = Some(lasts),
             Place::BetweenStepAndAct | Place::BeforeStart => {
                 self.processes[process].pause_at_step = Some((lasts, place));
             }
@@ -287,6 +294,7 @@ impl World {
         }
         self.healing.struck(self.at, &self.faults[fault].fault.clone());
         self.put(gap, Due::Roll { slot: slot + 1, fault });
+        self.stats.felt.note(Peril::RollingRestart);
         self.go(slot, how, Comeback::SameName { after: 200 * MS })
     }
 }
@@ -300,6 +308,7 @@ impl Fault {
             | Fault::Errors { lasts, .. }
             | Fault::LostAnswers { lasts, .. }
             | Fault::DoubledAnswers { lasts, .. }
+            | Fault::DoubledWrites { lasts, .. }
             | Fault::WatchLag { lasts, .. }
             | Fault::WatchLoss { lasts, .. }
             | Fault::StaleLists { lasts, .. }

@@ -15,6 +15,7 @@ mod dice;
 mod driver;
 mod fault_words;
 mod faults;
+mod felt;
 mod heal;
 mod inflict;
 mod invariants;
@@ -45,8 +46,9 @@ mod world;
 
 pub use clock::{Instant, MS, SECOND};
 pub use faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Target, Way};
+pub use felt::Felt;
 pub use invariants::Violation;
-pub use options::{Options, Tracing};
+pub use options::{Options, Tracing, parse_keep};
 pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
 pub use outcome::{Mark, Outcome, Stats};
 pub use profile::{Peril, Profile};

@@ -10,13 +10,18 @@ use leasehold_core::store::{
 use crate::clock::{Instant, MS, SECOND};
 use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
+use crate::profile::Peril;
 use crate::world::{Copy, Due, Judged, World};
 
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
         let once = self.setting.shape.latency(&mut self.processes[process].network);
         // However slow the store, nothing is under way for longer than this.
-        (once * self.weather.slow()).min(5 * SECOND)
+        let times = self.weather.slow();
+        if times > 1 {
+            self.stats.felt.note(Peril::SlowStore);
+        }
+        (once * times).min(5 * SECOND)
     }
 
     /// A request leaves its process.
@@ -36,18 +41,54 @@ impl World {
             // Some of what was sent into a cut line is sent again by the network when the line is back.
             let dice = &mut self.processes[process].network;
             if !dice.permille(250) {
+                self.stats.felt.note(self.slots[slot].cut());
                 return;
             }
             latency += dice.between(100 * MS, 15 * SECOND);
         }
-        self.put(latency, Due::Arrive { process, request: Box::new(request) });
+        let doubled = self.weather.doubled_writes();
+        if doubled > 0 && matches!(request.op, Op::Swap(_)) {
+            self.send_again(process, &request, doubled);
+        }
+        self.put(latency, Due::Arrive { process, request: Box::new(request), sent_at: self.at });
+    }
+
+    /// Somebody between may repeat a write, long after it was first sent.
+    fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
+        let dice = &mut self.processes[process].network;
+        let (doubled, after) = (dice.permille(permille), dice.between(MS, 20 * SECOND));
+        if doubled {
+            let generation = self.store.generations();
+            self.put(
+                after,
+                Due::Echo { process, request: Box::new(request.clone()), sent_at: self.at, generation },
+            );
+        }
+    }
+
+    /// The repeated write arrives. Nobody hears what became of it.
+    pub(crate) fn echo(
+        &mut self,
+        process: usize,
+        request: &Request,
+        sent_at: Instant,
+        generation: u32,
+    ) -> Judged {
+        if self.weather.down() || self.store.generations() != generation {
+            return Ok(());
+        }
+        self.stats.felt.note(Peril::DoubledWrites);
+        let answer = self.serve(process, &request.op)?;
+        self.note_proof(process, sent_at, &request.op, &answer);
+        Ok(())
     }
 
     /// A request arrives at the store, whether or not its process still lives.
-    pub(crate) fn arrive(&mut self, process: usize, request: Request) -> Judged {
+    pub(crate) fn arrive(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         let slot = self.processes[process].slot;
         let dice = &mut self.processes[process].network;
-        if self.weather.down() {
+        if let Some(peril) = self.weather.down_from() {
+            self.stats.felt.note(peril);
             if dice.permille(500) {
                 let failed = failed(StoreErrorKind::Unreachable, "connection refused");
                 self.reply(process, request.id, failed);
@@ -56,35 +97,56 @@ impl World {
         }
         // What was under way when the line was cut is lost with it.
         if self.slots[slot].requests_cut > 0 {
+            self.stats.felt.note(self.slots[slot].cut());
             return Ok(());
         }
         let errors = self.weather.errors();
         if errors > 0 && self.processes[process].network.permille(errors) {
-            return self.fail(process, request);
+            self.stats.felt.note(Peril::Errors);
+            return self.fail(process, request, sent_at);
         }
         let answer = self.serve(process, &request.op)?;
+        self.note_proof(process, sent_at, &request.op, &answer);
         self.reply(process, request.id, answer);
         Ok(())
     }
 
+    /// The store has a write of a process's own record: that is what its grants live by.
+    fn note_proof(&mut self, process: usize, sent_at: Instant, op: &Op, answer: &Answer) {
+        let (Op::Swap(swaps), Answer::Swapped { outcomes, .. }) = (op, answer) else { return };
+        let node = &mut self.processes[process];
+        for (swap, outcome) in swaps.iter().zip(outcomes) {
+            if matches!(&swap.key, Key::Node(name) if *name == node.name)
+                && matches!(outcome, Swapped::Applied(_))
+            {
+                node.proved_from = node.proved_from.max(sent_at);
+            }
+        }
+    }
+
     /// The store fails: before it has done anything, or after it has done all or some of it.
-    fn fail(&mut self, process: usize, request: Request) -> Judged {
+    fn fail(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         let dice = &mut self.processes[process].network;
         let kind = dice.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
         let how = dice.below(3);
         let mut answer = failed(kind, "the store failed");
         match (&request.op, how) {
             (Op::Swap(_), 1) => {
-                self.serve(process, &request.op)?;
+                let done = self.serve(process, &request.op)?;
+                self.note_proof(process, sent_at, &request.op, &done);
             }
             (Op::Swap(swaps), 2) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());
+                let mut done = Vec::with_capacity(swaps.len());
                 for swap in swaps {
                     let dice = &mut self.processes[process].network;
                     let (applied, known) = (dice.permille(500), dice.permille(300));
                     let outcome = if applied { self.apply(process, swap)? } else { Swapped::Unknown };
+                    done.push(outcome.clone());
                     outcomes.push(if known { outcome } else { Swapped::Unknown });
                 }
+                let done = Answer::Swapped { outcomes: done, generation: String::new() };
+                self.note_proof(process, sent_at, &request.op, &done);
                 answer = Answer::Swapped { outcomes, generation: self.store.generation().to_owned() };
             }
             _ => {}
@@ -122,6 +184,9 @@ impl World {
         }
         let dice = &mut self.processes[process].network;
         let (lag, which) = (dice.below(behind), dice.below(2) as usize);
+        if lag > self.setting.shape.stale_by() {
+            self.stats.felt.note(Peril::StaleLists);
+        }
         let listing = self.store.list_behind(self.at, lag, which);
         (listing, self.store.seen_behind(which))
     }
@@ -154,10 +219,12 @@ impl World {
         let latency = self.latency(process);
         let dice = &mut self.processes[process].network;
         if lost > 0 && dice.permille(lost) {
+            self.stats.felt.note(Peril::LostAnswers);
             return;
         }
         if doubled > 0 && dice.permille(doubled) {
             let (late, extra) = (dice.permille(500), dice.between(MS, 4 * SECOND));
+            self.stats.felt.note(Peril::DoubledAnswers);
             let copy = Due::Answer { process, id, answer: Box::new(answer.clone()), copy: Copy::Extra };
             self.put(latency + extra, copy);
             if late {
@@ -170,6 +237,7 @@ impl World {
     pub(crate) fn answered(&mut self, process: usize, id: RequestId, answer: Answer, copy: Copy) -> Judged {
         let slot = self.processes[process].slot;
         if self.slots[slot].answers_cut > 0 {
+            self.stats.felt.note(self.slots[slot].cut());
             return Ok(());
         }
         let awaited = self.processes[process].waiting.remove(&id);

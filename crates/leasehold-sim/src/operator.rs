@@ -11,6 +11,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::MS;
 use crate::faults::{Damage, Target};
+use crate::profile::Peril;
 use crate::setting::NAMED;
 use crate::world::World;
 
@@ -96,10 +97,7 @@ impl World {
 
     /// How many slots there should be.
     pub(crate) fn slots_wanted(&self) -> usize {
-        match self.group_record().map(|record| record.shards) {
-            Some(ShardSet::Numbered(shards)) => shards as usize,
-            _ => self.setting.shards as usize,
-        }
+        self.records.slots().unwrap_or(self.setting.shards) as usize
     }
 
     /// The numbers of the shards that should be held, once everybody has engaged everything.
@@ -130,12 +128,14 @@ impl World {
                 text.replacen(READABLE, TOO_NEW, 1).into_bytes()
             }
         };
+        self.stats.felt.note(Peril::Corrupt);
         self.overwrite(key, Some(bytes));
     }
 
     pub(crate) fn vanish(&mut self, slot: usize) {
         let key = Key::Node(self.slots[slot].name.clone());
         if self.store.get(&key).is_some() {
+            self.stats.felt.note(Peril::Vanish);
             self.overwrite(key, None);
         }
     }

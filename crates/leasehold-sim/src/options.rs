@@ -55,3 +55,16 @@ impl Default for Options {
         }
     }
 }
+
+/// Reads the numbers of faults to keep, such as `1,4,7`, or `none`.
+pub fn parse_keep(text: &str) -> Result<Vec<usize>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let number = |word: &str| {
+        word.trim().parse().map_err(|_| {
+            format!("{word:?} is no number of a fault; the schedule of a run numbers them, such as 1,4,7")
+        })
+    };
+    text.split(',').map(number).collect()
+}

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::clock::Instant;
 use crate::faults::Planned;
+use crate::felt::Felt;
 use crate::invariants::Violation;
 use crate::shape::StoreKind;
 use crate::timeline::Timeline;
@@ -68,6 +69,10 @@ pub struct Stats {
     pub owned_after: u64,
     /// Until everything was where it should be.
     pub settled_after: u64,
+    /// Events of the busiest run.
+    pub busiest: u64,
+    /// How often each kind of fault was felt.
+    pub felt: Felt,
     /// A digest of everything that happened: two runs with the same one did the same.
     pub digest: u64,
 }
@@ -93,6 +98,8 @@ impl Stats {
         self.sink_rejected += other.sink_rejected;
         self.owned_after = self.owned_after.max(other.owned_after);
         self.settled_after = self.settled_after.max(other.settled_after);
+        self.busiest = self.busiest.max(other.busiest);
+        self.felt.add(&other.felt);
         // The order in which runs are added must not matter.
         self.digest ^= other.digest;
     }

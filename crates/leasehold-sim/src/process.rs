@@ -11,6 +11,7 @@ use crate::clock::{Clock, Instant};
 use crate::dice::Dice;
 use crate::faults::Place;
 use crate::oracle::SessionNo;
+use crate::profile::Peril;
 use crate::setting::NAMED;
 use crate::world::Due;
 
@@ -79,6 +80,17 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// Which kind of fault its line is cut by.
+    pub(crate) fn cut(&self) -> Peril {
+        match (self.requests_cut, self.answers_cut) {
+            (_, 0) => Peril::CutRequests,
+            (0, _) => Peril::CutAnswers,
+            _ => Peril::Cut,
+        }
+    }
+}
+
 /// One process: the real core, and what its driver keeps.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -96,6 +108,7 @@ pub(crate) struct Process {
     /// It will stand still for so long, as soon as it is at that place.
     pub(crate) pause_at_check: Option<Instant>,
     pub(crate) pause_at_step: Option<(Instant, Place)>,
+    pub(crate) pause_at_begin: Option<Instant>,
     /// When the next tick is in the queue, and its number.
     pub(crate) tick_at: Instant,
     pub(crate) ticks: u64,
@@ -111,6 +124,9 @@ pub(crate) struct Process {
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,
     pub(crate) kill_takes: Instant,
+    /// When the newest write of its own record that the store has was sent, and for how long that makes grants good.
+    pub(crate) proved_from: Instant,
+    pub(crate) valid_for: Instant,
     /// How many ticks it took in which millisecond.
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.

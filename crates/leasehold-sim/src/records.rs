@@ -1,7 +1,7 @@
 //! What the store says of each shard, and since when: the truth that ownership is judged by.
 
 use leasehold_core::SessionId;
-use leasehold_core::record::{Record, ShardRecord, ShardState};
+use leasehold_core::record::{GroupRecord, Record, ShardRecord, ShardSet, ShardState};
 use leasehold_core::store::Key;
 
 use crate::clock::Instant;
@@ -12,6 +12,8 @@ use crate::store::SimStore;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     shards: Vec<Told>,
+    /// How many slots the group's record says that there are, if it says so.
+    slots: Option<u32>,
 }
 
 /// What the store says of one shard.
@@ -37,8 +39,16 @@ impl Records {
         self.shards.get(shard).unwrap_or(NONE)
     }
 
+    /// How many slots the group's record says that there are, if it can be read.
+    pub(crate) fn slots(&self) -> Option<u32> {
+        self.slots
+    }
+
     /// A record was written.
     pub(crate) fn changed(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
+        if matches!(key, Key::Group(group) if *group == setting.group) {
+            self.slots = value.and_then(slots_of);
+        }
         let Key::Shard(shard) = key else { return };
         let number = setting.number_of(shard);
         if self.shards.len() <= number {
@@ -50,9 +60,17 @@ impl Records {
     /// The store became another one.
     pub(crate) fn read_all(&mut self, at: Instant, setting: &Setting, store: &SimStore) {
         self.shards.clear();
+        self.slots = None;
         for (key, stored) in store.records() {
             self.changed(at, setting, key, Some(&stored.value));
         }
+    }
+}
+
+fn slots_of(value: &[u8]) -> Option<u32> {
+    match GroupRecord::decode(value).ok()?.shards {
+        ShardSet::Numbered(slots) => Some(slots),
+        ShardSet::Named => None,
     }
 }
 

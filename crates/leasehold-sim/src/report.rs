@@ -14,7 +14,12 @@ const LINES_MAX: usize = 120;
 
 /// The command that shows this run again, exactly.
 pub fn command(options: &Options, outcome: &Outcome) -> String {
-    let mut text = format!("leasehold sim --seed {}", outcome.seed);
+    let program = match options.sabotage {
+        // The real program cannot switch rules off.
+        Some(_) => "cargo run --release -p leasehold-sim --features sabotage --",
+        None => "leasehold sim",
+    };
+    let mut text = format!("{program} --seed {}", outcome.seed);
     let usual = Options::default();
     if options.nodes != usual.nodes {
         let _ = write!(text, " --nodes {}", options.nodes);
@@ -26,7 +31,7 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
         let _ = write!(text, " --store-kind {kind}");
     }
     if options.faults_for != usual.faults_for {
-        let _ = write!(text, " --for {}", options.faults_for.as_secs());
+        let _ = write!(text, " --for {}s", options.faults_for.as_secs());
     }
     if options.faults != Profile::all() {
         let _ = write!(text, " --faults {}", options.faults);
@@ -95,12 +100,24 @@ pub fn totals(summary: &Summary) -> String {
 }
 
 /// The totals of many runs, for programs.
-pub fn totals_json(summary: &Summary) -> String {
+pub fn totals_json(summary: &Summary) -> serde_json::Value {
     let failures: Vec<_> = summary
         .failures
         .iter()
         .map(|(seed, violation)| serde_json::json!({ "seed": seed, "violation": violation }))
         .collect();
-    let json = serde_json::json!({ "seeds": summary.seeds, "failures": failures, "stats": summary.stats });
-    serde_json::to_string_pretty(&json).expect("plain data")
+    serde_json::json!({ "seeds": summary.seeds, "failures": failures, "stats": summary.stats })
+}
+
+/// One run, for programs.
+pub fn outcome_json(options: &Options, outcome: &Outcome) -> serde_json::Value {
+    let faults: Vec<_> = outcome.faults.iter().map(ToString::to_string).collect();
+    serde_json::json!({
+        "seed": outcome.seed,
+        "store": outcome.store.as_str(),
+        "violation": outcome.violation,
+        "faults": faults,
+        "stats": outcome.stats,
+        "command": command(options, outcome),
+    })
 }

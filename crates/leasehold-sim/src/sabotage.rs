@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::str::FromStr;
 
 use leasehold_core::rules::Rule;
@@ -31,7 +32,7 @@ pub enum Duty {
     EndedMeansEnded,
 }
 
-const RULES: [Rule; 24] = [
+const RULES: [Rule; 27] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -56,6 +57,9 @@ const RULES: [Rule; 24] = [
     Rule::VerifyHeld,
     Rule::CorruptIsHeld,
     Rule::GenerationChecked,
+    Rule::MetaAfterCreate,
+    Rule::MetaAfterVersion,
+    Rule::OwnRecordNotOlder,
 ];
 
 const DUTIES: [Duty; 4] =
@@ -66,6 +70,54 @@ impl Sabotage {
     pub fn all() -> Vec<Sabotage> {
         let rules = RULES.into_iter().filter(|_| cfg!(feature = "sabotage")).map(Sabotage::Core);
         rules.chain(DUTIES.into_iter().map(Sabotage::Driver)).collect()
+    }
+}
+
+impl Sabotage {
+    /// What the rule says, in a few words.
+    fn says(self) -> &'static str {
+        match self {
+            Sabotage::Core(rule) => rule_says(rule),
+            Sabotage::Driver(Duty::ClockCountsSleep) => "the clock goes on while the machine sleeps",
+            Sabotage::Driver(Duty::CheckBeforeStart) => {
+                "the deadline is looked at once more before work begins"
+            }
+            Sabotage::Driver(Duty::KillAtDeadline) => "what still runs at the deadline is killed",
+            Sabotage::Driver(Duty::EndedMeansEnded) => "work has ended only when nothing of it runs",
+        }
+    }
+}
+
+fn rule_says(rule: Rule) -> &'static str {
+    match rule {
+        Rule::DeadlineFromSending => "the deadline counts from before the renewal was sent",
+        Rule::Margin => "work is told to stop a margin before the session ends",
+        Rule::FenceBeforeTakeover => "a session is fenced by a swap before its shards are taken",
+        Rule::AbsentIsNotDead => "a record that vanished proves nothing",
+        Rule::ProofAfterShard => "the proof of death is read after the shard record",
+        Rule::SilenceNeedsReads => "silence does not count while our own reads fail",
+        Rule::SilenceLastsTtl => "silence lasts a whole ttl before it means death",
+        Rule::StopBeforeRelease => "a shard is released only after its work has stopped",
+        Rule::UnchangedIsUnknown => "a read-back without a change does not mean that the write failed",
+        Rule::UnknownIsSettled => "a write of unknown outcome is settled, never assumed or repeated",
+        Rule::FreshSession => "a new life adopts nothing of a former session",
+        Rule::LostIsForEver => "no late confirmation revives a lost grant",
+        Rule::NoForeignClocks => "nobody's timestamps decide anything",
+        Rule::RecordsStay => "a release keeps the record and its epoch",
+        Rule::EpochRises => "every start has a higher epoch",
+        Rule::SettleBeforeClaim => "an emptied store is not claimed at once",
+        Rule::NoRenewalWhenDetached => "a detached session is never renewed",
+        Rule::Detach => "a node that cannot prove its session detaches",
+        Rule::SpillOver => "what does not fit under a cap goes to the next in rank",
+        Rule::UnownedAtOnce => "no stabiliser delays an unowned shard",
+        Rule::LeftOnlyWhenStopped => "*left* is not written while work is unconfirmed",
+        Rule::VerifyHeld => "a holder whose record names another stops",
+        Rule::CorruptIsHeld => "a damaged record counts as held",
+        Rule::GenerationChecked => "another generation of the store detaches",
+        Rule::MetaAfterCreate => "whoever created a shard's record reads `meta` before the work starts",
+        Rule::MetaAfterVersion => "a record that may be late is replaced only after `meta` was read",
+        Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",
+        _ => "a rule of the core",
     }
 }
 
@@ -100,22 +152,26 @@ impl FromStr for Sabotage {
 }
 
 /// Switches every rule off in turn and says which promise was seen broken, and after how many seeds, as a table in
-/// Markdown.
-pub fn sabotage_table(options: &Options, seeds_max: u64, jobs: usize) -> String {
-    let mut text = String::from(
-        "| rule switched off | caught by | seeds needed | first seed |\n| --- | --- | ---: | ---: |\n",
+/// Markdown; and whether all of them were noticed.
+pub fn sabotage_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (String, bool) {
+    let mut text = format!(
+        "| rule switched off | what it says | caught by | seeds needed, from {} on |\n| --- | --- | --- | ---: |\n",
+        seeds.start
     );
+    let mut all_caught = true;
     let chosen = |sabotage: &Sabotage| options.sabotage.is_none_or(|only| only == *sabotage);
     for sabotage in Sabotage::all().into_iter().filter(chosen) {
         let options = Options { sabotage: Some(sabotage), ..options.clone() };
-        let summary = run_many(&options, 0..seeds_max, jobs, AfterFailure::Stop, |_| {});
-        let _ = match summary.failures.first() {
+        let summary = run_many(&options, seeds.clone(), jobs, AfterFailure::Stop, |_| {});
+        let (caught_by, needed) = match summary.failures.first() {
             Some((seed, violation)) => {
-                writeln!(text, "| `{sabotage}` | `{}` | {} | {seed} |", violation.invariant, seed + 1)
+                (format!("`{}`", violation.invariant), (seed - seeds.start + 1).to_string())
             }
-            None => writeln!(text, "| `{sabotage}` | **not caught** | {} | |", summary.seeds),
+            None => ("**not caught**".to_owned(), format!("more than {}", summary.seeds)),
         };
+        all_caught &= !summary.failures.is_empty();
+        let _ = writeln!(text, "| `{sabotage}` | {} | {caught_by} | {needed} |", sabotage.says());
         eprintln!("{}", text.lines().last().unwrap_or_default());
     }
-    text
+    (text, all_caught)
 }

@@ -67,6 +67,11 @@ impl SimStore {
         }
     }
 
+    /// How often the store has become another one.
+    pub(crate) fn generations(&self) -> u32 {
+        self.generations
+    }
+
     pub(crate) fn generation(&self) -> &str {
         &self.generation
     }
@@ -142,6 +147,11 @@ impl SimStore {
             generation: self.generation.clone(),
             revision,
         }
+    }
+
+    /// Whether anything changed after that instant.
+    pub(crate) fn changed_since(&self, at: Instant) -> bool {
+        self.log.last().is_some_and(|entry| entry.at > at)
     }
 
     /// How many changes there were.

@@ -5,6 +5,7 @@ use leasehold_core::event::Event;
 use leasehold_core::store::WatchEvent;
 
 use crate::clock::MS;
+use crate::profile::Peril;
 use crate::world::{Due, Judged, World};
 
 impl World {
@@ -42,9 +43,14 @@ impl World {
         node.watch.told += changed.len();
         if let Some(next) = next {
             node.watch.scheduled = true;
+            self.stats.felt.note(Peril::WatchLag);
             self.put_at(next + lag, Due::Told { process, number });
         }
-        if changed.is_empty() || (loses && self.processes[process].watch_dice.permille(600)) {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        if loses && self.processes[process].watch_dice.permille(600) {
+            self.stats.felt.note(Peril::WatchLoss);
             return Ok(());
         }
         self.step(process, Event::Watched(WatchEvent::Changed(changed)))

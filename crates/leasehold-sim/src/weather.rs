@@ -1,6 +1,7 @@
 //! What troubles the store and the network right now.
 
 use crate::clock::Instant;
+use crate::profile::Peril;
 
 /// The troubles that are on, each with the number of the fault that it is from.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +16,10 @@ pub(crate) enum Trouble {
     Errors(u32),
     LostAnswers(u32),
     DoubledAnswers(u32),
+    DoubledWrites(u32),
     StaleLists(Instant),
-    Down,
+    /// Which kind of fault it is down from.
+    Down(Peril),
 }
 
 impl Weather {
@@ -55,11 +58,27 @@ impl Weather {
         )
     }
 
+    pub(crate) fn doubled_writes(&self) -> u32 {
+        self.worst(
+            |trouble| {
+                if let Trouble::DoubledWrites(permille) = trouble { Some(permille) } else { None }
+            },
+        )
+    }
+
     pub(crate) fn stale_by(&self) -> Instant {
         self.worst(|trouble| if let Trouble::StaleLists(lag) = trouble { Some(lag) } else { None })
     }
 
+    /// Whether the store is down, and from what.
+    pub(crate) fn down_from(&self) -> Option<Peril> {
+        self.troubles.iter().find_map(|(_, trouble)| match trouble {
+            Trouble::Down(peril) => Some(*peril),
+            _ => None,
+        })
+    }
+
     pub(crate) fn down(&self) -> bool {
-        self.troubles.iter().any(|(_, trouble)| *trouble == Trouble::Down)
+        self.down_from().is_some()
     }
 }

@@ -11,6 +11,7 @@ use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::oracle::{Happening, RunEnd};
+use crate::profile::Peril;
 use crate::sabotage::Duty;
 use crate::world::{Due, Judged, World};
 
@@ -72,7 +73,10 @@ impl World {
             WorkDue::Begin => self.begin_work(worker),
             WorkDue::Act => self.act(worker),
             WorkDue::Stop => self.end_work(worker, RunEnd::Stopped),
-            WorkDue::Crash => self.end_work(worker, RunEnd::Crashed),
+            WorkDue::Crash => {
+                self.stats.felt.note(Peril::WorkCrash);
+                self.end_work(worker, RunEnd::Crashed)
+            }
             WorkDue::Kill => self.end_work(worker, RunEnd::Killed),
         }
     }
@@ -80,6 +84,13 @@ impl World {
     /// The driver looks at the deadline once more, and lets user code begin.
     fn begin_work(&mut self, worker: usize) -> Judged {
         let Worker { process, session, epoch, told, .. } = self.workers[worker];
+        if let Some(lasts) = self.processes[process].pause_at_begin.take() {
+            self.stats.felt.note(Peril::PauseAtStep);
+            self.pause(process, lasts)?;
+            // The first thing that happens when it goes on.
+            self.put(lasts, Due::Work { worker, what: WorkDue::Begin });
+            return Ok(());
+        }
         let now = self.now_of(process).at;
         let sessions = &self.processes[process].sessions;
         let session_now = sessions.iter().find(|it| it.number == session).expect("sessions stay");
@@ -124,7 +135,10 @@ impl World {
         let pause = self.processes[process].pause_at_check.take();
         self.put(pause.unwrap_or(0) + under_way, Due::Write { run, shard, epoch });
         match pause {
-            Some(lasts) => self.pause(process, lasts),
+            Some(lasts) => {
+                self.stats.felt.note(Peril::PauseAtCheck);
+                self.pause(process, lasts)
+            }
             None => Ok(()),
         }
     }
@@ -166,6 +180,8 @@ impl World {
         if self.slots[self.processes[process].slot].refusing == 0 {
             let after = self.setting.stops_in(&mut self.processes[process].work);
             self.put(after, Due::Work { worker, what: WorkDue::Stop });
+        } else {
+            self.stats.felt.note(Peril::Refuse);
         }
         Ok(())
     }

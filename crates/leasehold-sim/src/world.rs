@@ -13,7 +13,7 @@ use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
 use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
-use crate::invariants::{Violation, no_busy_loop};
+use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -35,7 +35,9 @@ pub(crate) enum Due {
     /// A session's deadline may have come.
     Guard { process: usize, session: usize },
     /// A request arrives at the store.
-    Arrive { process: usize, request: Box<Request> },
+    Arrive { process: usize, request: Box<Request>, sent_at: Instant },
+    /// A write arrives at the store once more, if the store is still the one that it was sent to.
+    Echo { process: usize, request: Box<Request>, sent_at: Instant, generation: u32 },
     /// An answer arrives at a process.
     Answer { process: usize, id: RequestId, answer: Box<Answer>, copy: Copy },
     /// A process has waited long enough for an answer.
@@ -167,7 +169,7 @@ impl World {
         // A panic inside the core is a broken promise like any other.
         let violation = match catch_unwind(AssertUnwindSafe(|| self.run_on())) {
             Ok(judged) => judged.err(),
-            Err(panic) => Some(self.violation("no_panic", None, words_of(&*panic))),
+            Err(panic) => Some(self.violation(no_panic::NAME, None, no_panic::words_of(&*panic))),
         };
         if let Some(violation) = &violation {
             let text = violation.to_string();
@@ -175,6 +177,7 @@ impl World {
         }
         self.stats.virtual_ns = self.at;
         self.stats.digest = self.digest;
+        self.stats.busiest = self.stats.events;
         self.stats.starts = self.oracle.state.runs.len() as u64;
         Outcome::new(self, violation)
     }
@@ -198,9 +201,7 @@ impl World {
             self.stats.events += 1;
             self.note(&due);
             self.happen(due)?;
-            if self.stats.events.is_multiple_of(1024) {
-                no_busy_loop::judge_world(self)?;
-            }
+            no_busy_loop::judge_world(self)?;
             if self.healing.done {
                 return Ok(());
             }
@@ -230,6 +231,7 @@ impl World {
             Due::Roll { slot, .. } => (17, *slot),
             Due::Look => (18, 0),
             Due::Wish { process, .. } => (19, *process),
+            Due::Echo { process, .. } => (20, *process),
         };
         self.digest = mix(self.digest ^ self.at ^ (kind << 56) ^ ((who as u64) << 40));
     }
@@ -239,7 +241,10 @@ impl World {
         match due {
             Due::Tick { process, number } => self.tick(process, number),
             Due::Guard { process, session } => self.guard(process, session),
-            Due::Arrive { process, request } => self.arrive(process, *request),
+            Due::Arrive { process, request, sent_at } => self.arrive(process, *request, sent_at),
+            Due::Echo { process, request, sent_at, generation } => {
+                self.echo(process, &request, sent_at, generation)
+            }
             Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
             Due::GiveUp { process, id } => self.give_up(process, id),
             Due::Told { process, number } => self.watch_tells(process, number),
@@ -326,10 +331,4 @@ impl World {
             self.trace.tell(self.at, who, what);
         }
     }
-}
-
-/// What a panic said.
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -36,10 +36,11 @@ pub trait Store: Send + Sync + 'static {
     /// What the core must know of it.
     fn facts(&self) -> Facts;
 
-    /// Reads these records, never stale.
+    /// Reads these records, never stale. They need not be of one moment, but then the last one asked for is read last.
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError>;
 
-    /// Reads everything in the namespace.
+    /// Reads everything in the namespace. A store that can't do so as of one moment reads `meta` after everything else:
+    /// that the incarnation is still the same then vouches for the rest.
     async fn list(&self) -> Result<Listing, StoreError>;
 
     /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].

@@ -8,6 +8,22 @@ use leasehold_store::{Store, StoreError, StoreErrorKind};
 pub const SCHEMES: &[&str] = &[
     #[cfg(feature = "local")]
     "local",
+    #[cfg(feature = "etcd")]
+    "etcd",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "redis")]
+    "rediss",
+    #[cfg(feature = "redis")]
+    "redis+sentinel",
+    #[cfg(feature = "redis")]
+    "rediss+sentinel",
+    #[cfg(feature = "redis")]
+    "redis+cluster",
+    #[cfg(feature = "redis")]
+    "rediss+cluster",
+    #[cfg(feature = "kubernetes")]
+    "k8s",
 ];
 
 /// Opens one namespace of the store at an address such as `local:./work.db`.
@@ -15,6 +31,9 @@ pub const SCHEMES: &[&str] = &[
 /// | address | store | feature |
 /// | --- | --- | --- |
 /// | `local:PATH` | an SQLite file, shared by the processes of one machine | `local` |
+/// | `etcd://HOST:PORT,HOST:PORT/PREFIX` | etcd 3.4 or newer, see `docs/etcd.md` | `etcd` |
+/// | `redis://HOST:PORT/DB`, `redis+sentinel://…`, `redis+cluster://…`, `rediss…` for TLS | Redis or Valkey | `redis` |
+/// | `k8s://NAMESPACE?prefix=…&kubeconfig=…&context=…` | Leases on a Kubernetes API, see `docs/kubernetes.md` | `kubernetes` |
 ///
 /// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -27,8 +46,16 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
     match scheme {
         #[cfg(feature = "local")]
         "local" => Ok(Arc::new(leasehold_local::Local::open(rest, namespace)?)),
+        #[cfg(feature = "etcd")]
+        "etcd" => Ok(Arc::new(leasehold_etcd::Etcd::open(address, namespace)?)),
+        #[cfg(feature = "redis")]
+        scheme if scheme.starts_with("redis") => {
+            Ok(Arc::new(leasehold_redis::Redis::open(address, namespace)?))
+        }
+        #[cfg(feature = "kubernetes")]
+        "k8s" => Ok(Arc::new(leasehold_kubernetes::Kubernetes::open(address, namespace)?)),
         _ => Err(refused(format!(
-            "no store for {scheme:?} (of {rest:?}) is built in: switch its feature on, or open it with its own crate"
+            "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),
     }
 }

@@ -4,7 +4,7 @@ use super::Node;
 use super::requests::{Purpose, Sent};
 use crate::config::{Namespace, stretch};
 use crate::mirror::Source;
-use crate::name::{Epoch, Incarnation, WriteId};
+use crate::name::{Epoch, Incarnation, ShardId, WriteId};
 use crate::notice::{Cause, Notice};
 use crate::record::{FORMAT, Meta, MetaState, PROTOCOL, Record};
 use crate::rules::Rule;
@@ -72,6 +72,14 @@ impl Node {
                 }
                 self.look_again(vec![Key::Meta]);
             }
+            Some((Ok(meta), _)) if meta.state == MetaState::Settling && self.is_open() => {
+                // An incarnation that was open does not settle again.
+                if fresh && self.rules.hold(Rule::GenerationChecked) {
+                    self.store_changed("its meta record is older than one seen before".into());
+                    return false;
+                }
+                self.look_again(vec![Key::Meta]);
+            }
             Some((Ok(meta), _)) => {
                 let was_open = self.is_open();
                 self.meta_known = Some(meta.clone());
@@ -98,6 +106,30 @@ impl Node {
             None => self.look_again(vec![Key::Meta]),
         }
         true
+    }
+
+    /// Whether a shard's record is known to be from this incarnation. If that is not known, `meta` is read, and then the
+    /// shard is considered again. GUARANTEES, "At most one holder".
+    pub(super) fn is_vouched(&mut self, shard: &ShardId, rule: Rule) -> bool {
+        let vouched = self.mirror.is_vouched(shard) || !self.rules.hold(rule);
+        if !vouched {
+            self.unvouched.insert(shard.clone());
+        }
+        vouched
+    }
+
+    /// The incarnation was seen to be the same: what waited for that is considered again.
+    pub(super) fn meta_was_read(&mut self) {
+        self.reconsider.append(&mut self.unvouched);
+    }
+
+    /// Reads `meta` for the shards that wait for it, all in one.
+    pub(super) fn ask_for_meta(&mut self) {
+        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Vouch));
+        let paused = self.now.at < self.acquire_paused_until;
+        if !self.unvouched.is_empty() && self.session.is_some() && !busy && !paused {
+            self.ask(Lane::Work, Op::Read(vec![Key::Meta]), Purpose::Vouch);
+        }
     }
 
     /// Adopts the incarnation that is there, or makes a new one where that is called for.

@@ -49,7 +49,12 @@ impl Node {
             }
             // What became of it shows in our record.
             Purpose::Left(_) => self.list_at = self.list_at.min(self.now.at + self.config.retry.shortest()),
-            Purpose::List | Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain => {
+            Purpose::List
+            | Purpose::Probe(_)
+            | Purpose::Look(_)
+            | Purpose::Open
+            | Purpose::LookAgain
+            | Purpose::Vouch => {
                 self.reads_failed(sent.sent_at);
             }
             _ => {}
@@ -72,15 +77,28 @@ impl Node {
         self.reads_succeeded();
         self.list_at = self.next_list_at();
         self.prune();
+        self.meta_was_read();
         self.after_contact();
     }
 
     fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {
         let source = Source::Fresh(sent.issued);
-        for (key, stored) in sent.keys.iter().zip(found) {
+        let read = || sent.keys.iter().zip(found);
+        // `meta` is read last and looked at first: of a store that is not the one it was nothing else counts.
+        let meta = read().filter(|(key, _)| **key == Key::Meta);
+        let others = read().filter(|(key, _)| **key != Key::Meta);
+        for (key, stored) in meta.chain(others) {
             if !self.take_in(source, key, stored.as_ref()) {
                 return;
             }
+        }
+        if sent.keys.contains(&Key::Meta) {
+            for (key, stored) in read() {
+                if let (Key::Shard(shard), Some(stored)) = (key, stored) {
+                    self.mirror.vouch(shard, &stored.version);
+                }
+            }
+            self.meta_was_read();
         }
         self.reads_succeeded();
         match &sent.purpose {
@@ -156,9 +174,12 @@ impl Node {
         let mut doubtful = Vec::new();
         let mut rolled_back = None;
         let was_alive = self.alive_sessions();
+        let me = self.me();
         self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
             Change::None => {}
             Change::Changed => changed.push(key.clone()),
+            // Of others' records an older state is nothing new; of our own it may mean that the store was rolled back.
+            Change::Doubtful if matches!(key, Key::Node(node) if *node != me) => {}
             Change::Doubtful => doubtful.push(key.clone()),
             Change::RolledBack(what) => rolled_back = Some(what),
         });
@@ -169,6 +190,10 @@ impl Node {
             self.store_changed(what);
             return false;
         }
+        // Before anything else: of a store that is not the one it was nothing else counts.
+        if !self.check_meta(source) {
+            return false;
+        }
         for key in &changed {
             if !self.record_has_changed(source, key, &was_alive) {
                 return false;
@@ -177,7 +202,7 @@ impl Node {
         if source == Source::Lagging {
             self.doubt(listing, doubtful);
         }
-        self.check_meta(source)
+        true
     }
 
     /// A listing that may be behind proves nothing, but it is a reason to look at what it shows otherwise than we
@@ -209,7 +234,13 @@ impl Node {
             _ => None,
         };
         match self.mirror.observe(self.now.at, source, key, stored) {
-            Change::None | Change::Doubtful => true,
+            Change::None => true,
+            Change::Doubtful => {
+                if *key == Key::Node(self.me()) && self.session.is_some() {
+                    self.look_again(vec![key.clone()]);
+                }
+                true
+            }
             Change::RolledBack(what)
                 if self.incarnation.is_some() && self.rules.hold(Rule::GenerationChecked) =>
             {

@@ -4,6 +4,7 @@ use super::Node;
 use super::shards::Phase;
 use crate::event::Located;
 use crate::explain::{self, Difference, Explanation, WhatIf};
+use crate::may_move::Unmoved;
 use crate::name::{Epoch, GroupName, ShardId};
 use crate::time::Now;
 use crate::view::{self, Me, Problem, ShardPhase, View};
@@ -67,9 +68,12 @@ impl Node {
             explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
         if self.owns(shard).is_some() {
             let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
-            if to.is_some() || self.hands_over() {
-                explanation.unmoved_because = self.may_move(shard, to).err();
-            }
+            // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
+            explanation.unmoved_because = match (self.hands_over(), to) {
+                (true, None) => Some(Unmoved::NoReceiver),
+                (false, Some(_)) => self.may_move(shard, to).err(),
+                (true, Some(_)) | (false, None) => None,
+            };
         }
         Some(explanation)
     }
@@ -87,7 +91,7 @@ impl Node {
 
 fn phase_of(phase: Phase) -> ShardPhase {
     match phase {
-        Phase::Asking | Phase::Claiming => ShardPhase::Claiming,
+        Phase::Asking | Phase::Claiming | Phase::Claimed { .. } => ShardPhase::Claiming,
         Phase::Running => ShardPhase::Running,
         Phase::Stopping { stuck: true, .. } => ShardPhase::Stuck,
         Phase::Stopping { .. } => ShardPhase::Stopping,

@@ -42,7 +42,7 @@ use crate::rules::Rules;
 use crate::store::{Facts, Freshness};
 use crate::time::{Moment, Now};
 
-pub use moves::Unmoved;
+pub use crate::may_move::Unmoved;
 
 use moves::Leaving;
 use requests::Requests;
@@ -132,12 +132,20 @@ pub struct Node {
     turn_since: BTreeMap<ShardId, Moment>,
     moved_at: BTreeMap<ShardId, Moment>,
     surplus: BTreeSet<ShardId>,
+    /// Shards that would be claimed if there was room.
+    roomless: BTreeSet<ShardId>,
+    /// When this node may next give a shard up for one that is full and has to give one up itself.
+    swap_places_at: Moment,
+    /// How many times in a row a claim hung until somebody else took the shard.
+    claims_hung: u32,
     moves_begun: Vec<Moment>,
     no_receiver_told: bool,
     outbox: BTreeSet<ShardId>,
     reconsider: BTreeSet<ShardId>,
     reconsider_all: bool,
     verify: BTreeSet<ShardId>,
+    /// Shards whose records are not known to be from this incarnation: they wait for a reading of `meta`.
+    unvouched: BTreeSet<ShardId>,
     reads_wanted: BTreeSet<NodeName>,
     proven_gone: BTreeSet<SessionId>,
     /// Sessions that shard records name but no node record does.
@@ -156,6 +164,7 @@ pub struct Node {
     acquire_until: Moment,
     acquire_paused_until: Moment,
     open_at: Moment,
+    shy_until: Moment,
     wake: BTreeSet<(Moment, ShardId)>,
     waking: BTreeMap<ShardId, Moment>,
 }
@@ -233,12 +242,16 @@ impl Node {
             turn_since: BTreeMap::new(),
             moved_at: BTreeMap::new(),
             surplus: BTreeSet::new(),
+            roomless: BTreeSet::new(),
+            swap_places_at: Moment::ZERO,
+            claims_hung: 0,
             moves_begun: Vec::new(),
             no_receiver_told: false,
             outbox: BTreeSet::new(),
             reconsider: BTreeSet::new(),
             reconsider_all: false,
             verify: BTreeSet::new(),
+            unvouched: BTreeSet::new(),
             reads_wanted: BTreeSet::new(),
             proven_gone: BTreeSet::new(),
             lost_sessions: BTreeMap::new(),
@@ -253,6 +266,7 @@ impl Node {
             acquire_until: Moment::ZERO,
             acquire_paused_until: Moment::ZERO,
             open_at: never,
+            shy_until: never,
             wake: BTreeSet::new(),
             waking: BTreeMap::new(),
             config,
@@ -308,6 +322,7 @@ impl Node {
             self.surplus_at,
             self.acquire_at,
             self.open_at,
+            self.shy_until,
             self.replan_at,
             self.requests.give_up_at(),
             self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
@@ -337,6 +352,10 @@ impl Node {
             self.look_for_wanted();
         }
         self.run_thaw();
+        if at >= self.shy_until {
+            self.shy_until = Moment::NEVER;
+            self.record_changed = true;
+        }
         if at >= self.replan_at {
             self.replan();
         }
@@ -367,6 +386,7 @@ impl Node {
             }
         }
         self.ask_reads();
+        self.ask_for_meta();
         self.send_writes();
         self.renew_if_changed();
     }

@@ -1,74 +1,19 @@
-//! Voluntary moves, draining and leaving. `may_move` holds all the stabilisers; none of them delays an unowned shard.
+//! Voluntary moves, draining and leaving.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Node;
 use super::requests::Purpose;
-use super::shards::Phase;
+use super::shards::{Hold, Phase};
 use crate::event::{Action, Returning, StopReason};
+use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
 use crate::mirror::Seen;
 use crate::name::{GroupName, NodeName, ShardId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::ShardRecord;
+use crate::record::{Holder, ShardRecord};
 use crate::store::{Key, Lane, Op};
 use crate::time::Moment;
-
-/// Why a shard that the plan wants elsewhere has not moved yet.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unmoved {
-    /// An operator froze voluntary moves.
-    FrozenByOperator(String),
-    /// Much of the roster vanished at once, for this many more milliseconds if nothing else happens.
-    FrozenByVanishing(u64),
-    /// The roster has just changed, and the plan does not know it yet.
-    PlanIsStale,
-    /// An operator pinned it here.
-    Pinned,
-    /// It moved not long ago: for this many more milliseconds.
-    Cooldown(u64),
-    /// It started not long ago: for this many more milliseconds.
-    MinimumRun(u64),
-    /// This node has begun as many moves as the policy allows, for this many more milliseconds.
-    Rate(u64),
-    /// This node would keep too few shards of the group.
-    MinimumKept(u32),
-    /// Nobody else can take it.
-    NoReceiver,
-    /// The receiver is not there, drains, or takes nothing.
-    ReceiverRefuses(NodeName),
-    /// The receiver holds as much as it can.
-    ReceiverFull(NodeName),
-    /// The receiver has been silent for too long.
-    ReceiverSilent(NodeName),
-    /// The receiver does not plan with the same view yet.
-    ReceiverDisagrees(NodeName),
-}
-
-impl std::fmt::Display for Unmoved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Unmoved::FrozenByOperator(note) => write!(f, "an operator froze voluntary moves ({note})"),
-            Unmoved::FrozenByVanishing(ms) => {
-                write!(f, "much of the roster vanished at once; frozen for {ms} ms more")
-            }
-            Unmoved::PlanIsStale => f.write_str("the roster has just changed; a new plan is being made"),
-            Unmoved::Pinned => f.write_str("an operator pinned it here"),
-            Unmoved::Cooldown(ms) => write!(f, "it moved not long ago; cooldown for {ms} ms more"),
-            Unmoved::MinimumRun(ms) => write!(f, "it started not long ago; runs for at least {ms} ms more"),
-            Unmoved::Rate(ms) => write!(f, "this node has begun enough moves; next in {ms} ms"),
-            Unmoved::MinimumKept(kept) => {
-                write!(f, "this node must keep at least {kept} shards of the group")
-            }
-            Unmoved::NoReceiver => f.write_str("nobody else can take it"),
-            Unmoved::ReceiverRefuses(node) => write!(f, "{node} is not there, drains, or takes nothing"),
-            Unmoved::ReceiverFull(node) => write!(f, "{node} has no room until it has given something up"),
-            Unmoved::ReceiverSilent(node) => write!(f, "{node} has been silent for too long"),
-            Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not plan with the same view yet"),
-        }
-    }
-}
 
 /// A node that is leaving.
 #[derive(Debug)]
@@ -97,24 +42,8 @@ impl Leaving {
     }
 }
 
-/// How many more shards a node can hold; `None` is without limit.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    in_all: Option<u32>,
-    of_group: Option<u32>,
-}
-
-impl Room {
-    fn is_none_left(&self) -> bool {
-        self.in_all == Some(0) || self.of_group == Some(0)
-    }
-
-    fn take_one(&mut self) {
-        for left in [&mut self.in_all, &mut self.of_group].into_iter().flatten() {
-            *left = left.saturating_sub(1);
-        }
-    }
-}
+/// How many shards are being given up for each node, by group.
+type UnderWay = BTreeMap<NodeName, BTreeMap<GroupName, u32>>;
 
 /// How long after its deadline a leaving node gives up on a store that does not answer.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
@@ -134,60 +63,54 @@ impl Node {
         self.is_draining() || !self.accepting || self.control_drains_me()
     }
 
-    /// Whether a shard may be moved to this node voluntarily; if not, why.
+    /// Whether a shard that runs here may be moved voluntarily to this node; if not, why.
     pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
-        self.may_move_but_for_room(shard, to)?;
-        match to {
-            Some(to) if self.room_at(to, &shard.group).is_none_left() => {
-                Err(Unmoved::ReceiverFull(to.clone()))
-            }
-            _ => Ok(()),
+        let under_way = self.moves_under_way();
+        let room = to.map_or(Room::default(), |to| {
+            let room = self.room_at(to, &shard.group);
+            self.less_under_way(room, &under_way, to, &shard.group)
+        });
+        may_move(&self.move_of(shard, to, room))
+    }
+
+    fn move_of<'a>(&'a self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
+        let control = self.control();
+        let policy = self.settings.get(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
+        let in_group =
+            |(held, hold): &(&ShardId, &Hold)| held.group == shard.group && hold.phase == Phase::Running;
+        // Counted only where it matters: there may be many.
+        let running = match policy.kept_min {
+            0 => usize::MAX,
+            _ => self.holds.iter().filter(in_group).count(),
+        };
+        Move {
+            at: self.now.at,
+            policy,
+            frozen_by_operator: control.and_then(|control| control.freeze.as_deref()),
+            pinned_here: control.and_then(|control| control.pins.get(shard)).is_some_and(|to| self.is_me(to)),
+            frozen_until: self.frozen_until,
+            plan_is_stale: self.plan_is_stale(),
+            moved_at: self.moved_at.get(shard).copied(),
+            started_at: self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at),
+            moves_begun: &self.moves_begun,
+            running,
+            view: self.plan.view,
+            to: to.map(|to| self.receiver(to, room)),
         }
     }
 
-    fn may_move_but_for_room(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
-        let at = self.now.at;
-        let ms = |until: Moment| until.since(at).as_millis() as u64;
-        let to = to.ok_or(Unmoved::NoReceiver)?;
-        if let Some(control) = self.control() {
-            if let Some(note) = &control.freeze {
-                return Err(Unmoved::FrozenByOperator(note.clone()));
-            }
-            if control.pins.get(shard).is_some_and(|node| self.is_me(node)) {
-                return Err(Unmoved::Pinned);
-            }
+    fn receiver<'a>(&self, node: &'a NodeName, room: Room) -> Receiver<'a> {
+        let member = self.roster.get(node);
+        let seen = self.mirror.nodes.get(node);
+        let record = seen.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        Receiver {
+            node,
+            receives: member.is_some_and(|member| member.receives()),
+            silent_for: seen.map(|node| self.now.at.since(node.silent_from)),
+            ttl: record.map_or(self.config.ttl, |record| record.ttl()),
+            view: member.map_or(0, |member| member.view),
+            room,
         }
-        if at < self.frozen_until {
-            return Err(Unmoved::FrozenByVanishing(ms(self.frozen_until)));
-        }
-        if self.plan_is_stale() {
-            return Err(Unmoved::PlanIsStale);
-        }
-        let policy = self.settings.get(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
-        let cool_at =
-            self.moved_at.get(shard).map(|moved| *moved + Duration::from_millis(policy.cooldown_ms));
-        if let Some(cool_at) = cool_at.filter(|cool_at| at < *cool_at) {
-            return Err(Unmoved::Cooldown(ms(cool_at)));
-        }
-        let started_at = self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at);
-        let run_until = started_at + Duration::from_millis(policy.min_run_ms);
-        if at < run_until {
-            return Err(Unmoved::MinimumRun(ms(run_until)));
-        }
-        let window = Duration::from_millis(policy.move_window_ms);
-        let begun: Vec<Moment> =
-            self.moves_begun.iter().copied().filter(|begun| at.since(*begun) < window).collect();
-        if policy.moves_max > 0 && begun.len() >= policy.moves_max as usize {
-            return Err(Unmoved::Rate(begun.first().map_or(0, |first| ms(*first + window))));
-        }
-        let running = self
-            .holds
-            .iter()
-            .filter(|(held, hold)| held.group == shard.group && hold.phase == Phase::Running);
-        if policy.kept_min > 0 && running.count() <= policy.kept_min as usize {
-            return Err(Unmoved::MinimumKept(policy.kept_min));
-        }
-        self.receiver_ready(to)
     }
 
     /// How many more shards a node can hold now, in all and of this group, by what its record and the shards' say.
@@ -212,20 +135,58 @@ impl Node {
         }
     }
 
-    fn receiver_ready(&self, to: &NodeName) -> Result<(), Unmoved> {
-        let Some(member) = self.roster.get(to).filter(|member| member.receives()) else {
-            return Err(Unmoved::ReceiverRefuses(to.clone()));
-        };
-        let node = self.mirror.nodes.get(to);
-        let ttl =
-            node.and_then(|n| n.seen.as_ref()).and_then(|s| s.good()).map_or(self.config.ttl, |r| r.ttl());
-        if node.is_none_or(|node| self.now.at.since(node.silent_from) > ttl / 2) {
-            return Err(Unmoved::ReceiverSilent(to.clone()));
+    /// What is being given up for others here, and counts as theirs already.
+    fn moves_under_way(&self) -> UnderWay {
+        let mut moves = UnderWay::new();
+        let why = |hold: &Hold| matches!(hold.phase, Phase::Stopping { why: StopReason::Moving, .. });
+        for (shard, _) in self.holds.iter().filter(|(_, hold)| why(hold)) {
+            if let Some(to) = self.plan.wanted(shard) {
+                *moves.entry(to.clone()).or_default().entry(shard.group.clone()).or_default() += 1;
+            }
         }
-        if member.view != self.plan.view {
-            return Err(Unmoved::ReceiverDisagrees(to.clone()));
+        moves
+    }
+
+    fn less_under_way(&self, room: Room, moves: &UnderWay, to: &NodeName, group: &GroupName) -> Room {
+        let groups = moves.get(to);
+        let in_all: u32 = groups.map_or(0, |groups| groups.values().sum());
+        let of_group = groups.and_then(|groups| groups.get(group)).copied().unwrap_or(0);
+        room.less(in_all, of_group)
+    }
+
+    /// Nodes that are all full and each have what the next one should have would wait for each other for ever. If this
+    /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
+    /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
+    fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
+        if self.now.at < self.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
+            return false;
         }
-        Ok(())
+        self.swap_places_at = self.now.at + self.config.ttl * 2;
+        true
+    }
+
+    /// Whether a node has a shard that should be here, or with somebody who has one that should be here, and so on. Only
+    /// shards count that may move now, as far as we can tell.
+    fn leads_here(&self, from: &NodeName) -> bool {
+        let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
+        for (shard, wanted) in self.plan.iter() {
+            let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+            let alive = |h: &&Holder| self.roster.get(&h.node).is_some_and(|m| m.session == h.session);
+            let policy = self.settings.get(&shard.group).map(|group| &group.policy);
+            let rests_ms = policy.map_or(0, |policy| policy.cooldown_ms.max(policy.min_run_ms));
+            let moved_at = self.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
+            let rests = self.now.at < moved_at + Duration::from_millis(rests_ms);
+            if let (Some(holder), Some(wanted), false) = (holder.filter(alive), wanted, rests) {
+                gives.entry(&holder.node).or_default().insert(wanted);
+            }
+        }
+        let mut reached = BTreeSet::from([from]);
+        let mut next = vec![from];
+        while let Some(node) = next.pop() {
+            let further = gives.get(node).into_iter().flatten().filter(|to| **to != node);
+            next.extend(further.filter(|to| reached.insert(to)));
+        }
+        reached.contains(&self.config.node)
     }
 
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
@@ -242,7 +203,8 @@ impl Node {
             self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
         let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
         let mut homeless = 0;
-        let mut rooms: BTreeMap<NodeName, BTreeMap<GroupName, Room>> = BTreeMap::new();
+        let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
+        let mut under_way = self.moves_under_way();
         let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
         for shard in surplus {
             if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
@@ -257,16 +219,17 @@ impl Node {
                     stopping += 1;
                     self.stop(&shard, StopReason::Draining, None);
                 }
-            } else if self.may_move_but_for_room(&shard, to.as_ref()).is_ok()
+            } else if may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
-                // Counted once, and then down: several shards may go to one node in this step.
-                let room = rooms.entry(to.clone()).or_default();
-                let room = room.entry(shard.group.clone()).or_insert_with(|| self.room_at(&to, &shard.group));
-                if room.is_none_left() {
+                let room = rooms.entry((to.clone(), shard.group.clone()));
+                let room = *room.or_insert_with(|| self.room_at(&to, &shard.group));
+                if self.less_under_way(room, &under_way, &to, &shard.group).is_none_left()
+                    && !self.swap_places(&to, &under_way)
+                {
                     continue;
                 }
-                room.take_one();
+                *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 self.moves_begun.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }

@@ -30,6 +30,8 @@ pub(super) enum Purpose {
     Open,
     /// See what became of records which something that may be behind shows gone or changed.
     LookAgain,
+    /// See whether the incarnation is still the same, for shard records that may have been created late.
+    Vouch,
     /// Write a group's settings.
     Group,
     /// Remove records of what is long gone.
@@ -47,7 +49,10 @@ pub(super) enum Purpose {
 impl Purpose {
     /// Whether single records are read for it.
     pub(super) fn reads_records(&self) -> bool {
-        matches!(self, Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain)
+        matches!(
+            self,
+            Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain | Purpose::Vouch
+        )
     }
 
     /// Whether something is written for it.

@@ -25,8 +25,6 @@ pub(super) struct Session {
     /// The version of our record that the next renewal replaces.
     version: Option<Version>,
     pub(super) deadlines: Deadlines,
-    /// The last write of it that is known to have landed.
-    landed: WriteId,
     /// Renewals that were sent and may have landed.
     pending: Vec<Renewal>,
     last_sent_at: Moment,
@@ -34,11 +32,12 @@ pub(super) struct Session {
     lost_told: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Renewal {
     write: WriteId,
     seq: u64,
     sent_at: Moment,
+    value: Arc<[u8]>,
 }
 
 /// A session that we tried to open.
@@ -172,7 +171,7 @@ impl Node {
         match seen.map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {
                 // A renewal whose answer was lost, or is slower than the watch: it landed, and counts from its sending.
-                let landed = session.pending.iter().copied().find(|renewal| renewal.write == record.write);
+                let landed = session.pending.iter().find(|renewal| renewal.write == record.write).cloned();
                 if let (Some(renewal), Some(seen)) = (landed, seen) {
                     let version = seen.version.clone();
                     self.renewal_landed(renewal, version);
@@ -385,7 +384,6 @@ impl Node {
             seq: 1,
             version: Some(version.clone()),
             deadlines,
-            landed: join.write,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
             lost_told: false,
@@ -429,12 +427,12 @@ impl Node {
         let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
         let state = if self.is_draining() { NodeState::Draining } else { NodeState::Active };
         let record = self.node_record(id, seq, state);
-        let sent_at = self.now.at;
+        let (sent_at, value): (Moment, Arc<[u8]>) = (self.now.at, record.encode().into());
         self.record_changed = false;
         let session = self.session.as_mut().expect("it was there");
-        session.pending.push(Renewal { write: record.write, seq, sent_at });
+        session.pending.push(Renewal { write: record.write, seq, sent_at, value: value.clone() });
         session.last_sent_at = sent_at;
-        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(record.encode().into()) };
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Renew(record.write));
     }
 
@@ -456,7 +454,7 @@ impl Node {
 
     pub(super) fn on_renewed(&mut self, write: WriteId, sent: &Sent, outcome: Swapped) {
         let Some(session) = &mut self.session else { return };
-        let Some(renewal) = session.pending.iter().copied().find(|renewal| renewal.write == write) else {
+        let Some(renewal) = session.pending.iter().find(|renewal| renewal.write == write).cloned() else {
             // It is known already what became of it.
             return self.go_on_renewing();
         };
@@ -470,11 +468,15 @@ impl Node {
     /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
     fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
         let Some(session) = &mut self.session else { return };
-        session.version = Some(version);
+        session.version = Some(version.clone());
         session.seq = renewal.seq;
-        session.landed = renewal.write;
         session.pending.retain(|pending| pending.seq > renewal.seq);
         self.confirm(renewal.sent_at, self.now.at.since(renewal.sent_at));
+        if self.rules.hold(Rule::OwnRecordNotOlder) {
+            // Whatever shows an older one from now on is late, or the store was rolled back.
+            let stored = Stored { version, value: renewal.value };
+            self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
+        }
     }
 
     fn go_on_renewing(&mut self) {
@@ -489,14 +491,15 @@ impl Node {
         let Some(session) = &mut self.session else { return };
         match NodeRecord::decode(&stored.value) {
             Ok(record) if record.session == session.id && record.state.is_alive() => {
-                let landed = session.pending.iter().copied().find(|renewal| renewal.write == record.write);
+                let landed = session.pending.iter().find(|renewal| renewal.write == record.write).cloned();
                 match landed {
                     Some(renewal) => {
                         self.renewal_landed(renewal, stored.version);
                         self.record_changed = true;
                     }
                     // What we knew to have landed, while this one was under way: nothing is lost but this try.
-                    None if record.write == session.landed => {
+                    None if session.version.as_ref() == Some(&stored.version) => self.go_on_renewing(),
+                    None if !self.rules.hold(Rule::OwnRecordNotOlder) => {
                         session.version = Some(stored.version);
                         self.go_on_renewing();
                     }
@@ -583,6 +586,8 @@ impl Node {
         self.surplus.clear();
         self.outbox.clear();
         self.verify.clear();
+        self.unvouched.clear();
+        self.roomless.clear();
         self.unowned_since.clear();
         self.turn_since.clear();
         self.renew_at = Moment::NEVER;
@@ -684,7 +689,8 @@ impl Node {
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
             unproved: self.now.at < self.unproved_until,
-            view: self.plan.view,
+            // Whoever shows no view is given nothing voluntarily.
+            view: if self.shy_until == Moment::NEVER { self.plan.view } else { 0 },
             protocol: PROTOCOL,
             written_unix_ms: self.now.unix_ms,
             extra: Default::default(),

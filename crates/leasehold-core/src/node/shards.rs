@@ -23,6 +23,8 @@ pub(super) struct Hold {
     pub(super) started_at: Moment,
     pub(super) failures: u32,
     pub(super) quarantined: bool,
+    /// Somebody wants it tried again, once what is being written of it is settled.
+    pub(super) pardoned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) enum Phase {
     Asking,
     /// Its record is being written with our name.
     Claiming,
+    /// Its record was created with our name; its work starts once `meta` was read after that.
+    Claimed { why: MoveReason },
     /// Its work runs.
     Running,
     /// Its work was told to stop.
@@ -50,7 +54,16 @@ impl Hold {
     pub(super) fn writing(phase: Phase, write: Write) -> Self {
         let (epoch, quarantined) = (write.record.epoch, write.record.quarantined);
         let started_at = Moment::ZERO;
-        Hold { epoch, phase, write: Some(write), version: None, started_at, failures: 0, quarantined }
+        Hold {
+            epoch,
+            phase,
+            write: Some(write),
+            version: None,
+            started_at,
+            failures: 0,
+            quarantined,
+            pardoned: false,
+        }
     }
 
     /// Whether user code may be running.
@@ -114,6 +127,7 @@ impl Node {
     fn consider_held(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
         let (phase, epoch, asked_at) = (hold.phase, hold.epoch, hold.started_at);
+        let pardoned = hold.pardoned;
         let must_stop = self.must_stop(shard, epoch);
         let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
         match phase {
@@ -151,7 +165,7 @@ impl Node {
                 let elsewhere = self.plan.wanted(shard).is_some_and(|node| !self.is_me(node));
                 if must_stop.is_some() || self.leaving.is_some() || (self.hands_over() && elsewhere) {
                     self.begin_release(shard, must_stop);
-                } else if released >= Some(epoch) {
+                } else if pardoned || released >= Some(epoch) {
                     self.unquarantine(shard);
                 }
             }
@@ -165,6 +179,11 @@ impl Node {
             }
             Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
             Phase::Stopped { why } => self.begin_release(shard, why),
+            Phase::Claimed { .. } if !self.is_vouched(shard, Rule::MetaAfterCreate) => {}
+            Phase::Claimed { .. } if must_stop.is_some() || self.hands_over() => {
+                self.begin_release(shard, must_stop);
+            }
+            Phase::Claimed { why } => self.start(shard, why),
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }
@@ -203,10 +222,13 @@ impl Node {
         let Freedom::Now { expect, above, why, vacated } = self.unowned(shard) else { return };
         if self.names_us(shard) && (self.plan.wanted(shard) != Some(&self.config.node) || self.hands_over()) {
             // A claim of ours whose answer was lost, and that we no longer want.
-            return self.give_up_unrun(shard);
+            if self.may_replace(shard) {
+                self.give_up_unrun(shard);
+            }
+            return;
         }
         let Some(why) = self.whose_turn(shard, why, vacated) else { return };
-        if !self.can_acquire(shard) {
+        if !self.can_acquire(shard) || (expect.is_some() && !self.may_replace(shard)) {
             return;
         }
         if self.config.gate == Gate::Ask && self.standing != Standing::Left {
@@ -218,6 +240,13 @@ impl Node {
             return;
         }
         self.claim(shard, expect, above, why);
+    }
+
+    /// Whether the version of a shard's record that we know may be replaced. A release replaced a record that was there, so
+    /// it is from this incarnation; anything else may have been created late, and `meta` is read first.
+    pub(super) fn may_replace(&mut self, shard: &ShardId) -> bool {
+        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        seen.is_some_and(|record| record.replaced_another()) || self.is_vouched(shard, Rule::MetaAfterVersion)
     }
 
     fn is_numbered(&self, shard: &ShardId) -> bool {
@@ -423,6 +452,7 @@ impl Node {
         let room = self.capacity.is_none_or(|capacity| self.holds.len() < capacity as usize)
             && group_capacity.is_none_or(|capacity| in_group() < capacity as usize);
         if !room {
+            self.roomless.insert(shard.clone());
             self.wake_at(shard, self.now.at + self.config.takeover_delay);
         }
         room
@@ -589,10 +619,11 @@ impl Node {
     }
 
     pub(super) fn unquarantine(&mut self, shard: &ShardId) {
-        if let Some(hold) = self.holds.get_mut(shard)
-            && hold.phase == Phase::Quarantined
-            && hold.write.is_none()
-        {
+        let Some(hold) = self.holds.get_mut(shard).filter(|hold| hold.phase == Phase::Quarantined) else {
+            return;
+        };
+        hold.pardoned = hold.write.is_some();
+        if !hold.pardoned {
             hold.quarantined = false;
             hold.failures = 0;
             self.claim_again(shard, MoveReason::Operator);
@@ -632,6 +663,7 @@ impl Node {
                 hold.version = Some(version.clone());
                 self.rewrite(shard, MoveReason::Repaired);
             }
+            None if matches!(hold.phase, Phase::Claimed { .. }) => self.give_up(shard),
             None if matches!(source, Source::Fresh(_)) => {
                 hold.version = None;
                 self.rewrite(shard, MoveReason::Repaired);

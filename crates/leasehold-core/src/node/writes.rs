@@ -228,9 +228,12 @@ impl Node {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
-        if !vacant || self.now.at < seen.first_seen_at + self.config.ttl * 2 || self.requests_full() {
+        let young = self.now.at < seen.first_seen_at + self.config.ttl * 2;
+        if !vacant || young || self.requests_full() || !self.may_replace(shard) {
             return;
         }
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(record) = seen.good() else { return };
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
         let record = self.shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
         let write = Write::new(WriteKind::Create, base, record);
@@ -321,7 +324,10 @@ impl Node {
 
     pub(super) fn look_at(&mut self, mut shards: Vec<ShardId>) {
         shards.truncate(LOOK_MAX);
-        let keys = shards.iter().cloned().map(Key::Shard).collect();
+        let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
+        if self.rules.hold(Rule::MetaAfterVersion) {
+            keys.push(Key::Meta);
+        }
         self.ask(Lane::Work, Op::Read(keys), Purpose::Look(shards));
     }
 
@@ -383,6 +389,9 @@ impl Node {
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.write.take() else { return };
+        if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
+            self.claim_hung();
+        }
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
                 self.holds.remove(shard);
@@ -393,6 +402,17 @@ impl Node {
         self.reconsider.insert(shard.clone());
     }
 
+    /// A claim got no answer for so long that somebody else took the shard: its time without an owner was in vain. For a
+    /// while, longer each time, this node shows no view, so that nobody gives anything up for it.
+    fn claim_hung(&mut self) {
+        if self.shy_until != Moment::NEVER {
+            return;
+        }
+        self.claims_hung += 1;
+        self.shy_until = self.now.at + self.config.ttl * (1 << self.claims_hung.min(6));
+        self.record_changed = true;
+    }
+
     fn landed(&mut self, shard: &ShardId, id: WriteId, version: Version) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(mut write) = hold.write.take() else { return };
@@ -401,18 +421,27 @@ impl Node {
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
-                hold.version = Some(version);
+                hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
-                self.start(shard, write.record.why);
+                self.claims_hung = 0;
+                self.shy_until = self.shy_until.min(self.now.at);
+                self.swap_places_at = self.swap_places_at.min(self.now.at);
+                let why = write.record.why;
+                match write.base {
+                    Some(_) => self.start(shard, why),
+                    // It may have landed in a store that was emptied meanwhile, next to somebody who still runs it.
+                    None => hold.phase = Phase::Claimed { why },
+                }
             }
             WriteKind::Rewrite => {
-                hold.version = Some(version);
+                hold.version = Some(version.clone());
                 if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase {
                     self.reconsider.insert(shard.clone());
                 }
             }
             WriteKind::Release => {
                 self.holds.remove(shard);
+                self.reconsider.append(&mut self.roomless);
                 let successor = match &write.record.state {
                     ShardState::Vacant { successor, .. } => successor.clone(),
                     _ => None,
@@ -426,6 +455,10 @@ impl Node {
         }
         self.reconsider.insert(shard.clone());
         self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
+        if write.base.is_some() {
+            // What it replaced was from this incarnation, so this is too.
+            self.mirror.vouch(shard, &version);
+        }
     }
 
     /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.

@@ -136,6 +136,16 @@ impl ShardRecord {
             ShardState::Vacant { .. } | ShardState::Retired => None,
         }
     }
+
+    /// Whether it can only have been written over a record that was there, and never where there was none. A release is:
+    /// so it can't have landed late, in a store that was emptied meanwhile.
+    pub fn replaced_another(&self) -> bool {
+        match self.state {
+            ShardState::Held { .. } => false,
+            ShardState::Vacant { .. } => self.why != MoveReason::Engaged,
+            ShardState::Retired => true,
+        }
+    }
 }
 
 impl Holder {

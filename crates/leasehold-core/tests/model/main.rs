@@ -118,6 +118,9 @@ fn a_store_that_is_emptied() {
     let calm = Setup { crashes: false, pauses: false, voluntary: false, ..Setup::new(2, 1) };
     let setup = Setup { wipes: 1, used_before: true, ..calm };
     all_states_hold("two nodes, one shard, ttl 3, the store is emptied", &setup, WIPED);
+    let setup = Setup { voluntary: true, ..setup };
+    let kinds = [WIPED, &["TellToStop", "SendRelease", "LandRelease"]].concat();
+    all_states_hold("two nodes, one shard, ttl 3, the store is emptied, with moves", &setup, &kinds);
 }
 
 #[test]

@@ -95,9 +95,15 @@ impl State {
                 }
             }
         }
+        // To one who does not know yet that the store was emptied, a release says more than a holder that is dead.
+        let unaware = setup.wipes > 0 && self.procs.iter().any(|proc| proc.incarnation == 2);
         for x in 0..setup.shards {
             let shard = self.shards[x];
-            if shard.state != Hold::Held || !setup.holds(Rule::LostIsForEver) || !self.dead(setup, x) {
+            if unaware
+                || shard.state != Hold::Held
+                || !setup.holds(Rule::LostIsForEver)
+                || !self.dead(setup, x)
+            {
                 continue;
             }
             let owner = &self.procs[usize::from(shard.session.owner)];

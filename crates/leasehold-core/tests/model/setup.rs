@@ -57,8 +57,12 @@ pub(crate) enum Rule {
     FloorAboveAll,
     /// Whoever created a shard record reads `meta` once more before the work starts.
     MetaAfterCreate,
-    /// A shard version is only claimed on after `meta` was read once more.
+    /// A shard version that names a holder is only claimed on after `meta` was read once more: it may have been created
+    /// late. A release never is: it replaced a record that was there.
     MetaAfterVersion,
+    /// A record that may have been created late is not released before `meta` was read once more, so that a release
+    /// can be relied on.
+    MetaBeforeRelease,
     /// A node whose own record is older than one that it has seen detaches.
     OwnRecordNotOlder,
 }

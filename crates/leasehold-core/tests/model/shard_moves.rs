@@ -60,8 +60,10 @@ impl Steps<'_> {
         let (proc, shard) = (self.from.procs[p], self.from.shards[x]);
         let (holding, knows_meta) = (proc.holding[x], self.setup.wipes == 0 || proc.incarnation != 0);
         let idle = holding.work == Work::None && holding.claim == Request::None;
+        // A vacant record is always a release, which can't be late: it replaced a record that was there. A record that
+        // names a holder may be a creation that was under way while the store was emptied.
         let meta_read =
-            shard.state == Hold::Absent || proc.incarnation != 2 || !self.setup.holds(Rule::MetaAfterVersion);
+            shard.state != Hold::Held || self.from.knows_present(self.setup, Rule::MetaAfterVersion, p);
         if idle && knows_meta && meta_read && self.from.may_claim(self.setup, p, x) {
             self.plain(Move::SendClaim(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
@@ -103,7 +105,8 @@ impl Steps<'_> {
             return;
         }
         let stopped = self.from.procs[p].holding[x].work == Work::None;
-        if self.setup.voluntary && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
+        let meta_read = self.from.knows_present(self.setup, Rule::MetaBeforeRelease, p);
+        if self.setup.voluntary && meta_read && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
             self.plain(Move::SendRelease(p, x), |_, state| {
                 state.shards[x].release = true;
                 state.abandon_claim(p, x);
@@ -139,6 +142,12 @@ impl Steps<'_> {
 }
 
 impl State {
+    /// Whether a reading of `meta` right now would show `p` the incarnation that it knows. `p` reads it once more before
+    /// it replaces a record that may have been created late, as far as this rule is in force.
+    fn knows_present(&self, setup: &Setup, rule: Rule, p: usize) -> bool {
+        self.procs[p].incarnation != 2 || !setup.holds(rule)
+    }
+
     /// Whether `p` may try to claim the shard as it is now.
     fn may_claim(&self, setup: &Setup, p: usize, x: usize) -> bool {
         let shard = self.shards[x];

@@ -63,6 +63,7 @@ goes_wrong! {
     no_epoch_floor: FloorAboveAll, emptied(true), &[Violation::EpochNotHigher];
     created_without_reading_meta: MetaAfterCreate, emptied(true), OVERLAP;
     claimed_without_reading_meta: MetaAfterVersion, emptied(true), OVERLAP;
+    released_without_reading_meta: MetaBeforeRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
     renewing_over_an_older_record: OwnRecordNotOlder, emptied(false), OVERLAP;
 }
 

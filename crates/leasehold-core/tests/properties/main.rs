@@ -1,10 +1,11 @@
 //! Properties of the core: what holds for any input, tried with many random ones.
 //!
 //! `mirror` compares the clever mirror with a dumb twin that keeps the whole history of the store. `records` looks at
-//! what is read and written. `garbage` feeds a node with everything that a store, a watch or a driver must never send.
+//! what is read and written. `may_move` compares the stabilisers with a twin that looks at each by itself. `garbage` feeds a node with everything that a store, a watch or a driver must never send.
 
 mod garbage;
 mod make;
+mod may_move;
 mod mirror;
 mod records;
 

@@ -139,6 +139,7 @@ impl World {
             "delay" => FaultKind::Delay(span(value)?),
             "slow" => FaultKind::Slow(span(value)?),
             "twice" => FaultKind::Twice,
+            "again" => FaultKind::Again(span(value)?),
             "late" => FaultKind::Late(span(value)?),
             _ => return Err("there is no such fault".into()),
         };

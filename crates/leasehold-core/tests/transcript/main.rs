@@ -61,3 +61,28 @@ fn a_story_goes_the_same_way_twice() {
         assert!(script::retell(&written) == script::retell(&written), "{} is left to chance", path.display());
     }
 }
+
+/// `cargo test -p leasehold-core --features sabotage --test transcript`
+#[cfg(feature = "sabotage")]
+#[test]
+fn without_its_rule_a_story_breaks_a_promise() {
+    use leasehold_core::rules::{Rule, Rules};
+    for (rule, story) in [
+        (Rule::MetaAfterCreate, "created_late"),
+        (Rule::MetaAfterVersion, "claimed_late"),
+        (Rule::OwnRecordNotOlder, "own_record_older"),
+    ] {
+        let path = stories().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == story));
+        let written = std::fs::read_to_string(path.expect("the story is there")).expect("it can be read");
+        let sabotaged = || {
+            let mut world = world::World::new();
+            world.rules = Rules::without(rule);
+            world
+        };
+        let heard = script::retell_in(sabotaged, &written);
+        let overlaps = heard.lines().filter(|line| line.contains("!!") && line.contains("still runs on"));
+        let overlaps: Vec<&str> = overlaps.collect();
+        println!("without {rule:?}, in {story}:\n  {}", overlaps.join("\n  "));
+        assert!(!overlaps.is_empty(), "{story} goes well without {rule:?}: it shows nothing");
+    }
+}

@@ -84,6 +84,8 @@ pub(crate) enum FaultKind {
     Slow(Duration),
     /// The answer comes twice.
     Twice,
+    /// The store gets the request once more, that much later.
+    Again(Duration),
     /// Applied at once, but the answer comes that much later, after the process gave up.
     Late(Duration),
 }

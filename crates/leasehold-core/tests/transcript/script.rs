@@ -4,7 +4,12 @@ use crate::world::World;
 
 /// Runs a story and gives it back with the outputs as they really were.
 pub(crate) fn retell(written: &str) -> String {
-    let mut world = World::new();
+    retell_in(World::new, written)
+}
+
+/// The same, in worlds that are made like this.
+pub(crate) fn retell_in(new: impl Fn() -> World, written: &str) -> String {
+    let mut world = new();
     let mut told = String::new();
     let mut commands: Vec<&str> = Vec::new();
     let mut skipping = false;
@@ -17,7 +22,7 @@ pub(crate) fn retell(written: &str) -> String {
         }
         if line == "----" {
             told.push_str("----\n");
-            told.push_str(&perform(&mut world, &commands));
+            told.push_str(&perform(&mut world, &new, &commands));
             commands.clear();
             skipping = true;
             continue;
@@ -31,16 +36,16 @@ pub(crate) fn retell(written: &str) -> String {
     }
     if !commands.is_empty() {
         told.push_str("----\n");
-        told.push_str(&perform(&mut world, &commands));
+        told.push_str(&perform(&mut world, &new, &commands));
     }
     told
 }
 
-fn perform(world: &mut World, commands: &[&str]) -> String {
+fn perform(world: &mut World, new: impl Fn() -> World, commands: &[&str]) -> String {
     let mut output = Vec::new();
     for command in commands {
         if *command == "afresh" {
-            *world = World::new();
+            *world = new();
             continue;
         }
         match world.command(command) {

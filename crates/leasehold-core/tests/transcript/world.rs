@@ -62,6 +62,9 @@ pub(crate) struct World {
     pub(crate) names: Names,
     pub(crate) traced: BTreeSet<String>,
     pub(crate) log: Vec<String>,
+    /// The rules that nodes keep to.
+    #[cfg(feature = "sabotage")]
+    pub(crate) rules: leasehold_core::rules::Rules,
     /// The highest epoch that each shard was started under.
     epochs: BTreeMap<ShardId, Epoch>,
 }
@@ -90,6 +93,8 @@ impl World {
             names: Names::default(),
             traced: BTreeSet::new(),
             log: Vec::new(),
+            #[cfg(feature = "sabotage")]
+            rules: Default::default(),
             epochs: BTreeMap::new(),
         }
     }
@@ -112,7 +117,14 @@ impl World {
         for (at, byte) in name.bytes().chain(life.to_le_bytes()).enumerate() {
             seed[at % 32] ^= byte;
         }
-        process.node = Some(Node::new(process.config.clone(), self.facts.clone(), seed));
+        let node = Node::new(process.config.clone(), self.facts.clone(), seed);
+        #[cfg(feature = "sabotage")]
+        let node = {
+            let mut node = node;
+            node.set_rules(self.rules.clone());
+            node
+        };
+        process.node = Some(node);
         process.life = life;
         if self.facts.watch {
             self.snapshot(name);
@@ -394,6 +406,11 @@ impl World {
             Some(FaultKind::Twice) => (half, Some((half, AnswerManner::Twice))),
             Some(FaultKind::Late(span)) => (half, Some((span, AnswerManner::Late))),
             Some(FaultKind::Slow(span)) => (span / 2, Some((span / 2, AnswerManner::Plain))),
+            Some(FaultKind::Again(span)) => {
+                let copy = Happening::Arrives { request: request.clone(), answer: None };
+                self.after(span, name, copy);
+                (half, Some((half, AnswerManner::Plain)))
+            }
             Some(FaultKind::LoseAnswers) => (half, None),
             Some(FaultKind::Delay(span)) => (span, None),
             Some(FaultKind::Stall) => return self.times_out(name, id, give_up_at),

@@ -17,12 +17,12 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
         let own = world.setting.config(slot, world.processes[process].name.clone()).weight;
         u64::from(world.slots[slot].weight.unwrap_or(own))
     };
-    let total: u64 = census.views.iter().filter(|(p, _)| receives(*p)).map(|(p, _)| weight(*p)).sum();
+    let total: u64 = census.alive.iter().filter(|p| receives(**p)).map(|p| weight(*p)).sum();
     if total == 0 {
         return Ok(());
     }
     let slots: Vec<_> = census.shards.iter().filter(|owned| owned.shard < world.slots_wanted()).collect();
-    for (process, _) in census.views.iter().filter(|(process, _)| receives(*process)) {
+    for process in census.alive.iter().filter(|process| receives(**process)) {
         let held = slots.iter().filter(|owned| owned.holder == Some(*process)).count() as u64;
         let fair = slots.len() as u64 * weight(*process);
         let balanced = fair * u64::from(world.setting.policy.balance_permille) / (1000 * total);

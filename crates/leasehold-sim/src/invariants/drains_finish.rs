@@ -8,10 +8,10 @@ pub(crate) const NAME: &str = "drains_finish";
 
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let Some(drained) = &world.healing.drained else { return Ok(()) };
-    if census.views.len() < 2 {
+    if census.alive.len() < 2 {
         return Ok(());
     }
-    for (process, _) in &census.views {
+    for process in &census.alive {
         let held = census.shards.iter().filter(|owned| owned.holder == Some(*process)).count();
         if world.processes[*process].name == *drained && held > 0 {
             let message =

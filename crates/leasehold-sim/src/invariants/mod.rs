@@ -4,6 +4,7 @@
 pub(crate) mod at_most_one_running_worker;
 pub(crate) mod at_most_one_valid_grant;
 pub(crate) mod balance_within_bound;
+pub(crate) mod deadline_counts_from_sending;
 pub(crate) mod drains_finish;
 pub(crate) mod epochs_strictly_rise;
 pub(crate) mod every_shard_owned;
@@ -12,6 +13,7 @@ pub(crate) mod lost_stays_lost;
 pub(crate) mod moves_within_bound;
 pub(crate) mod no_busy_loop;
 pub(crate) mod no_flapping_when_quiet;
+pub(crate) mod no_panic;
 pub(crate) mod no_release_before_stop;
 pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod nobody_stays_detached;

@@ -18,7 +18,7 @@ pub(crate) fn judge(world: &World) -> Judged {
     for shard in 0..world.slots_wanted() {
         let told = world.records.get(shard);
         let unowned = matches!(told.state, RecordState::Vacant { .. } | RecordState::Missing);
-        let since = told.since.max(world.healing.calm_from);
+        let since = told.since.max(world.healing.calm_from).max(world.healing.resized_at);
         if unowned && world.at > since + bound && somebody_has_room(world) {
             let message = format!(
                 "nobody took shard {shard} for {} s, although all was calm; the bound is {} s",

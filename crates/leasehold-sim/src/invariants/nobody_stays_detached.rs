@@ -8,7 +8,7 @@ use crate::world::{Judged, World};
 pub(crate) const NAME: &str = "nobody_stays_detached";
 
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
-    for (process, _) in &census.views {
+    for process in &census.alive {
         let node = &world.processes[*process];
         if node.standing != Standing::Attached {
             let message = format!(

@@ -16,10 +16,10 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     // Renewals come up to a tenth early, on a clock that may be fast; and one more for the edges.
     let each = healing.bounds.quiet * 102 / 100 / (healing.bounds.renew_every * 89 / 100) + 2;
     let renewals = healing.node_writes - healing.node_writes_before;
-    let most = each * census.views.len() as u64;
+    let most = each * census.alive.len() as u64;
     if renewals > most {
         let message =
-            format!("{renewals} renewals at rest of {} nodes; {most} would be enough", census.views.len());
+            format!("{renewals} renewals at rest of {} nodes; {most} would be enough", census.alive.len());
         return Err(world.violation(NAME, None, message));
     }
     Ok(())

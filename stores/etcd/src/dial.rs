@@ -1,0 +1,167 @@
+//! Getting a connection to a member that is well.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use leasehold_store::{StoreError, StoreErrorKind};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tonic::{Code, Status};
+
+use crate::line::{Line, Method, chain};
+use crate::options::{Login, Options, with_port};
+use crate::proto::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
+use crate::tls::Tls;
+use crate::trouble::{refused, tell, timed_out};
+
+/// How long one member may take to become usable.
+const DIAL_WITHIN: Duration = Duration::from_secs(3);
+/// How long one member is tried alone before the next one is tried as well.
+const NEXT_AFTER: Duration = Duration::from_millis(150);
+
+/// A connection to the first member that is well, tried from `first` on. One that is silent costs little time: soon the
+/// next one is tried beside it.
+pub(crate) async fn any(options: &Options, first: usize) -> Result<Line, StoreError> {
+    let count = options.hosts.len();
+    let mut waiting = (0..count).map(|step| (first + step) % count);
+    let mut trying = FuturesUnordered::new();
+    let mut problems = Vec::new();
+    loop {
+        let next = waiting.next();
+        if let Some(member) = next {
+            trying.push(member_if_well(options, member));
+        } else if trying.is_empty() {
+            return Err(none_is_well(problems));
+        }
+        tokio::select! {
+            biased;
+            Some(result) = trying.next() => match result {
+                Ok(line) => return Ok(line),
+                Err(problem) => problems.push(problem),
+            },
+            () = tokio::time::sleep(NEXT_AFTER), if next.is_some() => {}
+        }
+    }
+}
+
+/// A connection to one member, with its status, whatever that is.
+pub(crate) async fn one(options: &Options, member: usize) -> Result<(Line, StatusResponse), StoreError> {
+    let name = with_port(&options.hosts[member]).to_string();
+    let dialled = tokio::time::timeout(DIAL_WITHIN, connect(options, member, &name)).await;
+    dialled.unwrap_or_else(|_| Err(timed_out(format!("{name}: no answer within {DIAL_WITHIN:?}"))))
+}
+
+async fn member_if_well(options: &Options, member: usize) -> Result<Line, StoreError> {
+    let (line, status) = one(options, member).await?;
+    let name = with_port(&options.hosts[member]).to_string();
+    if status.leader == 0 {
+        return Err(tell(&name, &Status::unavailable("no leader")));
+    }
+    if status.is_learner {
+        return Err(StoreError::new(
+            StoreErrorKind::Unreachable,
+            format!("{name}: it is a learner and serves nobody yet"),
+        ));
+    }
+    Ok(line)
+}
+
+async fn connect(options: &Options, member: usize, name: &str) -> Result<(Line, StatusResponse), StoreError> {
+    let host = with_port(&options.hosts[member]);
+    let address = (host.name.as_str(), host.port.unwrap_or_default());
+    let stream = TcpStream::connect(address).await.map_err(|e| unreachable(name, &e.to_string()))?;
+    let _ = stream.set_nodelay(true);
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let origin = format!("{scheme}://{host}").parse().map_err(|_| refused(format!("{name} is no host")))?;
+    let line = match &options.tls {
+        None => Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?,
+        Some(tls) => {
+            let stream = encrypt(tls, stream, &host.name, name).await?;
+            Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?
+        }
+    };
+    // A member that is stopped still takes connections. Asking shows whether it is alive, and has a leader.
+    let status = line
+        .ask::<_, StatusResponse>(Method::STATUS, StatusRequest {})
+        .await
+        .map_err(|status| unspoken(options, name, &status))?;
+    let line = match &options.login {
+        Some(login) if status.leader != 0 => authenticate(line, login, name).await?,
+        _ => line,
+    };
+    Ok((line, status))
+}
+
+async fn encrypt(
+    tls: &Tls,
+    stream: TcpStream,
+    host: &str,
+    name: &str,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, StoreError> {
+    let config = tls.config().map_err(refused)?;
+    let expected = tls.server_name.as_deref().unwrap_or(host).to_owned();
+    let expected = ServerName::try_from(expected)
+        .map_err(|_| refused(format!("{name}: its name cannot stand in a certificate; set server_name=")))?;
+    TlsConnector::from(config).connect(expected, stream).await.map_err(|e| {
+        let why = chain(&e);
+        let advice = if why.contains("UnknownIssuer") {
+            "; name the authority that signed it with ca=FILE"
+        } else if why.contains("not valid for name") || why.contains("NotValidForName") {
+            "; if that is right, say which name to expect with server_name="
+        } else if why.contains("corrupt message") {
+            "; it seems to speak without TLS, which tls=off is for"
+        } else {
+            ""
+        };
+        match e.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>()) {
+            true => refused(format!("{name}: no TLS with it ({why}{advice})")),
+            false => unreachable(name, &format!("the connection broke while TLS was set up ({why})")),
+        }
+    })
+}
+
+/// A token for this user. An etcd without auth needs none.
+async fn authenticate(line: Line, login: &Login, name: &str) -> Result<Line, StoreError> {
+    let question =
+        AuthenticateRequest { name: login.user.clone(), password: login.password.reveal().to_owned() };
+    match line.ask::<_, AuthenticateResponse>(Method::AUTHENTICATE, question).await {
+        Ok(answer) => line.with_token(&answer.token).map_err(|status| tell(name, &status)),
+        Err(status) if auth_is_off(&status) => Ok(line),
+        Err(status) => Err(tell(name, &status)),
+    }
+}
+
+pub(crate) fn auth_is_off(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition && status.message().contains("not enabled")
+}
+
+/// The first question on a new connection failed: often one side wants TLS and the other does not.
+fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
+    let said = status.message();
+    match &options.tls {
+        None if status.code() == Code::Unavailable && said.contains("connection") => {
+            unreachable(name, &format!("{said}; if it wants TLS, add tls=on or ca=FILE to the address"))
+        }
+        Some(tls) if said.contains("alert") => {
+            let advice = match tls.identity {
+                None => "; it seems to want a client certificate: give cert=FILE and key=FILE",
+                Some(_) => "; it does not take the client certificate",
+            };
+            refused(format!("{name}: {said}{advice}"))
+        }
+        _ => tell(name, status),
+    }
+}
+
+fn unreachable(name: &str, why: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, format!("{name}: {why}"))
+}
+
+/// All that was tried, as one error: what somebody must mend comes before what may pass by itself.
+fn none_is_well(problems: Vec<StoreError>) -> StoreError {
+    let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or(StoreErrorKind::Unreachable);
+    let all: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+    StoreError::new(kind, all.join("; "))
+}

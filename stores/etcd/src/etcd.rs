@@ -1,0 +1,190 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_store::{
+    Facts, Finding, Freshness, Key, Lane as Way, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
+    SwapReply, Watch,
+};
+
+use crate::chance;
+use crate::lane::{Lane, Switch, Trouble};
+use crate::layout::Layout;
+use crate::line::{Line, Method};
+use crate::options::Options;
+use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use crate::records::{self, OPS_MAX, header};
+use crate::seen::{Seen, generation};
+use crate::trouble::refused;
+use crate::{examine, watch};
+
+/// How often a listing begins anew because a compaction overtook it.
+const LIST_TRIES: usize = 3;
+
+/// One namespace in etcd.
+///
+/// Opening does nothing but read the address: connections are made when they are needed, and made anew when they
+/// break. It can be used from any async runtime, and from several at once.
+#[derive(Debug)]
+pub struct Etcd {
+    pub(crate) shared: Arc<Shared>,
+    renewal: Lane,
+    pub(crate) work: Lane,
+}
+
+/// What the threads of one client share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Arc<Options>,
+    pub(crate) layout: Layout,
+    pub(crate) seen: Seen,
+}
+
+impl Etcd {
+    /// A namespace at an address such as `etcd://host:2379,host:2379/prefix`; see [`Options::parse`].
+    pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
+        let options = Options::parse(address, |name| std::env::var(name).ok())?;
+        Etcd::open_with(options, namespace)
+    }
+
+    /// A namespace at these members.
+    pub fn open_with(options: Options, namespace: &str) -> Result<Self, StoreError> {
+        if options.hosts.is_empty() {
+            return Err(refused("no member of etcd is named"));
+        }
+        let layout = Layout::new(&options.prefix, namespace)?;
+        let options = Arc::new(options);
+        // Clients spread over the members, and the two lanes of one client don't begin at the same one.
+        let first = chance::number() as usize % options.hosts.len();
+        let second = (first + 1) % options.hosts.len();
+        let renewal = Lane::new("lh-etcd-renewal", Arc::clone(&options), first);
+        let work = Lane::new("lh-etcd-work", Arc::clone(&options), second);
+        Ok(Etcd { shared: Arc::new(Shared { options, layout, seen: Seen::default() }), renewal, work })
+    }
+}
+
+#[async_trait]
+impl Store for Etcd {
+    fn facts(&self) -> Facts {
+        Facts {
+            kind: "etcd",
+            watch: true,
+            poll_every: Duration::from_secs(1),
+            write_every_min: Duration::from_millis(1),
+            swaps_max: OPS_MAX,
+            reads: Freshness::Newest,
+            removes: true,
+            safety: Safety::Strict,
+            ttl_default: Duration::from_secs(10),
+        }
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        let (shared, keys) = (Arc::clone(&self.shared), keys.to_vec());
+        self.work.run(move |switch| async move { shared.read(&switch, &keys).await }).await
+    }
+
+    async fn list(&self) -> Result<Listing, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.work.run(move |switch| async move { shared.list(&switch).await }).await
+    }
+
+    async fn swap(&self, lane: Way, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        let (shared, swaps) = (Arc::clone(&self.shared), swaps.to_vec());
+        let lane = match lane {
+            Way::Renewal => &self.renewal,
+            Way::Work => &self.work,
+        };
+        lane.run(move |switch| async move { shared.swap(&switch, &swaps).await }).await
+    }
+
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        watch::start(&self.work, Arc::clone(&self.shared)).map(Some)
+    }
+
+    async fn generation(&self) -> Result<String, StoreError> {
+        Ok(self.read(&[Key::Meta]).await?.generation)
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        let shared = Arc::clone(&self.shared);
+        let examined =
+            self.work.run(move |switch| async move { Ok(examine::examine(&shared, &switch).await) });
+        examined.await.unwrap_or_else(|error| vec![Finding::bad(error.to_string(), "try again")])
+    }
+
+    fn registry(&self) -> Option<&dyn Registry> {
+        Some(self)
+    }
+}
+
+impl Shared {
+    async fn read(&self, switch: &Switch, keys: &[Key]) -> Result<Reading, StoreError> {
+        let mut reading = Reading { found: Vec::with_capacity(keys.len()), generation: String::new() };
+        // A reading of nothing still has a generation.
+        let asked: &[Key] = if keys.is_empty() { &[Key::Meta] } else { keys };
+        for some in asked.chunks(OPS_MAX) {
+            let before = self.seen.mark();
+            let answer = txn(switch, records::reading(&self.layout, some)).await?;
+            let header = header(answer.header.as_ref())?;
+            self.seen.take(before, header)?;
+            reading.generation = generation(header);
+            reading.found.extend(records::found(answer, some.len())?);
+        }
+        reading.found.truncate(keys.len());
+        Ok(reading)
+    }
+
+    pub(crate) async fn list(&self, switch: &Switch) -> Result<Listing, StoreError> {
+        let mut tries = 0;
+        loop {
+            let before = self.seen.mark();
+            tries += 1;
+            match records::list(&self.layout, |pages| txn(switch, pages)).await {
+                Ok((listing, header)) => {
+                    self.seen.adopt(before, &header);
+                    return Ok(listing);
+                }
+                Err(Trouble { status: Some(status), .. })
+                    if records::compacted(&status) && tries < LIST_TRIES => {}
+                Err(trouble) => return Err(trouble.error),
+            }
+        }
+    }
+
+    async fn swap(&self, switch: &Switch, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        if swaps.len() > OPS_MAX {
+            let count = swaps.len();
+            return Err(refused(format!("{count} swaps at once are more than the {OPS_MAX} that fit")));
+        }
+        let mut reply = SwapReply { outcomes: Vec::with_capacity(swaps.len()), generation: String::new() };
+        // One request nearly always. A part that fails makes all of them unknown, which is true enough.
+        for part in records::requests(swaps) {
+            let before = self.seen.mark();
+            let answer = txn(switch, records::swapping(&self.layout, part)?).await?;
+            let header = header(answer.header.as_ref())?;
+            self.seen.take(before, header)?;
+            reply.generation = generation(header);
+            reply.outcomes.extend(records::outcomes(answer, part)?);
+        }
+        Ok(reply)
+    }
+}
+
+/// Sends a transaction.
+pub(crate) async fn txn(switch: &Switch, question: TxnRequest) -> Result<TxnResponse, Trouble> {
+    switch.ask(|line: Line| ask_txn(line, question.clone())).await
+}
+
+async fn ask_txn(line: Line, question: TxnRequest) -> Result<TxnResponse, tonic::Status> {
+    line.ask(Method::TXN, question).await
+}
+
+/// Reads a range.
+pub(crate) async fn range(switch: &Switch, question: RangeRequest) -> Result<RangeResponse, Trouble> {
+    let ask = |line: Line| {
+        let question = question.clone();
+        async move { line.ask(Method::RANGE, question).await }
+    };
+    switch.ask(ask).await
+}

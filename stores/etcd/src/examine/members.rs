@@ -1,0 +1,160 @@
+//! Which members there are, which of them answer, and what they run.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use leasehold_store::{Finding, StoreError};
+
+use super::release::Release;
+use crate::dial;
+use crate::line::{Line, Method};
+use crate::options::Options;
+use crate::proto::{
+    AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, ResponseHeader, StatusResponse,
+};
+
+/// What each of the named members said.
+pub(crate) struct Members {
+    answers: Vec<Result<(Line, StatusResponse), StoreError>>,
+    /// All members that etcd knows of, if it said so.
+    known: Option<MemberListResponse>,
+    alarms: Result<AlarmResponse, String>,
+}
+
+impl Members {
+    pub(crate) async fn ask(options: &Options) -> Self {
+        let answers = join_all((0..options.hosts.len()).map(|member| dial::one(options, member))).await;
+        let leading = |status: &StatusResponse| status.leader != 0;
+        let line = answers.iter().flatten().find(|(_, status)| leading(status)).map(|(line, _)| line.clone());
+        let (known, alarms) = match line {
+            None => (None, Err("no member that has a leader answers".to_owned())),
+            Some(line) => {
+                let known = line.ask(Method::MEMBER_LIST, MemberListRequest {}).await.ok();
+                let alarms = line.ask(Method::ALARM, AlarmRequest {}).await;
+                (known, alarms.map_err(|status| status.message().to_owned()))
+            }
+        };
+        Members { answers, known, alarms }
+    }
+
+    pub(crate) fn any_answered(&self) -> bool {
+        self.statuses().next().is_some()
+    }
+
+    /// What the members that answered said of themselves.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = &StatusResponse> {
+        self.answers.iter().flatten().map(|(_, status)| status)
+    }
+
+    pub(crate) fn findings(&self, options: &Options) -> Vec<Finding> {
+        let mut findings = vec![self.reach()];
+        for (name, answer) in options.names().iter().zip(&self.answers) {
+            match answer {
+                Err(error) => findings.push(Finding::doubtful(
+                    error.to_string(),
+                    "start this member, mend the way to it, or leave it out of the address",
+                )),
+                Ok((_, status)) if status.leader == 0 => findings.push(Finding::bad(
+                    format!("{name} has no leader"),
+                    "more than half of the members must run and see each other",
+                )),
+                Ok((_, status)) if status.is_learner => findings.push(Finding::doubtful(
+                    format!("{name} is a learner, which serves nobody"),
+                    "promote it, or leave it out of the address",
+                )),
+                Ok(_) => {}
+            }
+        }
+        findings.extend(self.unlisted(options));
+        findings.extend(self.releases());
+        findings.extend(self.alarms());
+        findings
+    }
+
+    fn reach(&self) -> Finding {
+        let (asked, answered) = (self.answers.len(), self.statuses().count());
+        let known = self.known.as_ref().map(|known| known.members.iter().filter(|m| !m.is_learner).count());
+        let clusters: BTreeSet<u64> = self.headers().map(|header| header.cluster_id).collect();
+        if clusters.len() > 1 {
+            let ids: Vec<String> = clusters.iter().map(|id| format!("{id:016x}")).collect();
+            return Finding::bad(
+                format!("the address names members of several clusters: {}", ids.join(", ")),
+                "name the members of one cluster only",
+            );
+        }
+        let of = known.map_or(String::new(), |known| format!("; the cluster has {known} voting members"));
+        let what = format!("{answered} of {asked} named members answer{of}");
+        match (answered, known) {
+            (0, _) => Finding::bad(what, "start etcd, or mend the address"),
+            (_, Some(2)) => {
+                Finding::doubtful(what, "two members survive no failure at all: use three, or one")
+            }
+            (_, Some(known)) if known % 2 == 0 => {
+                Finding::doubtful(what, "an even number survives no more failures than one member less")
+            }
+            (_, Some(1)) => Finding::doubtful(
+                what,
+                "one member is enough to try things; while it restarts, nodes detach after their ttl",
+            ),
+            _ => Finding::good(what),
+        }
+    }
+
+    /// Members that nobody will be asked when the named ones are gone.
+    fn unlisted(&self, options: &Options) -> Option<Finding> {
+        let known = self.known.as_ref()?.members.len();
+        (known > options.hosts.len()).then(|| {
+            Finding::doubtful(
+                format!("the address names {} of {known} members", options.hosts.len()),
+                "name them all: a member that is not named is not asked when the others are gone",
+            )
+        })
+    }
+
+    fn releases(&self) -> Vec<Finding> {
+        let releases: BTreeSet<&str> = self.statuses().map(|status| status.version.as_str()).collect();
+        let mut findings = Vec::new();
+        if releases.len() > 1 {
+            let all: Vec<&str> = releases.iter().copied().collect();
+            findings.push(Finding::doubtful(
+                format!("the members run different releases: {}", all.join(", ")),
+                "finish the upgrade",
+            ));
+        }
+        findings.extend(releases.into_iter().map(|release| Release::parse(release).finding()));
+        findings
+    }
+
+    fn alarms(&self) -> Vec<Finding> {
+        let alarms = match &self.alarms {
+            Ok(answer) => &answer.alarms,
+            Err(why) if self.any_answered() => {
+                return vec![Finding::doubtful(
+                    format!("etcd does not say whether an alarm is on: {why}"),
+                    "look with `etcdctl alarm list`",
+                )];
+            }
+            Err(_) => return Vec::new(),
+        };
+        let kinds: BTreeSet<i32> = alarms.iter().map(|alarm| alarm.alarm).collect();
+        if kinds.is_empty() {
+            return vec![Finding::good("no alarm is on")];
+        }
+        let told = kinds.into_iter().map(|kind| match kind {
+            1 => Finding::bad(
+                "the alarm NOSPACE is on: the quota was used up, and etcd takes no writes",
+                "compact, then `etcdctl defrag`, then `etcdctl alarm disarm`; then mend auto-compaction or the quota",
+            ),
+            2 => Finding::bad(
+                "the alarm CORRUPT is on: the members' data differ",
+                "replace the corrupt member before anything else",
+            ),
+            other => Finding::bad(format!("alarm {other} is on"), "look with `etcdctl alarm list`"),
+        });
+        told.collect()
+    }
+
+    fn headers(&self) -> impl Iterator<Item = &ResponseHeader> {
+        self.statuses().filter_map(|status| status.header.as_ref())
+    }
+}

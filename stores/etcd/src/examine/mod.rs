@@ -1,0 +1,123 @@
+//! A look at how etcd is set up, for the usual mistakes and for what it costs.
+
+mod members;
+mod release;
+mod upkeep;
+
+use std::time::Duration;
+
+use leasehold_store::{Finding, Key, Listing, Stored};
+
+use crate::etcd::{Shared, txn};
+use crate::lane::Switch;
+use crate::records;
+use members::Members;
+
+/// How often the store is asked to see how fast it is.
+const TIMED: usize = 5;
+/// A write that takes longer leaves a renewal, which may take a second, little room.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// Everything that can be found out. What cannot is a finding too.
+pub(crate) async fn examine(shared: &Shared, switch: &Switch) -> Vec<Finding> {
+    let members = Members::ask(&shared.options).await;
+    let mut findings = members.findings(&shared.options);
+    findings.extend(security(shared));
+    if !members.any_answered() {
+        return findings;
+    }
+    let listing = match shared.list(switch).await {
+        Ok(listing) => listing,
+        Err(error) => {
+            findings.push(Finding::bad(
+                format!("the keys under {} cannot be read: {}", shared.layout.root(), error.message),
+                "give the user's role readwrite on this prefix, as docs/etcd.md shows",
+            ));
+            return findings;
+        }
+    };
+    findings.extend(speed(shared, switch).await);
+    findings.extend(upkeep::findings(shared, switch, &members, &listing).await);
+    findings
+}
+
+fn security(shared: &Shared) -> Vec<Finding> {
+    let options = &shared.options;
+    let near = options.hosts.iter().all(|host| {
+        host.name == "localhost" || host.name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    });
+    match (&options.tls, &options.login) {
+        (None, Some(_)) if !near => vec![Finding::doubtful(
+            "the password goes over the network in the clear",
+            "use TLS: give etcd --cert-file and --key-file, and the address ca=FILE",
+        )],
+        (None, None) if !near => vec![Finding::doubtful(
+            "etcd is used without TLS and without a user: whoever reaches its ports can write",
+            "use TLS with client certificates, or etcd's auth, or keep others from these ports",
+        )],
+        (None, _) => Vec::new(),
+        (Some(tls), _) => {
+            let who = if tls.identity.is_some() { " and a client certificate" } else { "" };
+            vec![Finding::good(format!("TLS{who}"))]
+        }
+    }
+}
+
+/// How long a read and a write take. The write is one that cannot succeed: it goes through etcd's log and changes
+/// nothing.
+async fn speed(shared: &Shared, switch: &Switch) -> Vec<Finding> {
+    let read = records::reading(&shared.layout, &[Key::Meta]);
+    let never = leasehold_store::Swap {
+        key: Key::Meta,
+        expect: Some(records::version(i64::MAX)),
+        value: Some(Vec::new().into()),
+    };
+    let write = match records::swapping(&shared.layout, &[never]) {
+        Ok(write) => write,
+        Err(error) => return vec![Finding::bad(error.to_string(), "")],
+    };
+    let mut medians = Vec::new();
+    for question in [read, write] {
+        let mut times = Vec::new();
+        for _ in 0..TIMED {
+            let stopwatch = Stopwatch::start();
+            if let Err(trouble) = txn(switch, question.clone()).await {
+                return vec![Finding::bad(
+                    format!("etcd does not take a write: {}", trouble.error.message),
+                    "mend that first: no node can renew",
+                )];
+            }
+            times.push(stopwatch.elapsed());
+        }
+        times.sort();
+        medians.push(times[TIMED / 2]);
+    }
+    let what = format!("a read takes {:.1?} and a write {:.1?} (median of {TIMED})", medians[0], medians[1]);
+    match medians[1] < SLOW {
+        true => vec![Finding::good(what)],
+        false => vec![Finding::doubtful(
+            what,
+            "etcd wants a fast disk (`etcd_disk_wal_fsync_duration_seconds`); with slow writes use a longer ttl",
+        )],
+    }
+}
+
+/// Measures how long something took, for people.
+struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    #[allow(clippy::disallowed_methods, reason = "for display: a suspended machine only spoils a number")]
+    fn start() -> Self {
+        Stopwatch(std::time::Instant::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The node records of a listing.
+fn nodes(listing: &Listing) -> Vec<&Stored> {
+    let node = |(key, stored)| matches!(key, &Key::Node(_)).then_some(stored);
+    listing.entries.iter().map(|(key, stored)| (key, stored)).filter_map(node).collect()
+}

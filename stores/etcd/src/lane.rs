@@ -1,0 +1,221 @@
+//! A thread that talks to etcd, with a connection of its own.
+//!
+//! Whoever uses a store may do so from several async runtimes (a node, a registry and a client each have their own),
+//! and a connection dies with the runtime that it was opened on. So connections live here. One thread is for renewals
+//! and one for everything else: a listing that is large never delays a renewal.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_store::StoreError;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+use crate::dial;
+use crate::line::Line;
+use crate::options::Options;
+use crate::trouble::{Blame, blame, damaged, refused, tell, timed_out};
+
+/// How long one question may take, whoever asks. Callers have limits of their own, which are shorter.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The thread, started at first use.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    name: &'static str,
+    thread: Mutex<Option<Thread>>,
+    switch: Arc<Switch>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    runtime: Handle,
+    /// The thread ends when this is dropped.
+    _alive: oneshot::Sender<()>,
+}
+
+/// Which connection is in use, and which member is tried next.
+pub(crate) struct Switch {
+    options: Arc<Options>,
+    at: Mutex<At>,
+    dialling: tokio::sync::Mutex<()>,
+}
+
+struct At {
+    line: Option<Line>,
+    next: usize,
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(name: &'static str, options: Arc<Options>, first: usize) -> Self {
+        let at = Mutex::new(At { line: None, next: first });
+        let switch = Arc::new(Switch { options, at, dialling: tokio::sync::Mutex::new(()) });
+        Lane { name, thread: Mutex::new(None), switch }
+    }
+
+    /// Does something on the thread. If this is dropped, so is that.
+    pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Arc<Switch>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let mut task = self.spawn(work(Arc::clone(&self.switch)))?;
+        match (&mut task.0).await {
+            Ok(outcome) => outcome,
+            Err(error) => Err(damaged(format!("the client of etcd failed: {error}"))),
+        }
+    }
+
+    /// Starts something on the thread that goes on until the handle is dropped.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Task<T>, StoreError> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = match &*thread {
+            Some(thread) => &thread.runtime,
+            None => &thread.insert(start(self.name)?).runtime,
+        };
+        Ok(Task(runtime.spawn(work)))
+    }
+}
+
+fn start(name: &str) -> Result<Thread, StoreError> {
+    let failed = |e: std::io::Error| refused(format!("no thread for etcd could be started ({e})"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let handle = runtime.handle().clone();
+    let (alive, ended) = oneshot::channel();
+    let body = move || {
+        let _ = runtime.block_on(ended);
+        // A host name that is being looked up must not hold up the end.
+        runtime.shutdown_background();
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)?;
+    Ok(Thread { runtime: handle, _alive: alive })
+}
+
+/// Something that runs on a lane for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct Task<T>(JoinHandle<T>);
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Switch {
+    /// Asks over the connection of this lane, which is opened if need be, and within a time. After an error or
+    /// without an answer the next question goes over another connection, to another member if there is one.
+    pub(crate) async fn ask<T, F>(&self, question: impl Fn(Line) -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let mut fresh_token = false;
+        loop {
+            let line = self.line().await?;
+            let mut doubt = Doubt { switch: self, line: &line, justified: true };
+            let answer = tokio::time::timeout(ANSWER_WITHIN, question(line.clone())).await;
+            let name = self.name(line.member);
+            let Ok(answer) = answer else {
+                return Err(timed_out(format!("{name}: no answer within {ANSWER_WITHIN:?}")).into());
+            };
+            let blamed = answer.as_ref().err().map(blame);
+            doubt.justified = matches!(blamed, Some(Blame::Line | Blame::Token));
+            drop(doubt);
+            match answer {
+                Ok(answer) => return Ok(answer),
+                // etcd looks at the token before it does anything: the call was not carried out.
+                Err(_) if blamed == Some(Blame::Token) && !fresh_token => fresh_token = true,
+                Err(status) => return Err(Trouble { error: tell(&name, &status), status: Some(status) }),
+            }
+        }
+    }
+
+    async fn line(&self) -> Result<Line, StoreError> {
+        if let Some(line) = self.current() {
+            return Ok(line);
+        }
+        let _turn = self.dialling.lock().await;
+        if let Some(line) = self.current() {
+            return Ok(line);
+        }
+        let first = self.next_member();
+        let line = dial::any(&self.options, first).await?;
+        self.at().line = Some(line.clone());
+        Ok(line)
+    }
+
+    /// Whom to try first, which is another one each time, also when whoever asks stops waiting.
+    fn next_member(&self) -> usize {
+        let mut at = self.at();
+        let next = at.next;
+        at.next = (next + 1) % self.options.hosts.len();
+        next
+    }
+
+    fn current(&self) -> Option<Line> {
+        let mut at = self.at();
+        at.line.take_if(|line| line.is_closed());
+        at.line.clone()
+    }
+
+    /// This connection is not used again; the next one goes to the next member.
+    fn leave(&self, line: &Line) {
+        let mut at = self.at();
+        if at.line.take_if(|current| current.is(line)).is_some() {
+            at.next = (line.member + 1) % self.options.hosts.len();
+        }
+    }
+
+    fn at(&self) -> std::sync::MutexGuard<'_, At> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, member: usize) -> String {
+        self.options.names().swap_remove(member)
+    }
+}
+
+/// Leaves a connection whose question was not answered, also when whoever asked stopped waiting.
+struct Doubt<'a> {
+    switch: &'a Switch,
+    line: &'a Line,
+    justified: bool,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if self.justified {
+            self.switch.leave(self.line);
+        }
+    }
+}
+
+/// An error for whoever asked, and what etcd said, if it said anything.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) error: StoreError,
+    pub(crate) status: Option<Status>,
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Trouble { error, status: None }
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        trouble.error
+    }
+}

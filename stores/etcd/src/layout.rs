@@ -1,0 +1,163 @@
+//! Where everything stands in etcd.
+//!
+//! ```text
+//! /<prefix>/<namespace>/meta
+//! /<prefix>/<namespace>/control
+//! /<prefix>/<namespace>/groups/<group>
+//! /<prefix>/<namespace>/nodes/<node>
+//! /<prefix>/<namespace>/shards/<group>/<shard>
+//! /<prefix>/<namespace>/keys/<key>                  registered keys, under a lease
+//! ```
+
+use leasehold_store::{Key, StoreError, StoreErrorKind};
+
+const KEYS: &str = "keys/";
+const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
+
+/// The keys of one namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    root: String,
+}
+
+/// A part of etcd's key space: from `start`, and below `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+}
+
+/// What a key of etcd is to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A record.
+    Record(Key),
+    /// A registered key.
+    Registered(String),
+    /// Something that somebody else put there.
+    Foreign(String),
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str, namespace: &str) -> Result<Self, StoreError> {
+        let wrong = if namespace.is_empty() {
+            "is empty"
+        } else if namespace.len() > NAMESPACE_BYTES_MAX {
+            "is too long"
+        } else if namespace.chars().any(char::is_control) {
+            "has a control character"
+        } else {
+            // A slash would put one namespace inside another.
+            let namespace = namespace.replace('%', "%25").replace('/', "%2F");
+            let prefix = prefix.trim_matches('/');
+            return Ok(Layout { root: format!("/{prefix}/{namespace}/") });
+        };
+        Err(StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without control characters"
+            ),
+        ))
+    }
+
+    /// Where a record stands.
+    pub(crate) fn record(&self, key: &Key) -> Vec<u8> {
+        format!("{}{key}", self.root).into_bytes()
+    }
+
+    /// Where a registered key stands.
+    pub(crate) fn registered(&self, key: &str) -> Vec<u8> {
+        format!("{}{KEYS}{key}", self.root).into_bytes()
+    }
+
+    /// Everything.
+    pub(crate) fn all(&self) -> Span {
+        Span { start: self.at(""), end: past(self.at("")) }
+    }
+
+    /// The registered keys.
+    pub(crate) fn registered_keys(&self) -> Span {
+        Span { start: self.at(KEYS), end: past(self.at(KEYS)) }
+    }
+
+    /// Everything but the registered keys: what is before them and what is after them.
+    pub(crate) fn records(&self) -> [Span; 2] {
+        let (all, keys) = (self.all(), self.registered_keys());
+        [Span { start: all.start, end: keys.start }, Span { start: keys.end, end: all.end }]
+    }
+
+    /// What stands at a key of this namespace.
+    pub(crate) fn place(&self, key: &[u8]) -> Place {
+        let text = String::from_utf8_lossy(key);
+        let Some(rest) = text.strip_prefix(&self.root) else { return Place::Foreign(text.into_owned()) };
+        if let Some(registered) = rest.strip_prefix(KEYS) {
+            return Place::Registered(registered.to_owned());
+        }
+        match rest.parse::<Key>() {
+            // What is not UTF-8 would otherwise look like a name with replacement characters.
+            Ok(record) if self.record(&record) == key => Place::Record(record),
+            _ => Place::Foreign(rest.to_owned()),
+        }
+    }
+
+    /// The beginning of all keys, for people.
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    fn at(&self, rest: &str) -> Vec<u8> {
+        format!("{}{rest}", self.root).into_bytes()
+    }
+}
+
+/// The first key that does not begin with this one, which ends with a slash.
+fn past(mut start: Vec<u8>) -> Vec<u8> {
+    if let Some(last) = start.last_mut() {
+        *last += 1;
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_place_and_back() {
+        let layout = Layout::new("some/prefix", "team/app 100%").unwrap();
+        assert_eq!(layout.root(), "/some/prefix/team%2Fapp 100%25/");
+        for text in ["meta", "control", "groups/g", "nodes/a b", "shards/g/x/y é%"] {
+            let key: Key = text.parse().unwrap();
+            assert_eq!(layout.place(&layout.record(&key)), Place::Record(key));
+        }
+        assert_eq!(layout.place(&layout.registered("a/b")), Place::Registered("a/b".into()));
+        assert_eq!(layout.place(&layout.at("nodes/a/b")), Place::Foreign("nodes/a/b".into()));
+        let mut broken = layout.at("nodes/a");
+        broken.push(0xff);
+        assert!(matches!(layout.place(&broken), Place::Foreign(_)));
+    }
+
+    #[test]
+    fn spans_hold_what_they_should() {
+        let layout = Layout::new("p", "n").unwrap();
+        let holds = |span: &Span, key: &[u8]| span.start.as_slice() <= key && key < span.end.as_slice();
+        let [before, after] = layout.records();
+        let neighbour = Layout::new("p", "n-more").unwrap();
+        for (key, spans) in [("meta", 1), ("control", 1), ("shards/g/0", 1), ("zzz", 1), ("keysmith", 1)] {
+            let key = layout.at(key);
+            let count = [&before, &after].iter().filter(|span| holds(span, &key)).count();
+            assert_eq!(count, spans, "{}", String::from_utf8_lossy(&key));
+        }
+        let registered = layout.registered("x");
+        assert!(!holds(&before, &registered) && !holds(&after, &registered));
+        assert!(holds(&layout.all(), &registered) && holds(&layout.registered_keys(), &registered));
+        assert!(!holds(&layout.all(), &neighbour.at("meta")));
+    }
+
+    #[test]
+    fn a_namespace_must_be_a_name() {
+        for bad in ["", "a\nb", &"x".repeat(201)] {
+            assert!(Layout::new("p", bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Leasehold on etcd.
+//!
+//! [`Etcd`] is a [`leasehold_store::Store`] over etcd 3.4 or newer. Ownership rests on compare-and-swap of single keys
+//! by their `mod_revision`; a renewal is one put. etcd's own leases keep registered keys and nothing else: a lease that
+//! etcd lets expire is never taken as proof that anybody is dead.
+//!
+//! The client is a narrow one of our own: `tonic` for the gRPC framing, `hyper` for the connections, `rustls` with ring
+//! for TLS, and a dozen hand-written messages. `docs/etcd.md` in the repository has the layout of the keys, the
+//! permissions that are needed, and what this store promises.
+
+mod chance;
+mod dial;
+mod etcd;
+mod examine;
+mod lane;
+mod layout;
+mod line;
+mod options;
+mod proto;
+mod records;
+mod registry;
+mod seen;
+mod tls;
+mod trouble;
+mod watch;
+
+pub use etcd::Etcd;
+pub use options::{Login, Options};
+pub use tls::Tls;

@@ -1,0 +1,219 @@
+//! Watching a namespace: one stream that goes on for ever, over a connection of its own.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use leasehold_store::{Listing, StoreError, Watch, WatchEvent};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use crate::etcd::Shared;
+use crate::lane::{Lane, Task};
+use crate::layout::Place;
+use crate::line::{Line, Method};
+use crate::proto::{
+    Event, WatchAsked, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+};
+use crate::{chance, dial, records};
+
+/// How many answers wait for a reader; more wait in etcd.
+const UNREAD_MAX: usize = 64;
+/// After how long a silence a watch is asked whether it is still there, and how long the answer may take.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long the snapshot and the beginning of the stream may take.
+const BEGIN_WITHIN: Duration = Duration::from_secs(10);
+/// How long to pause before a watch is begun again, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Begins to watch.
+pub(crate) fn start(lane: &Lane, shared: Arc<Shared>) -> Result<Watch, StoreError> {
+    let (told, unread) = mpsc::channel(UNREAD_MAX);
+    let first = chance::number() as usize;
+    let task = lane.spawn(Watcher { shared, told, next: first, gap_told: true }.run())?;
+    Ok(Box::pin(Watched { unread, _task: task }))
+}
+
+/// What a user of the watch holds; the watch ends with it.
+struct Watched {
+    unread: mpsc::Receiver<WatchEvent>,
+    _task: Task<()>,
+}
+
+impl Stream for Watched {
+    type Item = WatchEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        self.unread.poll_recv(cx)
+    }
+}
+
+struct Watcher {
+    shared: Arc<Shared>,
+    told: mpsc::Sender<WatchEvent>,
+    /// Which member is tried next.
+    next: usize,
+    /// Whether the reader knows of the gap that there is; at the start there is nothing yet to be missed.
+    gap_told: bool,
+}
+
+/// Why a watch broke off, and whether it had been well before.
+struct Broken {
+    why: String,
+    was_well: bool,
+}
+
+impl Watcher {
+    async fn run(mut self) {
+        let mut pause = PAUSE.0;
+        loop {
+            let Broken { why, was_well } = self.once().await;
+            tracing::debug!(%why, "a watch of etcd is begun again");
+            if !self.gap_told {
+                self.gap_told = true;
+                self.tell(WatchEvent::Interrupted(why)).await;
+            }
+            if was_well {
+                pause = PAUSE.0;
+            }
+            tokio::time::sleep(pause + chance::up_to(pause)).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// A snapshot and what changes after it, until something breaks.
+    async fn once(&mut self) -> Broken {
+        let begun = tokio::time::timeout(BEGIN_WITHIN, self.begin()).await;
+        let Begun { snapshot, questions, mut answers, _line } = match begun {
+            Ok(Ok(begun)) => begun,
+            Ok(Err(why)) => return Broken { why, was_well: false },
+            Err(_) => return Broken { why: format!("no answer within {BEGIN_WITHIN:?}"), was_well: false },
+        };
+        self.gap_told = false;
+        self.tell(WatchEvent::Snapshot(snapshot)).await;
+        let mut was_well = false;
+        loop {
+            let answer = match tokio::time::timeout(ASK_AFTER, answers.message()).await {
+                Ok(answer) => answer,
+                // It may be that nothing changes, or that nobody is there any more.
+                Err(_) => match self.probe(&questions, &mut answers).await {
+                    Some(answer) => answer,
+                    None => return Broken { why: "the watch fell silent".to_owned(), was_well },
+                },
+            };
+            match answer {
+                Ok(Some(answer)) if answer.canceled => return Broken { why: cancelled(&answer), was_well },
+                Ok(Some(answer)) => {
+                    was_well |= !answer.created;
+                    self.take(answer).await;
+                }
+                Ok(None) => return Broken { why: "etcd ended the watch".to_owned(), was_well },
+                Err(status) => return Broken { why: status.message().to_owned(), was_well },
+            }
+        }
+    }
+
+    async fn begin(&mut self) -> Result<Begun, String> {
+        let options = &self.shared.options;
+        let first = self.next % options.hosts.len();
+        self.next = first + 1;
+        let line = dial::any(options, first).await.map_err(|error| error.to_string())?;
+        let before = self.shared.seen.mark();
+        let ask = |pages| {
+            let line = line.clone();
+            async move { line.ask(Method::TXN, pages).await.map_err(Why::from) }
+        };
+        let (snapshot, header) = records::list(&self.shared.layout, ask).await.map_err(|Why(why)| why)?;
+        self.shared.seen.adopt(before, &header);
+        let span = self.shared.layout.all();
+        let create = WatchCreateRequest {
+            key: span.start,
+            range_end: span.end,
+            start_revision: header.revision + 1,
+            progress_notify: true,
+            fragment: true,
+        };
+        let (questions, asked) = mpsc::channel(4);
+        let _ = questions.try_send(WatchRequest { asked: Some(WatchAsked::Create(create)) });
+        // The answer begins when etcd has taken the watch: what changes from here on is told.
+        let answers = line.stream(Method::WATCH, Asked(asked)).await;
+        let answers = answers.map_err(|status| status.message().to_owned())?;
+        Ok(Begun { snapshot, questions, answers, _line: line })
+    }
+
+    /// Asks a silent watch for its progress, and gives the next answer, whichever that is.
+    async fn probe(
+        &self,
+        questions: &mpsc::Sender<WatchRequest>,
+        answers: &mut Streaming<WatchResponse>,
+    ) -> Option<Result<Option<WatchResponse>, Status>> {
+        let _ =
+            questions.try_send(WatchRequest { asked: Some(WatchAsked::Progress(WatchProgressRequest {})) });
+        tokio::time::timeout(ANSWER_WITHIN, answers.message()).await.ok()
+    }
+
+    async fn take(&self, answer: WatchResponse) {
+        let changes: Vec<_> = answer
+            .events
+            .into_iter()
+            .filter_map(|Event { kind, kv }| {
+                let kv = kv?;
+                let Place::Record(key) = self.shared.layout.place(&kv.key) else { return None };
+                Some((key, (kind != Event::REMOVAL).then(|| records::stored(kv))))
+            })
+            .collect();
+        if !changes.is_empty() {
+            self.tell(WatchEvent::Changed(changes)).await;
+        }
+    }
+
+    /// Waits for the reader. If there is none any more, this task is about to be ended.
+    async fn tell(&self, event: WatchEvent) {
+        let _ = self.told.send(event).await;
+    }
+}
+
+/// A watch that etcd has taken, and what was there before its first change.
+struct Begun {
+    snapshot: Listing,
+    questions: mpsc::Sender<WatchRequest>,
+    answers: Streaming<WatchResponse>,
+    /// Kept open.
+    _line: Line,
+}
+
+fn cancelled(answer: &WatchResponse) -> String {
+    match answer.compact_revision {
+        0 => format!("etcd cancelled the watch ({})", answer.cancel_reason),
+        revision => format!("etcd compacted its history up to revision {revision}"),
+    }
+}
+
+/// Why no snapshot could be had.
+struct Why(String);
+
+impl From<Status> for Why {
+    fn from(status: Status) -> Self {
+        Why(status.message().to_owned())
+    }
+}
+
+impl From<StoreError> for Why {
+    fn from(error: StoreError) -> Self {
+        Why(error.to_string())
+    }
+}
+
+/// The questions of a watch, as a stream.
+struct Asked(mpsc::Receiver<WatchRequest>);
+
+impl Stream for Asked {
+    type Item = WatchRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchRequest>> {
+        self.0.poll_recv(cx)
+    }
+}

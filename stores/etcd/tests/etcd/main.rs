@@ -1,0 +1,5 @@
+//! The etcd store, on real servers.
+
+mod basics;
+mod common;
+mod conformance;

@@ -1,0 +1,4 @@
+//! The Kubernetes store on a real API server.
+
+mod common;
+mod conformance;

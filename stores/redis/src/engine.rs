@@ -1,0 +1,218 @@
+//! The thread that speaks to the servers. It has a runtime of its own, so that calls may come from any other, or from
+//! several, and so that nothing that blocks them delays a renewal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_store::{StoreError, StoreErrorKind};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::find;
+use crate::pipe::Pipe;
+use crate::place::{Place, Setup, Spot};
+use crate::resp::{Command, Value};
+use crate::script::{self, Call};
+use crate::trouble::{Trouble, Written};
+use crate::wire::within;
+
+/// How often a call is sent on to another server that refused it without doing anything.
+const TRIES_MAX: usize = 3;
+/// How many servers of a cluster are remembered.
+const KNOWN_MAX: usize = 16;
+
+/// Trouble, and what it means for what was to be written.
+pub(crate) type Failure = (Trouble, Written);
+
+/// A thread with one connection.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    handle: Handle,
+    line: Arc<Line>,
+    /// The thread ends when this is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+/// The connection of an engine; only its own tasks use it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) place: Arc<Place>,
+    pipe: tokio::sync::Mutex<Option<Pipe>>,
+    known: Mutex<Vec<Spot>>,
+}
+
+impl Engine {
+    /// Starts the thread. Nothing is connected before the first call.
+    pub(crate) fn start(name: &str, place: Arc<Place>) -> Result<Self, StoreError> {
+        let refused = |e: std::io::Error| {
+            StoreError::new(StoreErrorKind::Refused, format!("no thread could be started ({e})"))
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel::<()>();
+        let run = move || drop(runtime.block_on(ended));
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(refused)?;
+        let line = Line { place, pipe: tokio::sync::Mutex::default(), known: Mutex::default() };
+        Ok(Engine { handle, line: Arc::new(line), _end: end })
+    }
+
+    /// Does something on the thread. It is given up when nobody waits for it any more.
+    pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Arc<Line>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let (mut reply, answer) = oneshot::channel();
+        let work = work(self.line.clone());
+        self.handle.spawn(async move {
+            tokio::select! {
+                done = work => drop(reply.send(done)),
+                () = reply.closed() => {}
+            }
+        });
+        let ended = |_| {
+            StoreError::new(
+                StoreErrorKind::Unreachable,
+                "the store's thread has ended; it is unknown what became of the call",
+            )
+        };
+        answer.await.map_err(ended)?
+    }
+
+    /// Starts something that goes on by itself.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+
+    pub(crate) fn line(&self) -> Arc<Line> {
+        self.line.clone()
+    }
+}
+
+/// Whether replicas are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For none.
+    No,
+    /// For so many.
+    For(u32),
+}
+
+impl Line {
+    /// Calls a script, within the time that a call may take.
+    pub(crate) async fn call(&self, call: &Call, wait: Wait) -> Result<Value, Failure> {
+        let time = self.place.timeout;
+        match tokio::time::timeout(time, self.call_on_and_on(call, wait)).await {
+            Ok(answer) => answer,
+            Err(_) => Err((Trouble::TimedOut(format!("no answer within {time:?}.")), Written::Unknown)),
+        }
+    }
+
+    /// A server that refused without doing anything is asked again, or the one that it names.
+    async fn call_on_and_on(&self, call: &Call, wait: Wait) -> Result<Value, Failure> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let pipe = self.pipe().await.map_err(|trouble| (trouble, Written::Nothing))?;
+            match self.call_once(&pipe, call, wait).await {
+                Err((Trouble::NotMaster(next, _), Written::Nothing)) if tries < TRIES_MAX => {
+                    next.into_iter().for_each(|next| self.remember(next));
+                }
+                Err((Trouble::NoScript, _)) if tries < TRIES_MAX => {
+                    let loads = script::load_all();
+                    self.ask(&pipe, &loads).await.map_err(|trouble| (trouble, Written::Nothing))?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn call_once(&self, pipe: &Pipe, call: &Call, wait: Wait) -> Result<Value, Failure> {
+        let mut commands = vec![call.command(&pipe.scripts)];
+        if let Wait::For(replicas) = wait {
+            let (replicas, millis) = (replicas.to_string(), self.place.wait_for.as_millis().to_string());
+            commands.push(Command::new(["WAIT", &replicas, &millis]));
+        }
+        let unknown = |trouble| (trouble, Written::Unknown);
+        let mut answers = self.ask(pipe, &commands).await.map_err(unknown)?.into_iter();
+        let answer = match answers.next() {
+            Some(Value::Error(error)) => {
+                let trouble = Trouble::said(&error, &pipe.spot);
+                if !trouble.keeps_connection() {
+                    pipe.spoil();
+                }
+                // A script that began may have written something before it failed.
+                let began = error.contains("@user_script");
+                return Err((trouble, if began { Written::Unknown } else { Written::Nothing }));
+            }
+            answer => answer.unwrap_or(Value::Nothing),
+        };
+        let Wait::For(replicas) = wait else { return Ok(answer) };
+        match answers.next() {
+            Some(Value::Number(have)) if have >= i64::from(replicas) => Ok(answer),
+            Some(Value::Error(error)) => {
+                pipe.spoil();
+                Err(unknown(Trouble::said(&error, &pipe.spot)))
+            }
+            have => Err(unknown(Trouble::TimedOut(format!(
+                "{} of {replicas} replicas of {} confirmed within {:?}, so it does not count. Bring the replicas \
+                 back, or read in docs/redis.md what `wait=0` means.",
+                have.and_then(|have| have.number()).unwrap_or(0),
+                pipe.spot,
+                self.place.wait_for,
+            )))),
+        }
+    }
+
+    /// Asks over a connection; who gives up while waiting leaves it to nobody else.
+    pub(crate) async fn ask(&self, pipe: &Pipe, commands: &[Command]) -> Result<Vec<Value>, Trouble> {
+        struct Impatience<'a>(Option<&'a Pipe>);
+        impl Drop for Impatience<'_> {
+            fn drop(&mut self) {
+                self.0.iter().for_each(|pipe| pipe.spoil());
+            }
+        }
+        let mut impatience = Impatience(Some(pipe));
+        let answers = pipe.ask(commands).await;
+        if answers.is_ok() {
+            impatience.0 = None;
+        }
+        answers
+    }
+
+    /// The connection, made anew if it is not good any more.
+    pub(crate) async fn pipe(&self) -> Result<Pipe, Trouble> {
+        let mut pipe = self.pipe.lock().await;
+        if let Some(good) = pipe.as_ref().filter(|pipe| pipe.is_good()) {
+            return Ok(good.clone());
+        }
+        *pipe = None;
+        let master = self.connect().await?;
+        let fresh = Pipe::start(master.wire, master.scripts);
+        tracing::debug!(server = %fresh.spot, "connected to Redis");
+        Ok(pipe.insert(fresh).clone())
+    }
+
+    /// A new connection to the master.
+    pub(crate) async fn connect(&self) -> Result<find::Master, Trouble> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let master =
+            within(self.place.timeout, "no master was found", find::master(&self.place, &known)).await?;
+        if matches!(self.place.setup, Setup::Cluster) {
+            self.remember(master.wire.spot.clone());
+        }
+        Ok(master)
+    }
+
+    fn remember(&self, spot: Spot) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|other| *other != spot);
+        known.insert(0, spot);
+        known.truncate(KNOWN_MAX);
+    }
+
+    /// How long a pause is good between two tries to connect.
+    pub(crate) fn pause(failures: u32) -> Duration {
+        Duration::from_millis(50 << failures.min(5))
+    }
+}

@@ -1,0 +1,190 @@
+//! Finding the master: the one server, the one that the sentinels name, or the one that has the namespace's slot.
+
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::place::{Login, Place, Setup, Spot};
+use crate::resp::{Command, Value};
+use crate::script;
+use crate::trouble::Trouble;
+use crate::wire::{Wire, within};
+
+/// How often a cluster may send us on.
+const HOPS_MAX: usize = 5;
+/// How long to wait for the other sentinels once one has answered: a newer answer counts more.
+const SENTINELS_MORE_FOR: Duration = Duration::from_millis(200);
+
+/// A connection to the master, and the names that it gave to our scripts.
+pub(crate) struct Master {
+    pub(crate) wire: Wire,
+    pub(crate) scripts: Vec<String>,
+}
+
+/// Connects to the master. `known` are servers that were named by others before, best first.
+pub(crate) async fn master(place: &Place, known: &[Spot]) -> Result<Master, Trouble> {
+    match &place.setup {
+        Setup::Plain => first_of(place, &place.spots).await,
+        Setup::Cluster => {
+            let mut spots = known.to_vec();
+            spots.extend(place.spots.iter().filter(|spot| !known.contains(spot)).cloned());
+            first_of(place, &spots).await
+        }
+        Setup::Sentinel { master, login } => {
+            let spot = ask_sentinels(place, master, login).await?;
+            reach(place, &spot).await
+        }
+    }
+}
+
+/// Tries all at once; the first that is, or leads to, the master wins.
+async fn first_of(place: &Place, spots: &[Spot]) -> Result<Master, Trouble> {
+    let mut tries: FuturesUnordered<_> = spots.iter().map(|spot| reach(place, spot)).collect();
+    let mut troubles = Vec::new();
+    while let Some(tried) = tries.next().await {
+        match tried {
+            Ok(master) => return Ok(master),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    Err(worst(troubles))
+}
+
+/// What to tell when nobody could be reached: what somebody must act on comes first.
+fn worst(mut troubles: Vec<Trouble>) -> Trouble {
+    let acts =
+        |trouble: &Trouble| matches!(trouble, Trouble::Refused(_) | Trouble::Tls(_) | Trouble::Busy(_));
+    match troubles.iter().position(acts) {
+        Some(place) => troubles.swap_remove(place),
+        None => troubles.pop().unwrap_or_else(|| Trouble::Unreachable("there is no server to ask.".into())),
+    }
+}
+
+/// Connects to a server and follows where it sends us.
+async fn reach(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
+    let mut spot = spot.clone();
+    for _ in 0..HOPS_MAX {
+        let what = format!("{spot} did not let us in");
+        match within(place.timeout / 2, &what, enter(place, &spot)).await {
+            Err(Trouble::NotMaster(Some(next), _)) if matches!(place.setup, Setup::Cluster) => spot = next,
+            other => return other,
+        }
+    }
+    Err(Trouble::Unreachable(format!("{spot}: the cluster sends us round and round.")))
+}
+
+async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
+    let mut wire = Wire::open(spot, place.tls.as_ref(), &place.login).await?;
+    let mut commands = vec![
+        Command::new(["CLIENT", "SETNAME", "leasehold"]),
+        Command::new(["INFO", "memory"]),
+        Command::new(["INFO", "replication"]),
+        Command::new(["EXISTS", &place.key("store")]),
+    ];
+    let questions = commands.len();
+    commands.extend(script::load_all());
+    let mut answers = wire.ask(&commands).await?.into_iter();
+    // The name is for people who look at CLIENT LIST; who may not set it works without.
+    answers.next();
+    let mut said = Vec::with_capacity(questions);
+    for answer in answers.by_ref().take(questions - 1) {
+        match answer {
+            Value::Error(error) => return Err(misled(place, Trouble::said(&error, spot))),
+            other => said.push(other.text().unwrap_or_default().to_owned()),
+        }
+    }
+    refuse_eviction(&said[0], spot)?;
+    if field(&said[1], "role") != Some("master") {
+        return Err(Trouble::NotMaster(None, format!("{spot} is a replica, and the master is needed.")));
+    }
+    let names = answers.map(|answer| match answer {
+        Value::Error(error) => Err(Trouble::said(&error, spot)),
+        other => Ok(other.text().unwrap_or_default().to_owned()),
+    });
+    let scripts = names.collect::<Result<Vec<_>, _>>()?;
+    Ok(Master { wire, scripts })
+}
+
+/// A cluster sends us on to where an address of one server does not lead.
+fn misled(place: &Place, trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::NotMaster(Some(_), said) if !matches!(place.setup, Setup::Cluster) => {
+            Trouble::Refused(format!("{said} This is a cluster: write the address as redis+cluster://…"))
+        }
+        other => other,
+    }
+}
+
+/// A server that may throw keys away which have no expiry is no place for ownership.
+pub(crate) fn refuse_eviction(memory: &str, spot: &Spot) -> Result<(), Trouble> {
+    let limited = field(memory, "maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field(memory, "maxmemory_policy").unwrap_or("noeviction");
+    match limited && policy.starts_with("allkeys") {
+        true => Err(Trouble::Refused(format!(
+            "{spot} has maxmemory-policy {policy}: it would throw away who owns what when its memory is full. Set \
+             maxmemory-policy to noeviction, or to one that begins with volatile, or use another server."
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// One line of what INFO says.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// The master that the sentinels name. Should they disagree, the one of the latest failover is right.
+async fn ask_sentinels(place: &Place, master: &str, login: &Login) -> Result<Spot, Trouble> {
+    let ask = |spot: &Spot| {
+        let spot = spot.clone();
+        async move {
+            let what = format!("sentinel {spot} did not answer");
+            within(place.timeout / 2, &what, ask_sentinel(place, &spot, master, login)).await
+        }
+    };
+    let mut tries: FuturesUnordered<_> = place.spots.iter().map(ask).collect();
+    let (mut best, mut troubles): (Option<(u64, Spot)>, _) = (None, Vec::new());
+    loop {
+        let next = match best {
+            None => tries.next().await,
+            Some(_) => tokio::time::timeout(SENTINELS_MORE_FOR, tries.next()).await.ok().flatten(),
+        };
+        match next {
+            Some(Ok(found)) if best.as_ref().is_none_or(|(epoch, _)| found.0 > *epoch) => best = Some(found),
+            Some(Ok(_)) => {}
+            Some(Err(trouble)) => troubles.push(trouble),
+            None => break,
+        }
+    }
+    best.map(|(_, spot)| spot).ok_or_else(|| worst(troubles))
+}
+
+async fn ask_sentinel(
+    place: &Place,
+    spot: &Spot,
+    master: &str,
+    login: &Login,
+) -> Result<(u64, Spot), Trouble> {
+    let mut wire = Wire::open(spot, place.tls.as_ref(), login).await?;
+    let answer = wire.ask(&[Command::new(["SENTINEL", "MASTER", master])]).await?.pop();
+    match answer {
+        Some(Value::Error(error)) if error.contains("No such master") => Err(Trouble::Refused(format!(
+            "sentinel {spot} knows no master {master:?}: name the one that it watches over with `master=`."
+        ))),
+        Some(Value::Error(error)) => Err(Trouble::said(&error, spot)),
+        answer => {
+            let list = answer.and_then(Value::list).unwrap_or_default();
+            let named = |name: &str| {
+                let pair = list.chunks_exact(2).find(|pair| pair[0].text() == Some(name))?;
+                pair[1].text()
+            };
+            let master = || {
+                let port = named("port")?.parse().ok()?;
+                let epoch = named("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+                Some((epoch, Spot { host: named("ip")?.to_owned(), port }))
+            };
+            let nonsense = || Trouble::Damaged(format!("sentinel {spot} does not say where its master is."));
+            master().ok_or_else(nonsense)
+        }
+    }
+}

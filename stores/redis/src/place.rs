@@ -1,0 +1,204 @@
+//! Where the servers are and how to speak to them, as the address says.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_store::{Address, AddressError, Secret};
+
+use crate::tls::Tls;
+
+const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
+
+/// One server's address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Who asks, and for which database.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) db: u32,
+}
+
+/// How the servers are set up.
+#[derive(Clone, Debug)]
+pub(crate) enum Setup {
+    /// One server, or several of which one is the master.
+    Plain,
+    /// Sentinels know which server is the master.
+    Sentinel {
+        /// The name of the master that they watch over.
+        master: String,
+        login: Login,
+    },
+    /// A cluster, of which the master of one slot is needed.
+    Cluster,
+}
+
+/// All that an address says.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) setup: Setup,
+    pub(crate) spots: Vec<Spot>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) login: Login,
+    pub(crate) namespace: String,
+    /// How many replicas must have a write before it counts.
+    pub(crate) wait: u32,
+    /// How long they may take.
+    pub(crate) wait_for: Duration,
+    /// How long one call may take in all.
+    pub(crate) timeout: Duration,
+}
+
+impl Place {
+    /// Reads an address, and tells of all its mistakes at once.
+    pub(crate) fn parse(text: &str, namespace: &str) -> Result<Self, AddressError> {
+        let mut address = Address::parse(text, |name| std::env::var(name).ok())?;
+        // Commands open scratch namespaces beside the one in use, so what the address says never replaces a name.
+        let parent = address.param("namespace");
+        let namespace = parent.map_or(namespace.to_owned(), |parent| format!("{parent}/{namespace}"));
+        check_namespace(&mut address, &namespace);
+        let encrypted = address.scheme.starts_with("rediss");
+        let setup = setup(&mut address);
+        let tls = if encrypted { Tls::from(&mut address) } else { None };
+        let login = login(&mut address, &setup);
+        let spots = spots(&mut address, &setup);
+        // Where there are replicas a failover is meant to happen, and only a write that they have survives it.
+        let wait_default = u32::from(!matches!(setup, Setup::Plain));
+        let wait = address.parsed("wait", "a number of replicas").unwrap_or(wait_default);
+        let wait_for = millis(&mut address, "wait_for", 500);
+        let timeout = millis(&mut address, "timeout", 2000);
+        if wait_for >= timeout {
+            address.wrong(format!("`wait_for` ({wait_for:?}) must be shorter than `timeout` ({timeout:?})"));
+        }
+        address.finish()?;
+        Ok(Place { setup, spots, tls, login, namespace, wait, wait_for, timeout })
+    }
+
+    /// A key of the namespace. What is in braces decides the slot, so all of them are in one.
+    pub(crate) fn key(&self, name: impl fmt::Display) -> String {
+        format!("{{{}}}:{name}", self.namespace)
+    }
+}
+
+fn setup(address: &mut Address) -> Setup {
+    match address.scheme.trim_start_matches("rediss").trim_start_matches("redis") {
+        "" => Setup::Plain,
+        "+cluster" => Setup::Cluster,
+        "+sentinel" => {
+            let master = address.param("master").unwrap_or_else(|| "mymaster".to_owned());
+            let (user, mut password) =
+                (address.param("sentinel_user"), address.param("sentinel_password").map(Secret::new));
+            if let Some(path) = address.param("sentinel_password_file") {
+                match Secret::from_file(&path) {
+                    Ok(secret) => password = Some(secret),
+                    Err(problem) => address.wrong(problem),
+                }
+            }
+            Setup::Sentinel { master, login: Login { user, password, db: 0 } }
+        }
+        _ => {
+            address.wrong(format!(
+                "there is no scheme `{}` (there are redis, redis+sentinel, redis+cluster, and rediss… for TLS)",
+                address.scheme
+            ));
+            Setup::Plain
+        }
+    }
+}
+
+fn login(address: &mut Address, setup: &Setup) -> Login {
+    let path = address.path.clone();
+    let db = if path.is_empty() { Ok(0) } else { path.parse() };
+    let db = db.unwrap_or_else(|_| {
+        address.wrong(format!("the database `{path}` is no number: write it as redis://host:port/0"));
+        0
+    });
+    if db > 0 && matches!(setup, Setup::Cluster) {
+        address.wrong("a cluster has only the database 0");
+    }
+    if address.user.is_some() && address.password.is_none() {
+        address.wrong("there is a user without a password: write user:password@, or give `password_file`");
+    }
+    Login { user: address.user.clone(), password: address.password.clone(), db }
+}
+
+fn spots(address: &mut Address, setup: &Setup) -> Vec<Spot> {
+    let usual = if matches!(setup, Setup::Sentinel { .. }) { 26379 } else { 6379 };
+    if address.hosts.is_empty() {
+        address.wrong(format!("there is no host: write it as {}://host:{usual}", address.scheme));
+    }
+    let spot =
+        |host: &leasehold_store::Host| Spot { host: host.name.clone(), port: host.port.unwrap_or(usual) };
+    address.hosts.iter().map(spot).collect()
+}
+
+fn millis(address: &mut Address, name: &'static str, usual: u64) -> Duration {
+    let given = address.parsed(name, "a number of milliseconds, from 1 to 60000").unwrap_or(usual);
+    if given == 0 || given > 60_000 {
+        address.wrong(format!("`{name}={given}`: a number of milliseconds, from 1 to 60000"));
+    }
+    Duration::from_millis(given)
+}
+
+fn check_namespace(address: &mut Address, namespace: &str) {
+    let wrong = if namespace.is_empty() {
+        "is empty"
+    } else if namespace.len() > NAMESPACE_BYTES_MAX {
+        "is too long"
+    } else if namespace.chars().any(char::is_control) {
+        "has a control character"
+    } else if namespace.contains(['{', '}']) {
+        "has a brace, which would put its keys into different slots of a cluster"
+    } else {
+        return;
+    };
+    address.wrong(format!(
+        "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without braces and control characters"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read() {
+        let place = Place::parse("redis://u:p%40@a:1,b/3?wait=2&timeout=900", "n").unwrap();
+        assert_eq!(place.spots.iter().map(Spot::to_string).collect::<Vec<_>>(), ["a:1", "b:6379"]);
+        assert_eq!((place.login.user.as_deref(), place.login.db, place.wait), (Some("u"), 3, 2));
+        assert_eq!(
+            (place.timeout, place.key("node:x")),
+            (Duration::from_millis(900), "{n}:node:x".to_owned())
+        );
+        let place = Place::parse("redis+sentinel://a,[::1]:7/?master=m&namespace=other", "n").unwrap();
+        assert_eq!(place.spots.iter().map(Spot::to_string).collect::<Vec<_>>(), ["a:26379", "[::1]:7"]);
+        assert_eq!((place.wait, place.namespace.as_str()), (1, "other/n"));
+        assert!(matches!(place.setup, Setup::Sentinel { ref master, .. } if master == "m"));
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let text = "redis+cluster://user@/5?wait=many&timeout=0&ca=x&typo=1&namespace=a%7Bb";
+        let error = Place::parse(text, "n").unwrap_err();
+        for part in ["brace", "database 0", "password", "host", "wait=many", "timeout=0", "`ca`", "`typo`"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        let error = Place::parse("rediss://h?ca=/nowhere&cert=x", "n").unwrap_err().to_string();
+        assert!(error.contains("/nowhere"), "{error}");
+    }
+}

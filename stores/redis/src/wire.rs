@@ -1,0 +1,102 @@
+//! Reaching one server: a stream, encrypted or not, that has logged in.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::place::{Login, Spot};
+use crate::resp::{self, Command, Value};
+use crate::tls::Tls;
+use crate::trouble::Trouble;
+
+/// Bytes to and from a server.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection that asks one thing at a time.
+pub(crate) struct Wire {
+    pub(crate) stream: BufReader<Box<dyn Duplex>>,
+    pub(crate) spot: Spot,
+}
+
+impl Wire {
+    /// Connects, encrypts and logs in. The caller bounds the time.
+    pub(crate) async fn open(spot: &Spot, tls: Option<&Tls>, login: &Login) -> Result<Self, Trouble> {
+        let unreachable = |e: io::Error| Trouble::broken(&e, spot);
+        let tcp = TcpStream::connect((spot.host.as_str(), spot.port)).await.map_err(unreachable)?;
+        tcp.set_nodelay(true).map_err(unreachable)?;
+        let stream: Box<dyn Duplex> = match tls {
+            None => Box::new(tcp),
+            Some(tls) => {
+                let name = tls.name.clone().unwrap_or_else(|| spot.host.clone());
+                let name = ServerName::try_from(name)
+                    .map_err(|_| Trouble::Refused(format!("{spot}: no certificate can have that name")))?;
+                let stream = tls.connector.connect(name, tcp).await;
+                Box::new(stream.map_err(unreachable)?)
+            }
+        };
+        let mut wire = Wire { stream: BufReader::with_capacity(64 << 10, stream), spot: spot.clone() };
+        wire.log_in(login).await?;
+        Ok(wire)
+    }
+
+    async fn log_in(&mut self, login: &Login) -> Result<(), Trouble> {
+        let mut commands = Vec::new();
+        if let Some(password) = &login.password {
+            let mut auth = Command::new(["AUTH"]);
+            login.user.iter().for_each(|user| auth.push(user));
+            auth.push(password.reveal());
+            commands.push(auth);
+        }
+        if login.db > 0 {
+            commands.push(Command::new(["SELECT", &login.db.to_string()]));
+        }
+        for answer in self.ask(&commands).await? {
+            if let Value::Error(error) = answer {
+                return Err(Trouble::said(&error, &self.spot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends commands and reads one answer to each.
+    pub(crate) async fn ask(&mut self, commands: &[Command]) -> Result<Vec<Value>, Trouble> {
+        self.send(commands).await?;
+        let mut answers = Vec::with_capacity(commands.len());
+        for _ in commands {
+            answers.push(self.read().await?);
+        }
+        Ok(answers)
+    }
+
+    /// Sends commands without waiting for answers.
+    pub(crate) async fn send(&mut self, commands: &[Command]) -> Result<(), Trouble> {
+        let mut bytes = Vec::new();
+        commands.iter().for_each(|command| command.write_to(&mut bytes));
+        let written = async {
+            self.stream.write_all(&bytes).await?;
+            self.stream.flush().await
+        };
+        written.await.map_err(|e| Trouble::broken(&e, &self.spot))
+    }
+
+    /// Reads one answer, or one message of a subscription.
+    pub(crate) async fn read(&mut self) -> Result<Value, Trouble> {
+        resp::read(&mut self.stream).await.map_err(|e| Trouble::broken(&e, &self.spot))
+    }
+}
+
+/// Bounds a future in time.
+pub(crate) async fn within<T>(
+    time: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Trouble> {
+    match tokio::time::timeout(time, work).await {
+        Ok(done) => done,
+        Err(_) => Err(Trouble::TimedOut(format!("{what} within {time:?}"))),
+    }
+}
