@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold_store::{StoreError, StoreErrorKind};
@@ -19,6 +20,8 @@ const RACERS: usize = 4;
 const RACES: usize = 2;
 /// How often the object is looked for while others probe the same bucket.
 const TRIES: usize = 10;
+/// The pause before it is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The buckets that this process has found to be good.
 static PASSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -54,13 +57,7 @@ impl Probe {
 
     /// Checks the bucket, whatever is known of it.
     pub(crate) async fn check(&self) -> Result<(), StoreError> {
-        let first = match self.read().await? {
-            Some(mark) => mark,
-            None => {
-                self.race(None).await?;
-                self.read().await?.ok_or_else(|| self.bad("forgets what it was given"))?
-            }
-        };
+        let first = self.create().await?;
         match self.write(Condition::Absent).await {
             Err(Refusal::Lost) => {}
             Ok(_) => {
@@ -81,6 +78,20 @@ impl Probe {
         }
     }
 
+    /// The object, made if it is not there.
+    async fn create(&self) -> Result<Mark, StoreError> {
+        for _ in 0..TRIES {
+            if let Some(mark) = self.read().await? {
+                return Ok(mark);
+            }
+            if self.race(None).await? && self.read().await?.is_none() {
+                return Err(self.bad("forgets what it was given"));
+            }
+            tokio::time::sleep(chance::pause_of(PAUSE)).await;
+        }
+        Err(self.busy())
+    }
+
     /// Races until one of ours won. Others may probe the same bucket at the same time.
     async fn race_once_won(&self, mut current: Mark) -> Result<Mark, StoreError> {
         for _ in 0..TRIES {
@@ -91,17 +102,11 @@ impl Probe {
             }
             if now == current {
                 // Nobody won, and nobody else wrote: a server that is too busy to say who did.
-                tokio::time::sleep(chance::pause_of(std::time::Duration::from_millis(200))).await;
+                tokio::time::sleep(chance::pause_of(PAUSE)).await;
             }
             current = now;
         }
-        Err(failed(
-            StoreErrorKind::Busy,
-            format!(
-                "{} could not be checked: too many others write to {SCRATCH}; it is tried again",
-                self.wire.place()
-            ),
-        ))
+        Err(self.busy())
     }
 
     async fn race(&self, current: Option<Mark>) -> Result<bool, StoreError> {
@@ -142,6 +147,14 @@ impl Probe {
             "{} {what}. Two nodes could hold one shard, so that it must not be used. Nothing but {SCRATCH} was written",
             self.wire.place()
         ))
+    }
+
+    fn busy(&self) -> StoreError {
+        let place = self.wire.place();
+        failed(
+            StoreErrorKind::Busy,
+            format!("{place} could not be checked: too many others write to {SCRATCH}; it is tried again"),
+        )
     }
 
     fn has_passed(&self) -> bool {

@@ -2,3 +2,6 @@
 
 mod common;
 mod conformance;
+mod faults;
+mod proxy;
+mod refusals;
