@@ -1,6 +1,7 @@
 //! Nodes of the library on the store: what people see with kubectl, how fast shards move, and what an outage does.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use leasehold::{Group, Node};
 use leasehold_kubernetes::Kubernetes;
 use leasehold_servers::Kubernetes as Server;
 
-use crate::common::{annotation, leases, now, open, run, shared, stranger};
+use crate::common::{annotation, applied, leases, now, open, put, run, shared, stranger};
 
 /// Who worked on what, from when to when.
 #[derive(Clone, Default)]
@@ -125,24 +126,48 @@ fn people_and_other_tools_read_it_rightly() {
     });
 }
 
+/// How long a write takes on this machine right now: the median, and how to stop asking.
+async fn write_latency(store: Kubernetes, stop: Arc<AtomicBool>) -> Duration {
+    let mut version = applied(&store, put("nodes/probe", None, b"0")).await;
+    let mut spans = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let sent_at = now();
+        version = applied(&store, put("nodes/probe", Some(&version), b"0")).await;
+        spans.push(now() - sent_at);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    spans.sort();
+    spans[spans.len() / 2]
+}
+
 #[test]
-fn planned_moves_take_milliseconds() {
+fn planned_moves_take_a_few_round_trips() {
     run(async {
         let Some(server) = shared() else { return };
         let diary = Diary::default();
         let ttl = Duration::from_secs(15);
-        let a = diary.start(open(&server, "moves"), "a", ttl, 24).await;
-        until("a has all", SOON, || diary.at_work("a") == 24).await;
-        let b = diary.start(open(&server, "moves"), "b", ttl, 24).await;
-        until("b gets its share", SOON, || diary.at_work("b") >= 11 && diary.at_work("a") <= 13).await;
-        a.leave().await;
-        until("b has all", SOON, || diary.at_work("b") == 24).await;
-        b.leave().await;
+        let done = Arc::new(AtomicBool::new(false));
+        let moves = async {
+            let a = diary.start(open(&server, "moves"), "a", ttl, 24).await;
+            until("a has all", SOON, || diary.at_work("a") == 24).await;
+            let b = diary.start(open(&server, "moves"), "b", ttl, 24).await;
+            until("b gets its share", SOON, || diary.at_work("b") >= 11 && diary.at_work("a") <= 13).await;
+            a.leave().await;
+            until("b has all", SOON, || diary.at_work("b") == 24).await;
+            done.store(true, Ordering::Relaxed);
+            b.leave().await;
+        };
+        let ((), write) = futures::join!(moves, write_latency(open(&server, "probe"), done.clone()));
         let mut gaps = diary.gaps();
         gaps.sort();
         let (median, slowest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
-        println!("{} planned moves: median {median:?}, slowest {slowest:?}", gaps.len());
-        assert!(gaps.len() >= 24 && median <= Duration::from_millis(100), "{gaps:?}");
+        println!(
+            "{} planned moves: median {median:?}, slowest {slowest:?}; a write takes {write:?}",
+            gaps.len()
+        );
+        // On a machine that is busy with other things a write alone can take longer than a move should.
+        let most = Duration::from_millis(100).max(write * 10);
+        assert!(gaps.len() >= 24 && median <= most, "{gaps:?}");
     });
 }
 
@@ -154,9 +179,7 @@ fn an_outage_of_the_server_ends_by_itself_and_nobody_doubles() {
         let ttl = Duration::from_secs(6);
         let a = diary.start(open(&server, "outage"), "a", ttl, 8).await;
         let b = diary.start(open(&server, "outage"), "b", ttl, 8).await;
-        let all = || {
-            diary.at_work("a") + diary.at_work("b") == 8 && diary.at_work("a") > 0 && diary.at_work("b") > 0
-        };
+        let all = || diary.at_work("a") == 4 && diary.at_work("b") == 4;
         until("both work", SOON, all).await;
         // Shorter than the ttl allows for: the work goes on.
         let before = diary.0.lock().unwrap().len();
