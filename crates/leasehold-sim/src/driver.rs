@@ -8,7 +8,7 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
 use crate::faults::Place;
-use crate::invariants::no_busy_loop;
+use crate::invariants::{deadline_counts_from_sending, no_busy_loop};
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
 use crate::process::Session;
@@ -53,6 +53,7 @@ impl World {
                     let deadlines = Deadlines::default();
                     let session = Session { number, id, deadlines, lost: false, guarded: false };
                     self.processes[process].sessions.push(session);
+                    self.healing.last_joined_at = self.at;
                     self.tell_of(process, || format!("opens session {id:?}"));
                     let stop_budget = self.processes[process].stop_budget;
                     self.observe(Happening::Opened { session: number, process, stop_budget })?;
@@ -87,6 +88,7 @@ impl World {
             let at = self.slots[self.processes[process].slot].clock.when(deadlines.kill_at);
             self.put_at(at, Due::Guard { process, session: number });
         }
+        deadline_counts_from_sending::judge(self, process, deadlines.valid_until)?;
         let until = self.until(process, deadlines);
         self.observe(Happening::Deadlines { session: number, until })
     }

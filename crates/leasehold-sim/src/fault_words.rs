@@ -34,6 +34,7 @@ impl fmt::Display for Fault {
                     Place::BetweenCheckAndAct => ", between a worker's check and its act",
                     Place::BetweenStepAndAct => ", between the core's decision and its being carried out",
                     Place::BeforeStart => ", just before work starts",
+                    Place::BeforeBegin => ", just before the last look at the deadline",
                 };
                 write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
             }
@@ -42,6 +43,7 @@ impl fmt::Display for Fault {
                     Way::Both => "is cut off from the store",
                     Way::Requests => "cannot send to the store",
                     Way::Answers => "cannot hear the store",
+                    Way::Work => "reaches the store only to renew",
                 };
                 write!(f, "node {slot} {way} for {}", Span(*lasts))
             }
@@ -56,6 +58,9 @@ impl fmt::Display for Fault {
             }
             Fault::DoubledAnswers { lasts, permille } => {
                 write!(f, "{permille} of 1000 answers come twice or late for {}", Span(*lasts))
+            }
+            Fault::DoubledWrites { lasts, permille } => {
+                write!(f, "{permille} of 1000 writes arrive once more, late, for {}", Span(*lasts))
             }
             Fault::WatchBreak { slot: Some(slot) } => write!(f, "the watch of node {slot} breaks"),
             Fault::WatchBreak { slot: None } => write!(f, "all watches break"),

@@ -38,6 +38,8 @@ pub enum Fault {
     LostAnswers { lasts: Instant, permille: u32 },
     /// So many answers in a thousand come twice, or late.
     DoubledAnswers { lasts: Instant, permille: u32 },
+    /// So many writes in a thousand arrive once more, much later.
+    DoubledWrites { lasts: Instant, permille: u32 },
     /// Watches break and begin anew: of one slot, or all.
     WatchBreak { slot: Option<usize> },
     /// A slot's watch is late by this much.
@@ -126,6 +128,8 @@ pub enum Place {
     BetweenStepAndAct,
     /// Its core has just decided to start work, which has not begun.
     BeforeStart,
+    /// Its driver is about to let work begin, and looks at the deadline next.
+    BeforeBegin,
 }
 
 /// Which way is cut.
@@ -137,6 +141,8 @@ pub enum Way {
     Requests,
     /// From the store to the node.
     Answers,
+    /// Both, but only of what is no renewal: those have a connection of their own.
+    Work,
 }
 
 /// How nodes go.
@@ -191,12 +197,20 @@ pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<P
         for turn in 0..count {
             let mut dice = Dice::new(seed, Purpose::Fault, key | turn);
             let at = dice.between(SECOND, setting.faults_for);
-            if let Some(fault) = draw(peril, &mut dice, setting) {
-                planned.push((at, fault));
+            let Some(fault) = draw(peril, &mut dice, setting) else { continue };
+            if matches!(fault, Fault::Emptied { .. }) {
+                planned.extend(emptied_again(&mut dice, setting, at).map(|at| (at, fault.clone())));
             }
+            planned.push((at, fault));
         }
     }
     in_order(planned)
+}
+
+/// A store is often emptied once more, about when everybody who waited begins to claim.
+fn emptied_again(dice: &mut Dice, setting: &Setting, at: Instant) -> Option<Instant> {
+    let again = at + setting.ttl_max + dice.below(8 * SECOND);
+    (dice.permille(400) && again < setting.faults_for).then_some(again)
 }
 
 /// Faults in the order in which they strike, numbered.
@@ -241,16 +255,20 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
         Peril::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
         Peril::PauseAtStep => {
-            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart]);
+            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart, Place::BeforeBegin]);
             Fault::Pause { slot, lasts, place }
         }
         Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
         Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
         Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
+        Peril::CutWork => Fault::Cut { slot, lasts: 2 * lasts, way: Way::Work },
         Peril::SlowStore => Fault::SlowStore { lasts, times: dice.pick(&[3, 10, 30, 100, 300, 1000]) },
         Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
         Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
         Peril::DoubledAnswers => Fault::DoubledAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
+        Peril::DoubledWrites => {
+            Fault::DoubledWrites { lasts: lasts + ttl, permille: dice.pick(&[100, 300, 1000]) }
+        }
         Peril::WatchBreak => Fault::WatchBreak { slot: dice.permille(600).then_some(slot) },
         Peril::WatchLag => Fault::WatchLag { slot, lasts, lag: dice.between(100 * MS, ttl) },
         Peril::WatchLoss => Fault::WatchLoss { slot, lasts },

@@ -33,14 +33,18 @@ impl World {
             Fault::Leave { slot, within, then, grace } => self.tell_to_leave(slot, within, then, grace)?,
             Fault::Pause { slot, lasts, place } => self.strike_pause(slot, lasts, place)?,
             Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut += u32::from(way != Way::Answers);
-                self.slots[slot].answers_cut += u32::from(way != Way::Requests);
+                self.slots[slot].requests_cut += u32::from(matches!(way, Way::Both | Way::Requests));
+                self.slots[slot].answers_cut += u32::from(matches!(way, Way::Both | Way::Answers));
+                self.slots[slot].work_cut += u32::from(way == Way::Work);
             }
             Fault::SlowStore { times, .. } => self.weather.begin(index, Trouble::Slow(times)),
             Fault::Errors { permille, .. } => self.weather.begin(index, Trouble::Errors(permille)),
             Fault::LostAnswers { permille, .. } => self.weather.begin(index, Trouble::LostAnswers(permille)),
             Fault::DoubledAnswers { permille, .. } => {
                 self.weather.begin(index, Trouble::DoubledAnswers(permille));
+            }
+            Fault::DoubledWrites { permille, .. } => {
+                self.weather.begin(index, Trouble::DoubledWrites(permille));
             }
             Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
             Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag = lag,
@@ -146,8 +150,9 @@ impl World {
         self.tell("FAULT", || format!("#{number} is over"));
         match fault {
             Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut -= u32::from(way != Way::Answers);
-                self.slots[slot].answers_cut -= u32::from(way != Way::Requests);
+                self.slots[slot].requests_cut -= u32::from(matches!(way, Way::Both | Way::Requests));
+                self.slots[slot].answers_cut -= u32::from(matches!(way, Way::Both | Way::Answers));
+                self.slots[slot].work_cut -= u32::from(way == Way::Work);
                 if let Some(process) = self.slots[slot].process {
                     self.watch_after_cut(process)?;
                 }
@@ -162,6 +167,7 @@ impl World {
             | Fault::Errors { .. }
             | Fault::LostAnswers { .. }
             | Fault::DoubledAnswers { .. }
+            | Fault::DoubledWrites { .. }
             | Fault::StaleLists { .. } => self.weather.end(index),
             Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag = 0,
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
@@ -213,6 +219,7 @@ impl World {
         match place {
             Place::Anywhere => return self.pause(process, lasts),
             Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
+            Place::BeforeBegin => self.processes[process].pause_at_begin = Some(lasts),
             Place::BetweenStepAndAct | Place::BeforeStart => {
                 self.processes[process].pause_at_step = Some((lasts, place));
             }
@@ -303,6 +310,7 @@ impl Fault {
             | Fault::Errors { lasts, .. }
             | Fault::LostAnswers { lasts, .. }
             | Fault::DoubledAnswers { lasts, .. }
+            | Fault::DoubledWrites { lasts, .. }
             | Fault::WatchLag { lasts, .. }
             | Fault::WatchLoss { lasts, .. }
             | Fault::StaleLists { lasts, .. }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::event::Event;
 use leasehold_core::store::{
-    Answer, Key, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
+    Answer, Key, Lane, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
 };
 
 use crate::clock::{Instant, MS, SECOND};
@@ -12,6 +12,17 @@ use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
 use crate::profile::Peril;
 use crate::world::{Copy, Due, Judged, World};
+
+/// A write that somebody between repeats.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    request: Request,
+    sent_at: Instant,
+    /// Which store it was sent to.
+    generation: u32,
+    /// How often it will be repeated after this.
+    more: u32,
+}
 
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
@@ -46,11 +57,45 @@ impl World {
             }
             latency += dice.between(100 * MS, 15 * SECOND);
         }
-        self.put(latency, Due::Arrive { process, request: Box::new(request) });
+        let doubled = self.weather.doubled_writes();
+        if doubled > 0 && matches!(request.op, Op::Swap(_)) {
+            self.send_again(process, &request, doubled);
+        }
+        self.put(latency, Due::Arrive { process, request: Box::new(request), sent_at: self.at });
+    }
+
+    /// Somebody between may repeat a write, long after it was first sent, and more than once.
+    fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
+        let dice = &mut self.processes[process].network;
+        let (doubled, more) = (dice.permille(permille), dice.pick(&[0, 0, 3, 20]));
+        let after = dice.between(MS, if more > 0 { 2 * SECOND } else { 20 * SECOND });
+        if doubled {
+            let generation = self.store.generations();
+            let echo = Echo { request: request.clone(), sent_at: self.at, generation, more };
+            self.put(after, Due::Echo { process, echo: Box::new(echo) });
+        }
+    }
+
+    /// The repeated write arrives. Nobody hears what became of it.
+    pub(crate) fn echo(&mut self, process: usize, mut echo: Echo) -> Judged {
+        if self.store.generations() != echo.generation {
+            return Ok(());
+        }
+        if !self.weather.down() {
+            self.stats.felt.note(Peril::DoubledWrites);
+            let answer = self.serve(process, &echo.request.op)?;
+            self.note_proof(process, echo.sent_at, &echo.request.op, &answer);
+        }
+        if echo.more > 0 {
+            echo.more -= 1;
+            let after = self.processes[process].network.between(50 * MS, 2 * SECOND);
+            self.put(after, Due::Echo { process, echo: Box::new(echo) });
+        }
+        Ok(())
     }
 
     /// A request arrives at the store, whether or not its process still lives.
-    pub(crate) fn arrive(&mut self, process: usize, request: Request) -> Judged {
+    pub(crate) fn arrive(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         let slot = self.processes[process].slot;
         let dice = &mut self.processes[process].network;
         if let Some(peril) = self.weather.down_from() {
@@ -66,34 +111,57 @@ impl World {
             self.stats.felt.note(self.slots[slot].cut());
             return Ok(());
         }
+        if self.slots[slot].work_cut > 0 && request.lane == Lane::Work {
+            self.stats.felt.note(Peril::CutWork);
+            return Ok(());
+        }
         let errors = self.weather.errors();
         if errors > 0 && self.processes[process].network.permille(errors) {
             self.stats.felt.note(Peril::Errors);
-            return self.fail(process, request);
+            return self.fail(process, request, sent_at);
         }
         let answer = self.serve(process, &request.op)?;
+        self.note_proof(process, sent_at, &request.op, &answer);
         self.reply(process, request.id, answer);
         Ok(())
     }
 
+    /// The store has a write of a process's own record: that is what its grants live by.
+    fn note_proof(&mut self, process: usize, sent_at: Instant, op: &Op, answer: &Answer) {
+        let (Op::Swap(swaps), Answer::Swapped { outcomes, .. }) = (op, answer) else { return };
+        let node = &mut self.processes[process];
+        for (swap, outcome) in swaps.iter().zip(outcomes) {
+            if matches!(&swap.key, Key::Node(name) if *name == node.name)
+                && matches!(outcome, Swapped::Applied(_))
+            {
+                node.proved_from = node.proved_from.max(sent_at);
+            }
+        }
+    }
+
     /// The store fails: before it has done anything, or after it has done all or some of it.
-    fn fail(&mut self, process: usize, request: Request) -> Judged {
+    fn fail(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         let dice = &mut self.processes[process].network;
         let kind = dice.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
         let how = dice.below(3);
         let mut answer = failed(kind, "the store failed");
         match (&request.op, how) {
             (Op::Swap(_), 1) => {
-                self.serve(process, &request.op)?;
+                let done = self.serve(process, &request.op)?;
+                self.note_proof(process, sent_at, &request.op, &done);
             }
             (Op::Swap(swaps), 2) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());
+                let mut done = Vec::with_capacity(swaps.len());
                 for swap in swaps {
                     let dice = &mut self.processes[process].network;
                     let (applied, known) = (dice.permille(500), dice.permille(300));
                     let outcome = if applied { self.apply(process, swap)? } else { Swapped::Unknown };
+                    done.push(outcome.clone());
                     outcomes.push(if known { outcome } else { Swapped::Unknown });
                 }
+                let done = Answer::Swapped { outcomes: done, generation: String::new() };
+                self.note_proof(process, sent_at, &request.op, &done);
                 answer = Answer::Swapped { outcomes, generation: self.store.generation().to_owned() };
             }
             _ => {}

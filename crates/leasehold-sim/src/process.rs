@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub(crate) requests_cut: u32,
     /// How many faults keep the store's answers from it.
     pub(crate) answers_cut: u32,
+    /// How many faults keep everything but renewals from the store.
+    pub(crate) work_cut: u32,
     pub(crate) watch_lag: Instant,
     pub(crate) watch_loss: u32,
     pub(crate) refusing: u32,
@@ -69,6 +71,7 @@ impl Slot {
             capacity: None,
             requests_cut: 0,
             answers_cut: 0,
+            work_cut: 0,
             watch_lag: 0,
             watch_loss: 0,
             refusing: 0,
@@ -108,6 +111,7 @@ pub(crate) struct Process {
     /// It will stand still for so long, as soon as it is at that place.
     pub(crate) pause_at_check: Option<Instant>,
     pub(crate) pause_at_step: Option<(Instant, Place)>,
+    pub(crate) pause_at_begin: Option<Instant>,
     /// When the next tick is in the queue, and its number.
     pub(crate) tick_at: Instant,
     pub(crate) ticks: u64,
@@ -123,6 +127,9 @@ pub(crate) struct Process {
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,
     pub(crate) kill_takes: Instant,
+    /// When the newest write of its own record that the store has was sent, and for how long that makes grants good.
+    pub(crate) proved_from: Instant,
+    pub(crate) valid_for: Instant,
     /// How many ticks it took in which millisecond.
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.

@@ -22,6 +22,8 @@ pub enum Peril {
     CutRequests,
     /// What the store answers does not reach a process.
     CutAnswers,
+    /// Only renewals reach the store: the connection for everything else is cut.
+    CutWork,
     /// The store is slow.
     SlowStore,
     /// The store fails, before or after it has done what it was asked.
@@ -30,6 +32,8 @@ pub enum Peril {
     LostAnswers,
     /// Answers come twice, or late.
     DoubledAnswers,
+    /// Writes arrive once more, late: somebody between repeats them.
+    DoubledWrites,
     /// A watch breaks, as at a compaction, and begins anew.
     WatchBreak,
     /// A watch is late.
@@ -96,17 +100,19 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Cut, "cut", "network", 1600),
     (Peril::CutRequests, "cut-requests", "network", 900),
     (Peril::CutAnswers, "cut-answers", "network", 1200),
+    (Peril::CutWork, "cut-work", "network", 600),
     (Peril::SlowStore, "slow-store", "network", 900),
     (Peril::Errors, "errors", "network", 900),
     (Peril::LostAnswers, "lost-answers", "network", 1200),
     (Peril::DoubledAnswers, "doubled-answers", "network", 900),
+    (Peril::DoubledWrites, "doubled-writes", "network", 700),
     (Peril::WatchBreak, "watch-break", "watch", 900),
     (Peril::WatchLag, "watch-lag", "watch", 900),
     (Peril::WatchLoss, "watch-loss", "watch", 900),
     (Peril::StaleLists, "stale-lists", "watch", 1500),
     (Peril::StoreRestart, "store-restart", "store", 700),
     (Peril::Failover, "failover", "loss", 900),
-    (Peril::Emptied, "emptied", "loss", 350),
+    (Peril::Emptied, "emptied", "loss", 450),
     (Peril::RolledBack, "rolled-back", "loss", 350),
     (Peril::MassLeave, "mass-leave", "process", 350),
     (Peril::RollingRestart, "rolling-restart", "process", 250),
@@ -119,7 +125,7 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Freeze, "freeze", "operators", 300),
     (Peril::Release, "release", "operators", 600),
     (Peril::Disengage, "disengage", "operators", 1500),
-    (Peril::Corrupt, "corrupt", "records", 600),
+    (Peril::Corrupt, "corrupt", "records", 1000),
     (Peril::Vanish, "vanish", "records", 600),
     (Peril::Refuse, "refuse", "work", 900),
     (Peril::WorkCrash, "work-crash", "work", 900),

@@ -67,6 +67,11 @@ impl SimStore {
         }
     }
 
+    /// How often the store has become another one.
+    pub(crate) fn generations(&self) -> u32 {
+        self.generations
+    }
+
     pub(crate) fn generation(&self) -> &str {
         &self.generation
     }

@@ -16,6 +16,7 @@ pub(crate) enum Trouble {
     Errors(u32),
     LostAnswers(u32),
     DoubledAnswers(u32),
+    DoubledWrites(u32),
     StaleLists(Instant),
     /// Which kind of fault it is down from.
     Down(Peril),
@@ -54,6 +55,14 @@ impl Weather {
     pub(crate) fn doubled_answers(&self) -> u32 {
         self.worst(
             |trouble| if let Trouble::DoubledAnswers(permille) = trouble { Some(permille) } else { None },
+        )
+    }
+
+    pub(crate) fn doubled_writes(&self) -> u32 {
+        self.worst(
+            |trouble| {
+                if let Trouble::DoubledWrites(permille) = trouble { Some(permille) } else { None }
+            },
         )
     }
 

@@ -4,6 +4,7 @@
 pub(crate) mod at_most_one_running_worker;
 pub(crate) mod at_most_one_valid_grant;
 pub(crate) mod balance_within_bound;
+pub(crate) mod deadline_counts_from_sending;
 pub(crate) mod drains_finish;
 pub(crate) mod epochs_strictly_rise;
 pub(crate) mod every_shard_owned;

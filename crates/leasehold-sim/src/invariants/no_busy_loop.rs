@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = "no_busy_loop";
 const TICKS_MAX: u32 = 200;
 
 /// How many events a run may have, whatever its length, and how many more per machine and second of virtual time.
-const EVENTS_MAX: u64 = 40_000;
+const EVENTS_MAX: u64 = 100_000;
 const EVENTS_PER_SECOND_MAX: u64 = 200;
 
 /// How often the whole world is looked at, in events.
