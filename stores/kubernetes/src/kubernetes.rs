@@ -171,6 +171,7 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
         (None, None) => Wrote::Refused,
     };
     match (wrote, &swap.value, &base) {
+        (Wrote::Forbidden(error), ..) => Err(error),
         (Wrote::Done(lease), Some(_), _) => Ok(Swapped::Applied(layout::version(&lease))),
         (Wrote::Done(_), None, Some(base)) => {
             Ok(Swapped::Applied(Version::new(format!("gone.{}", base.uid))))

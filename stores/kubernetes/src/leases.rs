@@ -35,8 +35,10 @@ pub(crate) struct Leases {
 pub(crate) enum Wrote {
     /// It is done, and this is there now (of a deletion: what was there).
     Done(Box<Lease>),
-    /// It is not, and never will be.
+    /// It is not, and never will be, because something else is there.
     Refused,
+    /// It is not, because RBAC does not allow it.
+    Forbidden(StoreError),
 }
 
 /// A listing, and where a watch goes on after it.
@@ -70,6 +72,9 @@ impl Leases {
         match link.ask::<Lease>(ANSWER_WITHIN, request).await {
             Ok(made) => Ok(Wrote::Done(Box::new(made))),
             Err(trouble) if trouble.code() == Some(409) => Ok(Wrote::Refused),
+            Err(trouble) if trouble.code() == Some(403) => {
+                Ok(Wrote::Forbidden(trouble.tell(&at.asked("create"))))
+            }
             Err(trouble) => Err(trouble.tell(&at.asked("create"))),
         }
     }
@@ -111,15 +116,13 @@ impl Leases {
         }
     }
 
-    /// Everything, at one moment that is not before the call. Makes the anchor if it is missing.
+    /// Everything, at one moment that is not before the call. Makes the anchor if it is missing; whoever may only
+    /// read sees no generation then.
     pub(crate) async fn list(&self, link: &Link) -> Result<Page, StoreError> {
         for _ in 0..LISTINGS_MAX {
-            match self.list_once(link).await? {
-                Some(page) if page.listing.generation.is_empty() => {
-                    self.make_anchor(link).await?;
-                }
-                Some(page) => return Ok(page),
-                None => {}
+            let Some(page) = self.list_once(link).await? else { continue };
+            if !page.listing.generation.is_empty() || self.make_anchor(link).await?.is_empty() {
+                return Ok(page);
             }
         }
         let what =
@@ -127,31 +130,40 @@ impl Leases {
         Err(StoreError::new(StoreErrorKind::Busy, what))
     }
 
-    /// The uid of the anchor as it was last seen, or as it is.
+    /// The uid of the anchor as it was last seen, or as it is; empty if there is none.
     pub(crate) async fn generation(&self, link: &Link) -> Result<String, StoreError> {
         let known = self.anchor.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
             Some(known) => Ok(known),
-            None => self.make_anchor(link).await,
+            None => Ok(self.find_anchor(link).await?.unwrap_or_default()),
         }
     }
 
-    /// The uid of the anchor as it is.
+    /// The uid of the anchor as it is, made if it is missing; empty if it may not be made.
     pub(crate) async fn make_anchor(&self, link: &Link) -> Result<String, StoreError> {
         for _ in 0..LISTINGS_MAX {
-            let found = self.get_named(link, &self.layout.anchor_name()).await?;
-            let found = match found {
-                Some(found) => found,
-                None => match self.create(link, &self.layout.anchor()).await? {
-                    Wrote::Done(made) => *made,
-                    Wrote::Refused => continue,
-                },
-            };
-            self.note_anchor(&found.metadata.uid);
-            return Ok(found.metadata.uid);
+            if let Some(found) = self.find_anchor(link).await? {
+                return Ok(found);
+            }
+            match self.create(link, &self.layout.anchor()).await? {
+                Wrote::Done(made) => {
+                    self.note_anchor(&made.metadata.uid);
+                    return Ok(made.metadata.uid);
+                }
+                Wrote::Refused => {}
+                Wrote::Forbidden(_) => return Ok(String::new()),
+            }
         }
         let what = format!("the Lease {} comes and goes", self.layout.anchor_name());
         Err(StoreError::new(StoreErrorKind::Busy, what))
+    }
+
+    async fn find_anchor(&self, link: &Link) -> Result<Option<String>, StoreError> {
+        let found = self.get_named(link, &self.layout.anchor_name()).await?;
+        Ok(found.map(|lease| {
+            self.note_anchor(&lease.metadata.uid);
+            lease.metadata.uid
+        }))
     }
 
     /// What changes after a resourceVersion, with bookmarks.

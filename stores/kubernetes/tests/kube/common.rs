@@ -16,6 +16,8 @@ pub(crate) const PLENTY: Duration = Duration::from_secs(150);
 
 /// Who may do nothing until a test binds a role to them.
 pub(crate) const NOBODY: &str = "nobody";
+/// Who gets to read in one test.
+pub(crate) const READER: &str = "reader";
 /// The service account that the manifests make.
 pub(crate) const ACCOUNT: &str = "system:serviceaccount:workers:leasehold";
 
@@ -26,7 +28,7 @@ pub(crate) fn shared() -> Option<Arc<Server>> {
     if let Some(server) = shared.upgrade() {
         return Some(server);
     }
-    let server = Arc::new(Server::start(&[NOBODY, ACCOUNT])?);
+    let server = Arc::new(Server::start(&[NOBODY, READER, ACCOUNT])?);
     *shared = Arc::downgrade(&server);
     Some(server)
 }

@@ -7,7 +7,7 @@ use leasehold_servers::Kubernetes as Server;
 use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, Swap, Swapped};
 
 use crate::common::{
-    NOBODY, applied, key, leases, now, open, options, put, read, run, shared, stranger, swap,
+    NOBODY, READER, applied, key, leases, now, open, options, put, read, run, shared, stranger, swap,
 };
 use crate::proxy::{Mode, Proxy};
 
@@ -17,6 +17,8 @@ fn errors_of_the_server_never_count_as_done_or_not_done() {
         let Some(server) = shared() else { return };
         let proxy = Proxy::start(&server).await;
         let store = Kubernetes::open_with(options(&server.kubeconfig_to("admin", proxy.port)), "proxied");
+        // As a node does first; it makes the anchor, so that each swap below is one request.
+        store.list().await.unwrap();
         let made = applied(&store, put("nodes/a", None, b"1")).await;
         for (code, kind) in [
             (429, StoreErrorKind::Busy),
@@ -79,6 +81,44 @@ fn a_missing_permission_is_named() {
         let allowed = open(&server, "forbidden").examine().await;
         assert!(allowed.iter().all(|finding| finding.grade == Grade::Good), "{allowed:#?}");
         assert!(allowed.iter().any(|finding| finding.what.contains("v1.20")), "{allowed:#?}");
+    });
+}
+
+#[test]
+fn whoever_may_only_read_can_look() {
+    run(async {
+        let Some(server) = shared() else { return };
+        for args in [
+            &["create", "role", "reader", "--verb=get,list,watch", "--resource=leases.coordination.k8s.io"][..],
+            &["create", "rolebinding", "reader", "--role=reader", "--user", READER],
+        ] {
+            let said = server.kubectl(args);
+            assert!(said.good, "{}", said.text);
+        }
+        let reader = Kubernetes::open_with(options(&server.kubeconfig(READER)), "looked-at");
+        let mut tries = 0;
+        while let Err(error) = reader.list().await {
+            tries += 1;
+            assert!(tries < 100, "{error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(reader.list().await.unwrap().generation, "", "nothing is made by looking");
+        applied(&open(&server, "looked-at"), put("nodes/a", None, b"1")).await;
+        assert!(read(&reader, "nodes/a").await.is_some());
+        let error = reader.swap(Lane::Work, &[put("nodes/b", None, b"1")]).await.unwrap_err();
+        assert!(error.message.contains("verb `create`"), "{error}");
+    });
+}
+
+#[test]
+fn what_writes_and_removes_leaves_nothing_behind() {
+    run(async {
+        let Some(server) = shared() else { return };
+        let store = open(&server, "passing");
+        let made = applied(&store, put("groups/g", None, b"1")).await;
+        applied(&store, Swap { key: key("groups/g"), expect: Some(made), value: None }).await;
+        let (_, found) = leases(&stranger(&server).await, "passing").await;
+        assert!(found.is_empty(), "{found:?}");
     });
 }
 
