@@ -52,8 +52,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
-        Command::Bench(what) => in_runtime(bench::bench(what)),
         Command::Sim(what) => sim::sim(&what),
+        Command::Bench(what) => in_runtime(bench::bench(what)),
         Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
@@ -127,8 +127,8 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Demo(_)
         | Command::Run(_)
         | Command::Doctor(_)
-        | Command::Bench(_)
         | Command::Sim(_)
+        | Command::Bench(_)
         | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {

@@ -88,14 +88,27 @@ impl Kubernetes {
         self.kubeconfig_to(user, self.port)
     }
 
-    /// The kubeconfig of a user whose token is another text than the name that the server knows.
+    /// The kubeconfig of somebody whose token the server may not know.
     pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
-        self.write_kubeconfig(token, self.port, "")
+        self.kubeconfig_to(token, self.port)
     }
 
-    /// The kubeconfig of a user for something on another port that passes bytes on to this server.
+    /// The kubeconfig of a user for something on another port that passes on to this server.
     pub fn kubeconfig_to(&self, user: &str, port: u16) -> PathBuf {
-        self.write_kubeconfig(user, port, "")
+        let path = self.folder.path().join(format!("kubeconfig-{}-{port}", user.replace(':', "-")));
+        let authority = format!("certificate-authority: {}", self.certificate().display());
+        // Others may be reading the file, so it is never half written.
+        let fresh = path.with_extension(format!("{:?}", std::thread::current().id()));
+        fs::write(&fresh, kubeconfig_text(user, port, &authority)).expect("the kubeconfig can be written");
+        fs::rename(&fresh, &path).expect("the kubeconfig can be renamed");
+        path
+    }
+
+    /// The kubeconfig of a user as a text that needs no other file.
+    pub fn kubeconfig_text(&self, user: &str) -> String {
+        let encoded = Command::new("openssl").args(["base64", "-A", "-in"]).arg(self.certificate()).output();
+        let encoded = String::from_utf8(encoded.expect("openssl encodes").stdout).expect("base64 is text");
+        kubeconfig_text(user, self.port, &format!("certificate-authority-data: {encoded}"))
     }
 
     /// A file with the certificate that the server shows, and with the one that signed it.
@@ -232,21 +245,15 @@ impl Kubernetes {
         });
         self.api = Some(api);
     }
+}
 
-    fn write_kubeconfig(&self, token: &str, port: u16, more: &str) -> PathBuf {
-        let path = self.folder.path().join(format!("kubeconfig-{}-{port}", token.replace(':', "-")));
-        let ca = self.certificate();
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
-             clusters:\n- name: test\n  cluster:\n    server: https://127.0.0.1:{port}\n    \
-             certificate-authority: {}\n{more}\
-             users:\n- name: test\n  user:\n    token: {token}\n\
-             contexts:\n- name: test\n  context:\n    cluster: test\n    user: test\n    namespace: default\n",
-            ca.display()
-        );
-        fs::write(&path, text).expect("the kubeconfig can be written");
-        path
-    }
+fn kubeconfig_text(token: &str, port: u16, authority: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+         clusters:\n- name: test\n  cluster:\n    server: https://127.0.0.1:{port}\n    {authority}\n\
+         users:\n- name: test\n  user:\n    token: {token}\n\
+         contexts:\n- name: test\n  context:\n    cluster: test\n    user: test\n    namespace: default\n"
+    )
 }
 
 fn copy_folder(from: &Path, to: &Path) {

@@ -14,6 +14,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod redis_shell;
+mod s3;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSetup};
@@ -25,3 +26,4 @@ pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
 pub use redis_shell::{RedisReply, RedisShell};
+pub use s3::{S3_KEY, S3_SECRET, S3Server};

@@ -53,6 +53,7 @@ impl World {
                     let deadlines = Deadlines::default();
                     let session = Session { number, id, deadlines, lost: false, guarded: false };
                     self.processes[process].sessions.push(session);
+                    self.healing.last_joined_at = self.at;
                     self.tell_of(process, || format!("opens session {id:?}"));
                     let stop_budget = self.processes[process].stop_budget;
                     self.observe(Happening::Opened { session: number, process, stop_budget })?;

@@ -43,6 +43,7 @@ impl fmt::Display for Fault {
                     Way::Both => "is cut off from the store",
                     Way::Requests => "cannot send to the store",
                     Way::Answers => "cannot hear the store",
+                    Way::Work => "reaches the store only to renew",
                 };
                 write!(f, "node {slot} {way} for {}", Span(*lasts))
             }

@@ -141,6 +141,8 @@ pub enum Way {
     Requests,
     /// From the store to the node.
     Answers,
+    /// Both, but only of what is no renewal: those have a connection of their own.
+    Work,
 }
 
 /// How nodes go.
@@ -259,6 +261,7 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
         Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
         Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
+        Peril::CutWork => Fault::Cut { slot, lasts: 2 * lasts, way: Way::Work },
         Peril::SlowStore => Fault::SlowStore { lasts, times: dice.pick(&[3, 10, 30, 100, 300, 1000]) },
         Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
         Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },

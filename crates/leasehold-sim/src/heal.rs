@@ -46,6 +46,8 @@ pub(crate) struct Healing {
     /// The last write that was no renewal: of what, and when.
     pub(crate) last_other: Option<Key>,
     pub(crate) last_other_at: Instant,
+    /// When somebody last joined: everybody plans anew some time after that.
+    pub(crate) last_joined_at: Instant,
 }
 
 impl Healing {
@@ -70,6 +72,7 @@ impl Healing {
             other_writes_before: 0,
             last_other: None,
             last_other_at: 0,
+            last_joined_at: 0,
         }
     }
 
@@ -247,7 +250,8 @@ impl World {
         }
         self.note_owned(&census);
         invariants::every_shard_owned::judge(self, &census)?;
-        let rested = self.at > self.healing.last_other_at + self.healing.bounds.rest;
+        let changed_at = self.healing.last_other_at.max(self.healing.last_joined_at);
+        let rested = self.at > changed_at + self.healing.bounds.rest;
         if since > self.healing.bounds.rest && rested && census.all_settled(self) {
             self.settle(&census)?;
         } else if since > self.healing.bounds.owned + self.healing.bounds.settled {

@@ -33,8 +33,9 @@ impl World {
             Fault::Leave { slot, within, then, grace } => self.tell_to_leave(slot, within, then, grace)?,
             Fault::Pause { slot, lasts, place } => self.strike_pause(slot, lasts, place)?,
             Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut += u32::from(way != Way::Answers);
-                self.slots[slot].answers_cut += u32::from(way != Way::Requests);
+                self.slots[slot].requests_cut += u32::from(matches!(way, Way::Both | Way::Requests));
+                self.slots[slot].answers_cut += u32::from(matches!(way, Way::Both | Way::Answers));
+                self.slots[slot].work_cut += u32::from(way == Way::Work);
             }
             Fault::SlowStore { times, .. } => self.weather.begin(index, Trouble::Slow(times)),
             Fault::Errors { permille, .. } => self.weather.begin(index, Trouble::Errors(permille)),
@@ -149,8 +150,9 @@ impl World {
         self.tell("FAULT", || format!("#{number} is over"));
         match fault {
             Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut -= u32::from(way != Way::Answers);
-                self.slots[slot].answers_cut -= u32::from(way != Way::Requests);
+                self.slots[slot].requests_cut -= u32::from(matches!(way, Way::Both | Way::Requests));
+                self.slots[slot].answers_cut -= u32::from(matches!(way, Way::Both | Way::Answers));
+                self.slots[slot].work_cut -= u32::from(way == Way::Work);
                 if let Some(process) = self.slots[slot].process {
                     self.watch_after_cut(process)?;
                 }

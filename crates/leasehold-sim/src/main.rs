@@ -11,6 +11,8 @@ leasehold-sim: the simulator with single safety rules switched off (all else: le
   --sabotage-table N          switch every rule off in turn, at most N seeds each, and print the table
   --sabotage RULE --seed N    one run with this rule switched off
   --from SEED                 the table counts from this seed on (0)
+  --faults LIST, --store-kind KIND
+                              as in leasehold sim, instead of what is made for the rule
   --keep 1,4,7                only these faults of the seed's schedule
   --trace                     print the whole story of the run
   --jobs N                    threads (2)
@@ -52,6 +54,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--jobs" => found.jobs = number(&value()?)? as usize,
             "--sabotage" => found.options.sabotage = Some(value()?.parse::<Sabotage>()?),
             "--sabotage-table" => found.table = Some(number(&value()?)?),
+            "--faults" => found.options.faults = value()?.parse()?,
+            "--store-kind" => found.options.store = Some(value()?.parse()?),
             "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?)?),
             _ => return Err(format!("there is no {word:?}")),
         }
@@ -75,7 +79,9 @@ fn go(arguments: &Arguments) -> ExitCode {
         print!("{table}");
         return if all_caught { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let options = Options { tracing: Tracing::On, ..arguments.options.clone() };
+    let usual = &arguments.options;
+    let options = usual.sabotage.map_or_else(|| usual.clone(), |sabotage| sabotage.options(usual));
+    let options = Options { tracing: Tracing::On, ..options };
     let outcome = run(&options, arguments.seed.unwrap_or_default());
     if arguments.trace {
         print!("{}", leasehold_sim::transcript(&outcome.lines));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::event::Event;
 use leasehold_core::store::{
-    Answer, Key, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
+    Answer, Key, Lane, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
 };
 
 use crate::clock::{Instant, MS, SECOND};
@@ -12,6 +12,17 @@ use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
 use crate::profile::Peril;
 use crate::world::{Copy, Due, Judged, World};
+
+/// A write that somebody between repeats.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    request: Request,
+    sent_at: Instant,
+    /// Which store it was sent to.
+    generation: u32,
+    /// How often it will be repeated after this.
+    more: u32,
+}
 
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
@@ -53,33 +64,33 @@ impl World {
         self.put(latency, Due::Arrive { process, request: Box::new(request), sent_at: self.at });
     }
 
-    /// Somebody between may repeat a write, long after it was first sent.
+    /// Somebody between may repeat a write, long after it was first sent, and more than once.
     fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
         let dice = &mut self.processes[process].network;
-        let (doubled, after) = (dice.permille(permille), dice.between(MS, 20 * SECOND));
+        let (doubled, more) = (dice.permille(permille), dice.pick(&[0, 0, 3, 20]));
+        let after = dice.between(MS, if more > 0 { 2 * SECOND } else { 20 * SECOND });
         if doubled {
             let generation = self.store.generations();
-            self.put(
-                after,
-                Due::Echo { process, request: Box::new(request.clone()), sent_at: self.at, generation },
-            );
+            let echo = Echo { request: request.clone(), sent_at: self.at, generation, more };
+            self.put(after, Due::Echo { process, echo: Box::new(echo) });
         }
     }
 
     /// The repeated write arrives. Nobody hears what became of it.
-    pub(crate) fn echo(
-        &mut self,
-        process: usize,
-        request: &Request,
-        sent_at: Instant,
-        generation: u32,
-    ) -> Judged {
-        if self.weather.down() || self.store.generations() != generation {
+    pub(crate) fn echo(&mut self, process: usize, mut echo: Echo) -> Judged {
+        if self.store.generations() != echo.generation {
             return Ok(());
         }
-        self.stats.felt.note(Peril::DoubledWrites);
-        let answer = self.serve(process, &request.op)?;
-        self.note_proof(process, sent_at, &request.op, &answer);
+        if !self.weather.down() {
+            self.stats.felt.note(Peril::DoubledWrites);
+            let answer = self.serve(process, &echo.request.op)?;
+            self.note_proof(process, echo.sent_at, &echo.request.op, &answer);
+        }
+        if echo.more > 0 {
+            echo.more -= 1;
+            let after = self.processes[process].network.between(50 * MS, 2 * SECOND);
+            self.put(after, Due::Echo { process, echo: Box::new(echo) });
+        }
         Ok(())
     }
 
@@ -98,6 +109,10 @@ impl World {
         // What was under way when the line was cut is lost with it.
         if self.slots[slot].requests_cut > 0 {
             self.stats.felt.note(self.slots[slot].cut());
+            return Ok(());
+        }
+        if self.slots[slot].work_cut > 0 && request.lane == Lane::Work {
+            self.stats.felt.note(Peril::CutWork);
             return Ok(());
         }
         let errors = self.weather.errors();

@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub(crate) requests_cut: u32,
     /// How many faults keep the store's answers from it.
     pub(crate) answers_cut: u32,
+    /// How many faults keep everything but renewals from the store.
+    pub(crate) work_cut: u32,
     pub(crate) watch_lag: Instant,
     pub(crate) watch_loss: u32,
     pub(crate) refusing: u32,
@@ -69,6 +71,7 @@ impl Slot {
             capacity: None,
             requests_cut: 0,
             answers_cut: 0,
+            work_cut: 0,
             watch_lag: 0,
             watch_loss: 0,
             refusing: 0,

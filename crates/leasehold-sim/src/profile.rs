@@ -22,6 +22,8 @@ pub enum Peril {
     CutRequests,
     /// What the store answers does not reach a process.
     CutAnswers,
+    /// Only renewals reach the store: the connection for everything else is cut.
+    CutWork,
     /// The store is slow.
     SlowStore,
     /// The store fails, before or after it has done what it was asked.
@@ -98,6 +100,7 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Cut, "cut", "network", 1600),
     (Peril::CutRequests, "cut-requests", "network", 900),
     (Peril::CutAnswers, "cut-answers", "network", 1200),
+    (Peril::CutWork, "cut-work", "network", 600),
     (Peril::SlowStore, "slow-store", "network", 900),
     (Peril::Errors, "errors", "network", 900),
     (Peril::LostAnswers, "lost-answers", "network", 1200),

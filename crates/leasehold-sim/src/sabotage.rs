@@ -8,7 +8,9 @@ use std::str::FromStr;
 use leasehold_core::rules::Rule;
 
 use crate::options::Options;
+use crate::profile::Profile;
 use crate::runner::{AfterFailure, run_many};
+use crate::shape::StoreKind;
 
 /// A rule that is switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +76,33 @@ impl Sabotage {
 }
 
 impl Sabotage {
+    /// The runs that have to notice it: all faults, or those made for it, because it takes several at once.
+    pub fn options(self, usual: &Options) -> Options {
+        let mut options = Options { sabotage: Some(self), ..usual.clone() };
+        if let Some((store, faults)) = self.made_for_it().filter(|_| usual.faults == Profile::all()) {
+            options.faults = faults.parse().expect("a list of faults");
+            options.store = usual.store.or(store);
+        }
+        options
+    }
+
+    fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
+        match self {
+            Sabotage::Core(Rule::CorruptIsHeld) => Some((None, "corrupt=6,cut=4,refuse=4")),
+            Sabotage::Core(Rule::MetaAfterCreate) => {
+                Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish=1"))
+            }
+            Sabotage::Core(Rule::MetaAfterVersion) => Some((
+                Some(StoreKind::Redis),
+                "emptied=5,doubled-writes=8,watch-loss=8,watch-lag=4,crash=6,leave=3",
+            )),
+            Sabotage::Core(Rule::OwnRecordNotOlder) => {
+                Some((Some(StoreKind::Redis), "emptied=4,doubled-writes=8,cut-work=8,crash=8"))
+            }
+            _ => None,
+        }
+    }
+
     /// What the rule says, in a few words.
     fn says(self) -> &'static str {
         match self {
@@ -155,13 +184,13 @@ impl FromStr for Sabotage {
 /// Markdown; and whether all of them were noticed.
 pub fn sabotage_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (String, bool) {
     let mut text = format!(
-        "| rule switched off | what it says | caught by | seeds needed, from {} on |\n| --- | --- | --- | ---: |\n",
+        "| rule switched off | what it says | faults | caught by | seeds needed, from {} on |\n| --- | --- | --- | --- | ---: |\n",
         seeds.start
     );
     let mut all_caught = true;
     let chosen = |sabotage: &Sabotage| options.sabotage.is_none_or(|only| only == *sabotage);
     for sabotage in Sabotage::all().into_iter().filter(chosen) {
-        let options = Options { sabotage: Some(sabotage), ..options.clone() };
+        let options = sabotage.options(options);
         let summary = run_many(&options, seeds.clone(), jobs, AfterFailure::Stop, |_| {});
         let (caught_by, needed) = match summary.failures.first() {
             Some((seed, violation)) => {
@@ -170,7 +199,15 @@ pub fn sabotage_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (Str
             None => ("**not caught**".to_owned(), format!("more than {}", summary.seeds)),
         };
         all_caught &= !summary.failures.is_empty();
-        let _ = writeln!(text, "| `{sabotage}` | {} | {caught_by} | {needed} |", sabotage.says());
+        let faults = sabotage.made_for_it().map_or_else(
+            || "all".to_owned(),
+            |(store, faults)| match store {
+                Some(store) => format!("`{faults}` on {store}"),
+                None => format!("`{faults}`"),
+            },
+        );
+        let says = sabotage.says();
+        let _ = writeln!(text, "| `{sabotage}` | {says} | {faults} | {caught_by} | {needed} |");
         eprintln!("{}", text.lines().last().unwrap_or_default());
     }
     (text, all_caught)

@@ -25,7 +25,7 @@ impl World {
 
     pub(crate) fn watch_tells(&mut self, process: usize, number: u32) -> Judged {
         let slot = &self.slots[self.processes[process].slot];
-        let (cut, lag, loses) = (slot.answers_cut > 0, slot.watch_lag, slot.watch_loss > 0);
+        let (cut, lag, loses) = (slot.answers_cut + slot.work_cut > 0, slot.watch_lag, slot.watch_loss > 0);
         let node = &mut self.processes[process];
         if !node.watch.connected || node.watch.number != number {
             return Ok(());
@@ -82,7 +82,7 @@ impl World {
             return Ok(());
         }
         let slot = &self.slots[node.slot];
-        if slot.answers_cut > 0 || slot.requests_cut > 0 || self.weather.down() {
+        if slot.answers_cut + slot.requests_cut + slot.work_cut > 0 || self.weather.down() {
             let after = self.processes[process].watch_dice.between(100 * MS, 500 * MS);
             self.put(after, Due::Connect { process, number });
             return Ok(());

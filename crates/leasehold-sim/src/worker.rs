@@ -86,6 +86,7 @@ impl World {
         let Worker { process, session, epoch, told, .. } = self.workers[worker];
         if let Some(lasts) = self.processes[process].pause_at_begin.take() {
             self.stats.felt.note(Peril::PauseAtStep);
+            let lasts = self.where_it_matters(process, session, lasts);
             self.pause(process, lasts)?;
             // The first thing that happens when it goes on.
             self.put(lasts, Due::Work { worker, what: WorkDue::Begin });
@@ -110,6 +111,17 @@ impl World {
         }
         self.put(first, Due::Work { worker, what: WorkDue::Act });
         Ok(())
+    }
+
+    /// A long pause before work begins ends where it matters most: when work may no longer begin, and is not yet killed.
+    fn where_it_matters(&self, process: usize, session: usize, lasts: Instant) -> Instant {
+        let sessions = &self.processes[process].sessions;
+        let deadlines = sessions.iter().find(|it| it.number == session).expect("sessions stay").deadlines;
+        let until = self.until(process, deadlines);
+        if lasts < self.setting.ttl / 5 || until.stop_at < self.at {
+            return lasts;
+        }
+        until.stop_at - self.at + lasts % (until.kill_at - until.stop_at).max(1)
     }
 
     /// The worker looks at its grant, and writes if it is good.

@@ -14,6 +14,7 @@ use crate::dice::{Dice, Purpose, mix};
 use crate::faults::{Planned, in_order, schedule};
 use crate::heal::Healing;
 use crate::invariants::{Violation, no_busy_loop, no_panic};
+use crate::network::Echo;
 use crate::options::Options;
 use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
@@ -37,7 +38,7 @@ pub(crate) enum Due {
     /// A request arrives at the store.
     Arrive { process: usize, request: Box<Request>, sent_at: Instant },
     /// A write arrives at the store once more, if the store is still the one that it was sent to.
-    Echo { process: usize, request: Box<Request>, sent_at: Instant, generation: u32 },
+    Echo { process: usize, echo: Box<Echo> },
     /// An answer arrives at a process.
     Answer { process: usize, id: RequestId, answer: Box<Answer>, copy: Copy },
     /// A process has waited long enough for an answer.
@@ -242,9 +243,7 @@ impl World {
             Due::Tick { process, number } => self.tick(process, number),
             Due::Guard { process, session } => self.guard(process, session),
             Due::Arrive { process, request, sent_at } => self.arrive(process, *request, sent_at),
-            Due::Echo { process, request, sent_at, generation } => {
-                self.echo(process, &request, sent_at, generation)
-            }
+            Due::Echo { process, echo } => self.echo(process, *echo),
             Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
             Due::GiveUp { process, id } => self.give_up(process, id),
             Due::Told { process, number } => self.watch_tells(process, number),

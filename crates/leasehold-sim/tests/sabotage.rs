@@ -10,7 +10,7 @@ const SEEDS_MAX: u64 = 200;
 fn every_rule_that_is_switched_off_is_noticed() {
     let mut unnoticed = Vec::new();
     for sabotage in Sabotage::all() {
-        let options = Options { sabotage: Some(sabotage), ..Options::default() };
+        let options = sabotage.options(&Options::default());
         let summary = run_many(&options, 0..SEEDS_MAX, 2, AfterFailure::Stop, |_| {});
         match summary.failures.first() {
             Some((seed, violation)) => println!("{sabotage}: {} at seed {seed}", violation.invariant),

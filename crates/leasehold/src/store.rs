@@ -24,6 +24,12 @@ pub const SCHEMES: &[&str] = &[
     "rediss+cluster",
     #[cfg(feature = "kubernetes")]
     "k8s",
+    #[cfg(feature = "object")]
+    "s3",
+    #[cfg(feature = "object")]
+    "gs",
+    #[cfg(feature = "object")]
+    "az",
 ];
 
 /// Opens one namespace of the store at an address such as `local:./work.db`.
@@ -34,6 +40,7 @@ pub const SCHEMES: &[&str] = &[
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX` | etcd 3.4 or newer, see `docs/etcd.md` | `etcd` |
 /// | `redis://HOST:PORT/DB`, `redis+sentinel://…`, `redis+cluster://…`, `rediss…` for TLS | Redis or Valkey | `redis` |
 /// | `k8s://NAMESPACE?prefix=…&kubeconfig=…&context=…` | Leases on a Kubernetes API, see `docs/kubernetes.md` | `kubernetes` |
+/// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, for nodes that share nothing else | `object` |
 ///
 /// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -54,6 +61,9 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         }
         #[cfg(feature = "kubernetes")]
         "k8s" => Ok(Arc::new(leasehold_kubernetes::Kubernetes::open(address, namespace)?)),
+        // The rest of the address may hold a password.
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
         _ => Err(refused(format!(
             "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),

@@ -53,7 +53,7 @@ async fn version(link: &Link) -> Finding {
     match get::<ServerVersion>(link, "/version").await {
         Ok(version) => Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)),
         Err(trouble) => Finding::bad(
-            trouble.tell(&Asked { verb: "get", namespace: "" }).to_string(),
+            trouble.tell(&Asked::of_leases("get", "")).to_string(),
             "the API server must be reachable, with credentials that it knows",
         ),
     }
@@ -74,7 +74,7 @@ async fn permissions(link: &Link) -> Vec<Finding> {
             Err(trouble) => findings.push(Finding::doubtful(
                 format!(
                     "it cannot be found out whether RBAC allows {rule}: {}",
-                    trouble.tell(&Asked { verb: "create", namespace: &namespace }).message
+                    trouble.tell(&Asked::of_leases("create", &namespace)).message
                 ),
                 "allow `create` of `selfsubjectaccessreviews`, which every user has by default",
             )),

@@ -15,9 +15,9 @@ use crate::options::Options;
 use crate::pace::Pace;
 use crate::{examine, watch, zone};
 
-/// The most swaps in one call. The core has at most eight such calls under way, each with a tenth of the ttl to be
-/// answered, which the default pace of writes can serve.
-const SWAPS_MAX: usize = 8;
+/// The most swaps in one call, all of them under way at once. Each is a request of its own, and the call is answered
+/// when the last of them is, so a few are better than many; the core has up to eight such calls under way.
+const SWAPS_MAX: usize = 4;
 /// How many requests of one call are under way at once.
 const AT_ONCE: usize = 8;
 /// More keys than this are read by one listing, which is just as fresh.

@@ -222,7 +222,7 @@ struct Place {
 
 impl Place {
     fn asked(&self, verb: &'static str) -> Asked<'_> {
-        Asked { verb, namespace: &self.namespace }
+        Asked::of_leases(verb, &self.namespace)
     }
 }
 

@@ -27,6 +27,8 @@ mod link;
 mod naming;
 mod options;
 mod pace;
+#[cfg(feature = "provider")]
+mod provider;
 mod trouble;
 mod watch;
 mod wire;
@@ -34,3 +36,5 @@ mod zone;
 
 pub use kubernetes::Kubernetes;
 pub use options::Options;
+#[cfg(feature = "provider")]
+pub use provider::{Cluster, ClusterChange, Clusters};

@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 
 use crate::options::Options;
 use crate::trouble::{Trouble, refused};
-use crate::wire::Lease;
 
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -68,13 +67,13 @@ impl Link {
     }
 
     /// Opens a watch.
-    pub(crate) async fn follow(
+    pub(crate) async fn follow<T: Clone + DeserializeOwned + Send + 'static>(
         &self,
         within: Duration,
         request: Request<Vec<u8>>,
-    ) -> Result<BoxStream<'static, kube::Result<WatchEvent<Lease>>>, Trouble> {
+    ) -> Result<BoxStream<'static, kube::Result<WatchEvent<T>>>, Trouble> {
         let attempt = self.attempt().await.map_err(Trouble::Told)?;
-        let opening = attempt.client.request_events::<Lease>(request);
+        let opening = attempt.client.request_events::<T>(request);
         let answer = match tokio::time::timeout(within, opening).await {
             Ok(answer) => answer.map(|events| events.boxed()).map_err(Trouble::from),
             Err(_) => Err(Trouble::TimedOut),
@@ -143,11 +142,15 @@ impl Drop for Attempt<'_> {
 }
 
 async fn connect(options: &Options) -> Result<Client, StoreError> {
+    client(configuration(options).await?)
+}
+
+/// A client of this configuration that retries nothing.
+pub(crate) fn client(mut config: Config) -> Result<Client, StoreError> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may have been faster, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
-    let mut config = configuration(options).await?;
     // A retry inside the client could find its own first try, and would outlast the deadlines.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_WITHIN);

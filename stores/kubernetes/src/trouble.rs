@@ -8,7 +8,21 @@ use leasehold_store::{StoreError, StoreErrorKind};
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) verb: &'static str,
+    pub(crate) resource: &'static str,
     pub(crate) namespace: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    /// Of Leases, as almost always.
+    pub(crate) fn of_leases(verb: &'static str, namespace: &'a str) -> Self {
+        Asked { verb, resource: "`leases` of `coordination.k8s.io`", namespace }
+    }
+
+    /// Of Secrets, for the provider.
+    #[cfg(feature = "provider")]
+    pub(crate) fn of_secrets(verb: &'static str, namespace: &'a str) -> Self {
+        Asked { verb, resource: "`secrets`", namespace }
+    }
 }
 
 /// Why there was no answer, or not the wanted one.
@@ -39,7 +53,8 @@ impl Trouble {
         let error = match self {
             Trouble::Kube(error) => error,
             Trouble::TimedOut => {
-                let what = format!("the API server did not answer a {} of Leases in time", asked.verb);
+                let what =
+                    format!("the API server did not answer in time ({} of {})", asked.verb, asked.resource);
                 return StoreError::new(StoreErrorKind::TimedOut, what);
             }
             Trouble::Told(error) => return error,
@@ -67,7 +82,7 @@ impl From<kube::Error> for Trouble {
 }
 
 fn answered(status: &kube::core::Status, asked: &Asked<'_>) -> StoreError {
-    let Asked { verb, namespace } = asked;
+    let Asked { verb, resource, namespace } = asked;
     let said = &status.message;
     let (kind, message) = match status.code {
         401 => (
@@ -84,15 +99,13 @@ fn answered(status: &kube::core::Status, asked: &Asked<'_>) -> StoreError {
         403 => (
             StoreErrorKind::Refused,
             format!(
-                "RBAC does not allow this: verb `{verb}`, resource `leases` of `coordination.k8s.io`, namespace \
-                 `{namespace}`. Add `{verb}` to the Role and bind it to this user (deploy/base/rbac.yaml has all \
-                 verbs). The API server said: {said}"
+                "RBAC does not allow this: verb `{verb}`, resource {resource}, namespace `{namespace}`. Add `{verb}` \
+                 to the Role and bind it to this user (deploy/ has all that is needed). The API server said: {said}"
             ),
         ),
-        404 => (
-            StoreErrorKind::Refused,
-            format!("the Kubernetes namespace {namespace} is not there, or has no Leases: {said}"),
-        ),
+        404 => {
+            (StoreErrorKind::Refused, format!("the Kubernetes namespace {namespace} is not there: {said}"))
+        }
         410 => (
             StoreErrorKind::Busy,
             format!(

@@ -162,7 +162,7 @@ impl Watcher {
                     break;
                 }
                 Err(error) => {
-                    let asked = Asked { verb: "watch", namespace: "" };
+                    let asked = Asked::of_leases("watch", "");
                     batch.broken = Some(Trouble::from(error).tell(&asked).message);
                     break;
                 }

@@ -30,6 +30,6 @@ pub(crate) async fn zone_of(link: &Link, name: &str) -> Result<Option<String>, S
             "RBAC does not allow this: verb `get`, resource `nodes`, of the cluster ({name}). Apply \
              deploy/zone, or give the zone yourself."
         ))),
-        Err(trouble) => Err(trouble.tell(&Asked { verb: "get", namespace: "" })),
+        Err(trouble) => Err(trouble.tell(&Asked::of_leases("get", ""))),
     }
 }

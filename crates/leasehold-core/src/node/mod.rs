@@ -10,18 +10,30 @@
 //! ```
 //!
 //! Every step first compares the clock with the session's deadline, before anything else: a node that wakes up late
-//! is detached before it acts. The parts: `session` (join, renew, detach), `incarnation` (meta), `death` (silence and
-//! fencing), `planning` (roster and plan), `shards` (claim, run, stop, release) with `writes` (settling unknown
-//! outcomes), `moves` (stabilisers, drain, leave), `look` (the view).
+//! is detached before it acts. The parts:
+//!
+//! - the store: `requests` (what was asked), `intake` (what comes back), `incarnation` (meta), `tidy` (what is long gone)
+//! - the session: `joining`, `session` (its deadlines and its end), `renewing`, `leaving`; of others: `death`
+//! - the plan: `planning` (roster and plan), `moves` (what the plan wants elsewhere)
+//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `running`
+//!   (its work), `writes` (its record), `settling` (what became of a write)
+//! - people: `look` (the view)
 
+mod acquiring;
 mod death;
+mod freedom;
 mod incarnation;
 mod intake;
+mod joining;
+mod leaving;
 mod look;
 mod moves;
 mod planning;
+mod renewing;
 mod requests;
+mod running;
 mod session;
+mod settling;
 mod shards;
 mod tidy;
 mod writes;
@@ -44,9 +56,10 @@ use crate::time::{Moment, Now};
 
 pub use crate::may_move::Unmoved;
 
-use moves::Leaving;
+use joining::PendingJoin;
+use leaving::Leaving;
 use requests::Requests;
-use session::{PendingJoin, Session};
+use session::Session;
 use shards::Hold;
 
 /// One node: a stable name that has one session after another and holds shards through them.

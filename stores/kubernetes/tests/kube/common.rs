@@ -1,3 +1,4 @@
+use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -89,4 +90,19 @@ pub(crate) async fn applied(store: &Kubernetes, wish: Swap) -> Version {
 
 pub(crate) async fn read(store: &Kubernetes, at: &str) -> Option<Stored> {
     store.read(&[key(at)]).await.expect("the read is answered").found.remove(0)
+}
+
+/// Runs a test on a runtime of its own, within bounds.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime for the test");
+    runtime.block_on(async { tokio::time::timeout(PLENTY, test).await.expect("the test hangs") })
+}
+
+/// The time, on a clock that only runs forward.
+pub(crate) fn now() -> Duration {
+    leasehold::clock::now().since(leasehold::Moment::ZERO)
 }

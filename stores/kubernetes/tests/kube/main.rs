@@ -2,3 +2,7 @@
 
 mod common;
 mod conformance;
+mod deploy;
+mod nodes;
+mod proxy;
+mod troubles;

@@ -6,9 +6,19 @@ use leasehold_store::{Lane, Store, StoreErrorKind, Swapped, WatchEvent};
 use crate::common::{applied, next, now, open, put, read, run, try_swap, try_swap_on, until_ok};
 
 #[test]
-fn a_failover_keeps_everything_that_replicas_confirmed() {
-    let Some(mut servers) = RedisSentinel::start(Program::Redis, 2) else { return };
-    let (store, other) = (open(&servers.address()), open(&servers.address()));
+fn a_failover_of_redis_keeps_everything_that_replicas_confirmed() {
+    keeps_everything(Program::Redis);
+}
+
+#[test]
+fn a_failover_of_valkey_keeps_everything_that_replicas_confirmed() {
+    keeps_everything(Program::Valkey);
+}
+
+fn keeps_everything(program: Program) {
+    let Some(mut servers) = RedisSentinel::start(program, 2) else { return };
+    let address = format!("{}?wait_for=1500", servers.address());
+    let (store, other) = (open(&address), open(&address));
     run(async {
         let mut versions = Vec::new();
         for i in 0..50 {
@@ -24,7 +34,7 @@ fn a_failover_keeps_everything_that_replicas_confirmed() {
         println!("a renewal was confirmed again {:?} after the master was killed", now() - killed_at);
         // A try may have landed without being confirmed: then it was lost to itself.
         assert!(matches!(&renewed, Swapped::Applied(_) | Swapped::Lost(Some(_))), "{renewed:?}");
-        let after = other.list().await.unwrap();
+        let after = until_ok(|| other.list()).await;
         assert_eq!(after.generation, before.generation, "nothing that was confirmed is gone");
         assert!(after.revision > before.revision);
         for (i, version) in versions.iter().enumerate() {
@@ -112,5 +122,21 @@ fn who_waits_for_fewer_replicas_makes_it_known() {
         let before = careful.generation().await.unwrap();
         servers.servers[0].kill();
         assert_ne!(until_ok(|| careful.generation()).await, before);
+    });
+}
+
+/// Whoever does not want to rely on the sentinels' choice starts anew after every failover.
+#[test]
+fn a_failover_starts_anew_where_that_is_asked_for() {
+    let Some(mut servers) = RedisSentinel::start(Program::Valkey, 2) else { return };
+    let store = open(&format!("{}?after_failover=anew&wait_for=1500", servers.address()));
+    run(async {
+        applied(&store, put("nodes/a", None, "1")).await;
+        assert_eq!(servers.servers[0].ask(&["HGET", "{test}:store", "wait"]).text(), "0");
+        let before = store.list().await.unwrap();
+        servers.servers[0].kill();
+        let after = until_ok(|| store.list()).await;
+        assert_ne!(after.generation, before.generation);
+        assert_eq!(after.entries, before.entries);
     });
 }

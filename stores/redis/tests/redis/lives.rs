@@ -66,3 +66,65 @@ fn versions_do_not_come_back_with_rolled_back_data() {
         assert_ne!(mine.generation().await.unwrap(), theirs);
     });
 }
+
+/// A master that comes back from an old snapshot names its former history just as a promoted replica does.
+#[test]
+fn a_master_that_comes_back_from_an_old_snapshot_is_told_from_a_promoted_replica() {
+    let Some(mut server) = RedisServer::start(Program::Redis) else { return };
+    let follow = format!("replicaof 127.0.0.1 {}", server.port);
+    let Some(replica) = RedisServer::start_with(Program::Redis, &[&follow]) else { return };
+    replica.wait_for("replication", || replica.info("replication", "master_link_status") == "up");
+    let store = open(&format!("{}?wait=1&wait_for=1500", server.address()));
+    run(async {
+        until_ok(|| store.generation()).await;
+        let old = &applied(&store, put("nodes/n", None, "1")).await;
+        server.ask(&["SAVE"]);
+        applied(&store, put("nodes/n", Some(old), "confirmed")).await;
+        let before = store.generation().await.unwrap();
+        let lineage = server.info("replication", "master_replid");
+        server.kill();
+        server.start_again();
+        assert_eq!(server.info("replication", "master_replid2"), lineage, "the case that is meant");
+        let fresh = open(&format!("{}?wait=0", server.address()));
+        assert_ne!(until_ok(|| fresh.generation()).await, before);
+        assert_eq!(read(&fresh, "nodes/n").await.unwrap().version, *old);
+    });
+}
+
+/// With more replicas than are waited for, one that lags may be promoted when two servers fail at once. Whoever was
+/// told of more than it has makes that known with its next call.
+#[test]
+fn a_replica_that_lagged_is_found_out_by_whoever_knows_more() {
+    let Some(mut master) = RedisServer::start(Program::Redis) else { return };
+    let follow = format!("replicaof 127.0.0.1 {}", master.port);
+    let (Some(good), Some(lagging)) = (
+        RedisServer::start_with(Program::Redis, &[&follow]),
+        RedisServer::start_with(Program::Redis, &[&follow]),
+    ) else {
+        return;
+    };
+    for replica in [&good, &lagging] {
+        replica.wait_for("replication", || replica.info("replication", "master_link_status") == "up");
+    }
+    let address =
+        format!("redis://127.0.0.1:{},127.0.0.1:{}?wait=1&wait_for=1500", master.port, lagging.port);
+    let (store, other) = (open(&address), open(&address));
+    run(async {
+        until_ok(|| store.list()).await;
+        let before = other.list().await.unwrap();
+        lagging.wait_for("replication", || lagging.ask(&["EXISTS", "{test}:store"]).text() == "1");
+        lagging.ask(&["REPLICAOF", "127.0.0.1", &leasehold_servers::free_port().to_string()]);
+        applied(&store, put("shards/g/0", None, "confirmed by the good one")).await;
+        master.kill();
+        lagging.ask(&["REPLICAOF", "NO", "ONE"]);
+        good.ask(&["REPLICAOF", "127.0.0.1", &lagging.port.to_string()]);
+        let after = until_ok(|| other.list()).await;
+        assert_eq!(
+            (&after.generation, after.entries.len()),
+            (&before.generation, 0),
+            "the loss is not seen by all"
+        );
+        assert_ne!(store.generation().await.unwrap(), before.generation);
+        assert_ne!(other.generation().await.unwrap(), before.generation);
+    });
+}

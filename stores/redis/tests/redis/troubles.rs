@@ -214,3 +214,27 @@ fn what_people_do_by_hand_is_seen() {
         applied(&store, put("shards/g/1", Some(&strange.version), "mended")).await;
     });
 }
+
+/// The server does one thing at a time: a listing must not keep it from everybody's renewals.
+#[test]
+fn a_large_listing_holds_the_server_up_only_for_moments() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let store = open(&server.address());
+    run(async {
+        let value = "x".repeat(300);
+        let names: Vec<String> = (0..10_000).map(|i| format!("shards/g/{i}")).collect();
+        for names in names.chunks(store.facts().swaps_max) {
+            let swaps: Vec<_> = names.iter().map(|name| put(name, None, &value)).collect();
+            store.swap(Lane::Work, &swaps).await.unwrap();
+        }
+        server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        let began_at = now();
+        assert_eq!(store.list().await.unwrap().entries.len(), 10_000);
+        let took = now() - began_at;
+        let log = server.ask(&["SLOWLOG", "GET", "100"]);
+        let longest =
+            log.list().iter().filter_map(|entry| entry.list().get(2)?.text().parse::<u64>().ok()).max();
+        println!("10,000 records listed in {took:?}; the server was held up for {longest:?} µs at most");
+        assert!(longest.is_some_and(|longest| longest < 50_000), "{longest:?}");
+    });
+}
