@@ -4,8 +4,9 @@
 //! - [`process`] kills, stops and continues node processes, and knows by word of the kernel since when they don't run.
 //! - [`record`] and [`worker`] are what nodes run: work that writes down when it ran.
 //! - [`history`] reads what was written down, and [`judge`] says whether the promises were kept. Both are pure.
-//! - [`measure`] says how long things took.
+//! - [`measure`] says how long things took. [`dice`] makes the choices of a seed.
 
+pub mod dice;
 pub mod history;
 pub mod judge;
 pub mod measure;

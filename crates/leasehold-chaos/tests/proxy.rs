@@ -235,6 +235,14 @@ fn it_ends_with_its_owner_whatever_the_mode() {
     }
 }
 
+#[tokio::test]
+async fn it_can_be_used_from_async_code() {
+    let proxy = proxy();
+    let mut stream = greeted(&proxy);
+    proxy.set(Mode::Reset).unwrap();
+    is_reset(&mut stream);
+}
+
 #[test]
 fn nothing_passes_once_a_change_was_made() {
     let proxy = proxy();

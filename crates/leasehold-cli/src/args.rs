@@ -51,6 +51,10 @@ pub(crate) enum Command {
     Doctor(ForAll),
     /// Prove the core: thousands of simulated clusters under faults, judged by when work ran
     Sim(crate::sim::Sim),
+    /// Break nodes on a store of yours on purpose, and judge whether every promise was kept
+    Check(crate::check::Check),
+    /// Measure a store of yours, beside what a write per shard would cost on it
+    Bench(crate::bench::Bench),
     /// Show and judge the settings
     Config(Config),
     /// Print a completion script for a shell

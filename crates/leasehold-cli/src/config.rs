@@ -76,6 +76,11 @@ fn facts(settings: &Settings) -> Result<Facts, Failure> {
         Some(url) if url.starts_with("memory:") => {
             Ok(MemoryServer::with_clock(leasehold::clock::now).open("x").facts())
         }
+        // Nothing is sent to a bucket before it is used.
+        Some(url) if ["s3:", "gs:", "az:"].iter().any(|scheme| url.starts_with(scheme)) => {
+            stores::address(settings)?;
+            Ok(stores::open(settings, stores::Missing::Refuse)?.facts())
+        }
         // The facts of a local store are the same for every file, so none is made for a question.
         _ => {
             if settings.text("store").is_some() {

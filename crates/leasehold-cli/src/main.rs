@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 mod args;
+mod bench;
 mod build;
+mod check;
 mod cluster;
 mod config;
 mod demo;
@@ -51,6 +53,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             in_runtime(doctor::doctor(&settings))
         }
         Command::Sim(what) => sim::sim(&what),
+        Command::Bench(what) => in_runtime(bench::bench(what)),
+        Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
@@ -124,6 +128,8 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         | Command::Run(_)
         | Command::Doctor(_)
         | Command::Sim(_)
+        | Command::Bench(_)
+        | Command::Check(_)
         | Command::Config(_)
         | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")

@@ -123,10 +123,11 @@ impl Room {
         self.in_all == Some(0) || self.of_group == Some(0)
     }
 
-    /// One more goes there.
-    pub fn take_one(&mut self) {
-        for left in [&mut self.in_all, &mut self.of_group].into_iter().flatten() {
-            *left = left.saturating_sub(1);
+    /// What is left once so many more have come.
+    pub fn less(self, in_all: u32, of_group: u32) -> Room {
+        Room {
+            in_all: self.in_all.map(|left| left.saturating_sub(in_all)),
+            of_group: self.of_group.map(|left| left.saturating_sub(of_group)),
         }
     }
 }

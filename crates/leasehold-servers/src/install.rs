@@ -12,6 +12,16 @@ pub enum Program {
     Redis,
     /// Valkey, kept in the cache folder.
     Valkey,
+    /// The API server of Kubernetes 1.20, kept in the cache folder.
+    KubeApiserver,
+    /// The client of Kubernetes, which comes with the API server.
+    Kubectl,
+    /// SeaweedFS, a real S3 server, kept in the cache folder.
+    SeaweedFs,
+    /// moto, an emulator that answers with the codes of AWS, kept in the cache folder.
+    Moto,
+    /// rclone, whose S3 server ignores conditions, kept in the cache folder.
+    Rclone,
 }
 
 impl Program {
@@ -22,6 +32,10 @@ impl Program {
             Program::Etcd35 => "etcd-3.5",
             Program::Redis => "redis",
             Program::Valkey => "valkey",
+            Program::KubeApiserver | Program::Kubectl => "kube-apiserver",
+            Program::SeaweedFs => "seaweedfs",
+            Program::Moto => "moto",
+            Program::Rclone => "rclone",
         }
     }
 
@@ -31,6 +45,11 @@ impl Program {
             Program::Etcd35 => vec![cache().join("etcd-3.5/etcd")],
             Program::Redis => on_path("redis-server"),
             Program::Valkey => vec![cache().join("valkey/valkey-server")],
+            Program::KubeApiserver => vec![cache().join("kube-apiserver-1.20.2/kube-apiserver")],
+            Program::Kubectl => on_path("kubectl"),
+            Program::SeaweedFs => vec![cache().join("seaweedfs.venv/bin/weed")],
+            Program::Moto => vec![cache().join("moto.venv/bin/moto_server")],
+            Program::Rclone => vec![cache().join("rclone.venv/bin/rclone")],
         }
     }
 }

@@ -7,19 +7,23 @@
 mod certificates;
 mod etcd;
 mod install;
+mod kubernetes;
 mod ports;
 mod process;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod redis_shell;
+mod s3;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSetup};
 pub use install::{Program, find, skip};
+pub use kubernetes::{Kubernetes, Said};
 pub use ports::free_port;
 pub use process::{Process, wait_until};
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
 pub use redis_shell::{RedisReply, RedisShell};
+pub use s3::{S3_KEY, S3_SECRET, S3Server};

@@ -58,6 +58,14 @@ impl RedisSentinel {
         format!("redis+sentinel://{}", hosts.join(","))
     }
 
+    /// From now on nothing reaches the replicas. The sentinels put that right after six seconds, or by a failover.
+    pub fn cut_replication(&self) {
+        let nowhere = free_port().to_string();
+        for replica in &self.servers[1..] {
+            replica.ask(&["REPLICAOF", "127.0.0.1", &nowhere]);
+        }
+    }
+
     /// The place in `servers` of the one that the sentinels call master.
     pub fn master(&self) -> Option<usize> {
         let port: u16 = self.known(self.ports[0], "port")?.parse().ok()?;

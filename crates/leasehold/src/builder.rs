@@ -19,6 +19,7 @@ use crate::hooks::{Health, Hooks};
 use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
 use crate::pulse::Pulse;
+use crate::registry::RegistryOptions;
 use crate::tasks::Place;
 
 /// A change of the settings.
@@ -37,6 +38,7 @@ pub struct Builder {
     placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,
     hook_every: Option<Duration>,
+    registry: RegistryOptions,
     dead_man: DeadManTimer,
     place: Place,
     clock: Clock,
@@ -54,6 +56,7 @@ impl Builder {
             placement: None,
             hooks: Hooks::default(),
             hook_every: None,
+            registry: RegistryOptions::default(),
             dead_man: DeadManTimer::Off,
             place: Place::OwnThread,
             clock: Clock::boot(),
@@ -198,6 +201,13 @@ impl Builder {
         self
     }
 
+    /// How the keys that this node registers are kept. The options of the first registry of a process, store and ttl
+    /// count.
+    pub fn registry(mut self, options: RegistryOptions) -> Self {
+        self.registry = options;
+        self
+    }
+
     /// Lets the kernel kill this process when its session was not renewed in time while shards run here: even when
     /// every thread is stuck, or the process is stopped. Linux only.
     pub fn dead_man_timer(mut self) -> Self {
@@ -227,9 +237,21 @@ impl Builder {
             None => Handle::try_current().map_err(|e| Error::Machine(e.to_string()))?,
         };
         let (config, handlers) = self.settings()?;
-        let Builder { store, placement, hooks, hook_every, dead_man, place, clock, .. } = self;
-        Setup { store, config, handlers, placement, hooks, hook_every, dead_man, place, clock, runtime }
-            .start()
+        let Builder { store, placement, hooks, hook_every, registry, dead_man, place, clock, .. } = self;
+        Setup {
+            store,
+            config,
+            handlers,
+            placement,
+            hooks,
+            hook_every,
+            registry,
+            dead_man,
+            place,
+            clock,
+            runtime,
+        }
+        .start()
     }
 
     /// The settings and handlers, or all that is wrong with them.

@@ -41,6 +41,7 @@ pub(crate) struct Setup {
     pub(crate) placement: Option<Arc<dyn Placement>>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Option<Duration>,
+    pub(crate) registry: RegistryOptions,
     pub(crate) dead_man: DeadManTimer,
     pub(crate) place: Place,
     pub(crate) clock: Clock,
@@ -75,7 +76,7 @@ impl Setup {
         let core = leasehold_core::Node::with_placement(config, facts, chance::seed(), own);
         let (publisher, views) = Publisher::new(core.view(self.clock.read()));
         let registry =
-            Registry::new(self.store.clone(), RegistryOptions::default(), self.place, self.clock.clone());
+            Registry::new(self.store.clone(), self.registry.clone(), self.place, self.clock.clone());
         let node = Node {
             name: self.config.node.clone(),
             clock: self.clock.clone(),

@@ -1,6 +1,6 @@
 //! What people see of a node: one log line per change, and these counters and gauges through the `metrics` facade.
 //!
-//! All but those of the registry carry the label `node`, and those carry `store`, its kind; none carries a shard.
+//! All but those of the registry carry the label `node`, and those carry `store`, its kind, and `ttl`, in seconds; none carries a shard.
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |

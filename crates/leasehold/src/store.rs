@@ -22,6 +22,14 @@ pub const SCHEMES: &[&str] = &[
     "redis+cluster",
     #[cfg(feature = "redis")]
     "rediss+cluster",
+    #[cfg(feature = "kubernetes")]
+    "k8s",
+    #[cfg(feature = "object")]
+    "s3",
+    #[cfg(feature = "object")]
+    "gs",
+    #[cfg(feature = "object")]
+    "az",
 ];
 
 /// Opens one namespace of the store at an address such as `local:./work.db`.
@@ -31,6 +39,8 @@ pub const SCHEMES: &[&str] = &[
 /// | `local:PATH` | an SQLite file, shared by the processes of one machine | `local` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX` | etcd 3.4 or newer, see `docs/etcd.md` | `etcd` |
 /// | `redis://HOST:PORT/DB`, `redis+sentinel://…`, `redis+cluster://…`, `rediss…` for TLS | Redis or Valkey | `redis` |
+/// | `k8s://NAMESPACE?prefix=…&kubeconfig=…&context=…` | Leases on a Kubernetes API, see `docs/kubernetes.md` | `kubernetes` |
+/// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, for nodes that share nothing else | `object` |
 ///
 /// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -49,6 +59,11 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         scheme if scheme.starts_with("redis") => {
             Ok(Arc::new(leasehold_redis::Redis::open(address, namespace)?))
         }
+        #[cfg(feature = "kubernetes")]
+        "k8s" => Ok(Arc::new(leasehold_kubernetes::Kubernetes::open(address, namespace)?)),
+        // The rest of the address may hold a password.
+        #[cfg(feature = "object")]
+        "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
         _ => Err(refused(format!(
             "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use leasehold_store::{StoreError, StoreErrorKind};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -69,19 +70,10 @@ async fn member_if_well(options: &Options, member: usize) -> Result<Line, StoreE
 }
 
 async fn connect(options: &Options, member: usize, name: &str) -> Result<(Line, StatusResponse), StoreError> {
-    let host = with_port(&options.hosts[member]);
-    let address = (host.name.as_str(), host.port.unwrap_or_default());
-    let stream = TcpStream::connect(address).await.map_err(|e| unreachable(name, &e.to_string()))?;
-    let _ = stream.set_nodelay(true);
+    let stream = stream(options, member, Speaking::Http2).await?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
-    let origin = format!("{scheme}://{host}").parse().map_err(|_| refused(format!("{name} is no host")))?;
-    let line = match &options.tls {
-        None => Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?,
-        Some(tls) => {
-            let stream = encrypt(tls, stream, &host.name, name).await?;
-            Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?
-        }
-    };
+    let origin = format!("{scheme}://{name}").parse().map_err(|_| refused(format!("{name} is no host")))?;
+    let line = Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?;
     // A member that is stopped still takes connections. Asking shows whether it is alive, and has a leader.
     let status = line
         .ask::<_, StatusResponse>(Method::STATUS, StatusRequest {})
@@ -94,13 +86,47 @@ async fn connect(options: &Options, member: usize, name: &str) -> Result<(Line, 
     Ok((line, status))
 }
 
+/// What is spoken over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaking {
+    Http1,
+    Http2,
+}
+
+/// An open connection to a member, encrypted if it must be.
+pub(crate) async fn stream(
+    options: &Options,
+    member: usize,
+    speaking: Speaking,
+) -> Result<Box<dyn Duplex>, StoreError> {
+    let host = with_port(&options.hosts[member]);
+    let name = host.to_string();
+    let address = (host.name.as_str(), host.port.unwrap_or_default());
+    let stream = TcpStream::connect(address).await.map_err(|e| unreachable(&name, &e.to_string()))?;
+    let _ = stream.set_nodelay(true);
+    Ok(match &options.tls {
+        None => Box::new(stream),
+        Some(tls) => Box::new(encrypt(tls, stream, speaking, &host.name, &name).await?),
+    })
+}
+
+/// Bytes in both directions.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
 async fn encrypt(
     tls: &Tls,
     stream: TcpStream,
+    speaking: Speaking,
     host: &str,
     name: &str,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, StoreError> {
-    let config = tls.config().map_err(refused)?;
+    let protocol: &[u8] = match speaking {
+        Speaking::Http1 => b"http/1.1",
+        Speaking::Http2 => b"h2",
+    };
+    let config = tls.config(protocol).map_err(refused)?;
     let expected = tls.server_name.as_deref().unwrap_or(host).to_owned();
     let expected = ServerName::try_from(expected)
         .map_err(|_| refused(format!("{name}: its name cannot stand in a certificate; set server_name=")))?;
@@ -110,14 +136,14 @@ async fn encrypt(
             "; name the authority that signed it with ca=FILE"
         } else if why.contains("not valid for name") || why.contains("NotValidForName") {
             "; if that is right, say which name to expect with server_name="
-        } else if why.contains("corrupt message") {
-            "; it seems to speak without TLS, which tls=off is for"
+        } else if why.contains("corrupt message") || why.contains("eof") {
+            "; if it speaks without TLS, write tls=off"
         } else {
             ""
         };
         match e.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>()) {
             true => refused(format!("{name}: no TLS with it ({why}{advice})")),
-            false => unreachable(name, &format!("the connection broke while TLS was set up ({why})")),
+            false => unreachable(name, &format!("the connection broke while TLS was set up ({why}{advice})")),
         }
     })
 }
@@ -144,12 +170,16 @@ fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
         None if status.code() == Code::Unavailable && said.contains("connection") => {
             unreachable(name, &format!("{said}; if it wants TLS, add tls=on or ca=FILE to the address"))
         }
-        Some(tls) if said.contains("alert") => {
+        // With TLS 1.3 a server says no to a client's certificate only after the connection is open.
+        Some(tls) if status.code() == Code::Unavailable && said.contains("connection") => {
             let advice = match tls.identity {
-                None => "; it seems to want a client certificate: give cert=FILE and key=FILE",
-                Some(_) => "; it does not take the client certificate",
+                None => "it may want a client certificate: give cert=FILE and key=FILE",
+                Some(_) => "it may not take the client certificate",
             };
-            refused(format!("{name}: {said}{advice}"))
+            match said.contains("alert") {
+                true => refused(format!("{name}: {said}; {advice}")),
+                false => unreachable(name, &format!("{said}; {advice}")),
+            }
         }
         _ => tell(name, status),
     }

@@ -119,7 +119,7 @@ impl Store for Etcd {
 }
 
 impl Shared {
-    async fn read(&self, switch: &Switch, keys: &[Key]) -> Result<Reading, StoreError> {
+    async fn read(&self, switch: &Arc<Switch>, keys: &[Key]) -> Result<Reading, StoreError> {
         let mut reading = Reading { found: Vec::with_capacity(keys.len()), generation: String::new() };
         // A reading of nothing still has a generation.
         let asked: &[Key] = if keys.is_empty() { &[Key::Meta] } else { keys };
@@ -135,7 +135,7 @@ impl Shared {
         Ok(reading)
     }
 
-    pub(crate) async fn list(&self, switch: &Switch) -> Result<Listing, StoreError> {
+    pub(crate) async fn list(&self, switch: &Arc<Switch>) -> Result<Listing, StoreError> {
         let mut tries = 0;
         loop {
             let before = self.seen.mark();
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    async fn swap(&self, switch: &Switch, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+    async fn swap(&self, switch: &Arc<Switch>, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         if swaps.len() > OPS_MAX {
             let count = swaps.len();
             return Err(refused(format!("{count} swaps at once are more than the {OPS_MAX} that fit")));
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// Sends a transaction.
-pub(crate) async fn txn(switch: &Switch, question: TxnRequest) -> Result<TxnResponse, Trouble> {
+pub(crate) async fn txn(switch: &Arc<Switch>, question: TxnRequest) -> Result<TxnResponse, Trouble> {
     switch.ask(|line: Line| ask_txn(line, question.clone())).await
 }
 
@@ -181,7 +181,7 @@ async fn ask_txn(line: Line, question: TxnRequest) -> Result<TxnResponse, tonic:
 }
 
 /// Reads a range.
-pub(crate) async fn range(switch: &Switch, question: RangeRequest) -> Result<RangeResponse, Trouble> {
+pub(crate) async fn range(switch: &Arc<Switch>, question: RangeRequest) -> Result<RangeResponse, Trouble> {
     let ask = |line: Line| {
         let question = question.clone();
         async move { line.ask(Method::RANGE, question).await }

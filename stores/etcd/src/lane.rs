@@ -8,6 +8,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use leasehold_store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -41,13 +43,17 @@ struct Thread {
 pub(crate) struct Switch {
     options: Arc<Options>,
     at: Mutex<At>,
-    dialling: tokio::sync::Mutex<()>,
 }
 
 struct At {
     line: Option<Line>,
+    /// A connection that is being made. It goes on when whoever asked for it stops waiting: setting up TLS and a user
+    /// may take longer than one call has time.
+    dial: Option<Dial>,
     next: usize,
 }
+
+type Dial = Shared<BoxFuture<'static, Result<Line, StoreError>>>;
 
 impl std::fmt::Debug for Switch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,8 +63,8 @@ impl std::fmt::Debug for Switch {
 
 impl Lane {
     pub(crate) fn new(name: &'static str, options: Arc<Options>, first: usize) -> Self {
-        let at = Mutex::new(At { line: None, next: first });
-        let switch = Arc::new(Switch { options, at, dialling: tokio::sync::Mutex::new(()) });
+        let at = Mutex::new(At { line: None, dial: None, next: first });
+        let switch = Arc::new(Switch { options, at });
         Lane { name, thread: Mutex::new(None), switch }
     }
 
@@ -116,7 +122,7 @@ impl<T> Drop for Task<T> {
 impl Switch {
     /// Asks over the connection of this lane, which is opened if need be, and within a time. After an error or
     /// without an answer the next question goes over another connection, to another member if there is one.
-    pub(crate) async fn ask<T, F>(&self, question: impl Fn(Line) -> F) -> Result<T, Trouble>
+    pub(crate) async fn ask<T, F>(self: &Arc<Self>, question: impl Fn(Line) -> F) -> Result<T, Trouble>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -141,32 +147,40 @@ impl Switch {
         }
     }
 
-    async fn line(&self) -> Result<Line, StoreError> {
-        if let Some(line) = self.current() {
-            return Ok(line);
-        }
-        let _turn = self.dialling.lock().await;
-        if let Some(line) = self.current() {
-            return Ok(line);
-        }
-        let first = self.next_member();
-        let line = dial::any(&self.options, first).await?;
-        self.at().line = Some(line.clone());
-        Ok(line)
+    async fn line(self: &Arc<Self>) -> Result<Line, StoreError> {
+        let dial = {
+            let mut at = self.at();
+            at.line.take_if(|line| line.is_closed());
+            if let Some(line) = &at.line {
+                return Ok(line.clone());
+            }
+            match &at.dial {
+                Some(dial) => dial.clone(),
+                None => {
+                    let dial = self.dial(at.next);
+                    at.dial.insert(dial).clone()
+                }
+            }
+        };
+        dial.await
     }
 
-    /// Whom to try first, which is another one each time, also when whoever asks stops waiting.
-    fn next_member(&self) -> usize {
-        let mut at = self.at();
-        let next = at.next;
-        at.next = (next + 1) % self.options.hosts.len();
-        next
-    }
-
-    fn current(&self) -> Option<Line> {
-        let mut at = self.at();
-        at.line.take_if(|line| line.is_closed());
-        at.line.clone()
+    /// Makes a connection, beginning with this member, on the runtime of the lane.
+    fn dial(self: &Arc<Self>, first: usize) -> Dial {
+        let (options, switch) = (Arc::clone(&self.options), Arc::downgrade(self));
+        let dial = async move {
+            let dialled = dial::any(&options, first).await;
+            if let Some(switch) = switch.upgrade() {
+                let mut at = switch.at();
+                at.dial = None;
+                at.line = dialled.as_ref().ok().cloned();
+                at.next = (first + 1) % options.hosts.len();
+            }
+            dialled
+        };
+        let dial = dial.boxed().shared();
+        drop(Handle::current().spawn(dial.clone().map(drop)));
+        dial
     }
 
     /// This connection is not used again; the next one goes to the next member.

@@ -1,6 +1,6 @@
 //! One connection to one member of etcd, and the calls that can be made over it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -38,16 +38,20 @@ pub(crate) struct Line {
     task: Arc<Closing>,
 }
 
-struct Closing(AbortHandle);
+struct Closing {
+    task: AbortHandle,
+    /// Why the connection ended, which the calls that end with it don't hear.
+    cause: Arc<OnceLock<String>>,
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
 /// Which call of etcd's API.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Method(&'static str);
 
 impl Method {
@@ -74,16 +78,20 @@ impl Line {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_WITHIN)
-            .keep_alive_while_idle(true)
+            // etcd does not like to be asked over a connection that nothing is going on.
+            .keep_alive_while_idle(false)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(&error))?;
+        let cause = Arc::new(OnceLock::new());
+        let noted = Arc::clone(&cause);
         let task = Handle::current().spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(error = %chain(&error), "a connection to etcd ended");
+                let _ = noted.set(chain(&error));
             }
         });
-        Ok(Line { sender, origin, token: None, member, task: Arc::new(Closing(task.abort_handle())) })
+        let task = Arc::new(Closing { task: task.abort_handle(), cause });
+        Ok(Line { sender, origin, token: None, member, task })
     }
 
     /// The same, with a token that says who asks.
@@ -112,7 +120,8 @@ impl Line {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let answer = self.grpc().unary(self.request(question), method.path(), ProstCodec::default()).await?;
+        let answer =
+            self.grpc().unary(self.request(method, question), method.path(), ProstCodec::default()).await?;
         Ok(answer.into_inner())
     }
 
@@ -126,7 +135,7 @@ impl Line {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let request = self.request(questions);
+        let request = self.request(method, questions);
         let answers = self.grpc().streaming(request, method.path(), ProstCodec::default()).await?;
         Ok(answers.into_inner())
     }
@@ -135,10 +144,12 @@ impl Line {
         Grpc::with_origin(self.clone(), self.origin.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    fn request<T>(&self, question: T) -> Request<T> {
+    fn request<T>(&self, method: Method, question: T) -> Request<T> {
         let mut request = Request::new(question);
-        // A member without a leader says so at once, instead of keeping us waiting.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        // A member without a leader says so at once, instead of keeping us waiting; its status it tells all the same.
+        if method != Method::STATUS {
+            request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        }
         if let Some(token) = &self.token {
             request.metadata_mut().insert("token", token.clone());
         }
@@ -163,13 +174,21 @@ impl Service<http::Request<Body>> for Line {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let mut sender = self.sender.clone();
-        Box::pin(async move { sender.send_request(request).await.map_err(|error| broken(&error)) })
+        let task = Arc::clone(&self.task);
+        Box::pin(async move {
+            let answer = sender.send_request(request).await;
+            answer.map_err(|error| task.cause.get().map_or_else(|| broken(&error), |cause| broke(cause)))
+        })
     }
 }
 
 /// A connection that does not work.
 fn broken(error: &hyper::Error) -> Status {
-    Status::unavailable(format!("the connection broke ({})", chain(error)))
+    broke(&chain(error))
+}
+
+fn broke(why: &str) -> Status {
+    Status::unavailable(format!("the connection broke ({why})"))
 }
 
 /// An error with its causes, the last of which is often the only one that says anything.

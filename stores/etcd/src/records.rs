@@ -54,13 +54,19 @@ pub(crate) fn requests(swaps: &[Swap]) -> Vec<&[Swap]> {
     requests
 }
 
-/// Tries these swaps, each as a transaction of its own inside one request; at most [`OPS_MAX`].
+/// Tries these swaps, each as a transaction of its own inside one request; at most [`OPS_MAX`]. One swap, such as a
+/// renewal, is sent as it is: etcd 3.5 does not count what is nested against its quota, and renewals are nearly all
+/// that is ever written (<https://github.com/etcd-io/etcd/blob/v3.5.16/server/etcdserver/quota.go>).
 pub(crate) fn swapping(layout: &Layout, swaps: &[Swap]) -> Result<TxnRequest, StoreError> {
-    let success: Vec<_> = swaps.iter().map(|swap| nested(layout, swap)).collect::<Result<_, _>>()?;
+    if let [swap] = swaps {
+        return single(layout, swap);
+    }
+    let nested = |swap| Ok(op(Asked::Txn(single(layout, swap)?)));
+    let success = swaps.iter().map(nested).collect::<Result<_, StoreError>>()?;
     Ok(TxnRequest { compare: Vec::new(), success, failure: Vec::new() })
 }
 
-fn nested(layout: &Layout, swap: &Swap) -> Result<RequestOp, StoreError> {
+fn single(layout: &Layout, swap: &Swap) -> Result<TxnRequest, StoreError> {
     let key = layout.record(&swap.key);
     // A key that is not there has the revision 0.
     let expected = match &swap.expect {
@@ -77,24 +83,30 @@ fn nested(layout: &Layout, swap: &Swap) -> Result<RequestOp, StoreError> {
         Some(value) => Asked::Put(PutRequest { key: key.clone(), value: value.to_vec(), lease: 0 }),
         None => Asked::DeleteRange(DeleteRangeRequest { key: key.clone() }),
     };
-    Ok(op(Asked::Txn(TxnRequest {
+    Ok(TxnRequest {
         compare: vec![compare],
         success: vec![op(change)],
         failure: vec![op(Asked::Range(range_of(key)))],
-    })))
+    })
 }
 
 /// What became of each of the swaps.
 pub(crate) fn outcomes(answer: TxnResponse, swaps: &[Swap]) -> Result<Vec<Swapped>, StoreError> {
     let written = version(header(answer.header.as_ref())?.revision);
+    if swaps.len() == 1 {
+        return Ok(vec![outcome(answer, &written)?]);
+    }
     if answer.responses.len() != swaps.len() {
         return Err(damaged(format!("etcd answered {} of {} swaps", answer.responses.len(), swaps.len())));
     }
-    answer.responses.into_iter().map(|response| outcome(response, &written)).collect()
+    let nested = |response: ResponseOp| match response.answered {
+        Some(Answered::Txn(answer)) => outcome(answer, &written),
+        _ => Err(nonsense()),
+    };
+    answer.responses.into_iter().map(nested).collect()
 }
 
-fn outcome(response: ResponseOp, written: &Version) -> Result<Swapped, StoreError> {
-    let Some(Answered::Txn(answer)) = response.answered else { return Err(nonsense()) };
+fn outcome(answer: TxnResponse, written: &Version) -> Result<Swapped, StoreError> {
     if answer.succeeded {
         return Ok(Swapped::Applied(written.clone()));
     }

@@ -125,7 +125,7 @@ async fn keep_alive(line: Line, id: i64) -> Result<LeaseKeepAliveResponse, Statu
     answers.message().await?.ok_or_else(|| Status::unavailable("the keep-alive was not answered"))
 }
 
-async fn keys(shared: &Shared, switch: &Switch) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+async fn keys(shared: &Shared, switch: &Arc<Switch>) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut keys = Vec::new();
     let mut next = Some(page(shared.layout.registered_keys(), 0));
     while let Some(question) = next {

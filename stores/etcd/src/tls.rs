@@ -51,14 +51,14 @@ impl Tls {
             }
         };
         let tls = on.then_some(Tls { ca: ca.map(PathBuf::from), identity, server_name })?;
-        if let Err(problem) = tls.config() {
+        if let Err(problem) = tls.config(b"h2") {
             address.wrong(problem);
         }
         Some(tls)
     }
 
-    /// Reads the files.
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, String> {
+    /// Reads the files, for connections that speak this protocol.
+    pub(crate) fn config(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>, String> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|e| format!("TLS cannot be set up: {e}"))?
@@ -73,7 +73,7 @@ impl Tls {
                 })?
             }
         };
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         Ok(Arc::new(config))
     }
 

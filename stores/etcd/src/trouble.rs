@@ -17,6 +17,8 @@ pub(crate) enum Blame {
 pub(crate) fn blame(status: &Status) -> Blame {
     match status.code() {
         Code::Unauthenticated => Blame::Token,
+        // Users or roles were changed; a token of the kind `jwt` is worth nothing then.
+        Code::InvalidArgument if status.message().contains("revision of auth store is old") => Blame::Token,
         Code::InvalidArgument
         | Code::NotFound
         | Code::AlreadyExists

@@ -141,7 +141,9 @@ impl Line {
                 if !trouble.keeps_connection() {
                     pipe.spoil();
                 }
-                return Err((trouble, Written::Nothing));
+                // A script that began may have written something before it failed.
+                let began = error.contains("@user_script");
+                return Err((trouble, if began { Written::Unknown } else { Written::Nothing }));
             }
             answer => answer.unwrap_or(Value::Nothing),
         };

@@ -1,13 +1,334 @@
-//! What `leasehold doctor` looks at.
+//! What `leasehold doctor` looks at: the usual mistakes, in the order in which they hurt.
+
+use std::time::Duration;
 
 use leasehold_store::Finding;
 
+use crate::engine::Wait;
+use crate::find::{field, refuse_eviction};
+use crate::pipe::Pipe;
+use crate::place::{AfterFailover, Place, Setup};
 use crate::records::Records;
+use crate::resp::{Command, Value};
+use crate::script::{Call, Script};
+use crate::trouble::Written;
+
+/// Slower than this, a renewal has too few tries left.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// What the server said of itself.
+struct Said {
+    server: String,
+    clients: String,
+    memory: String,
+    persistence: String,
+    replication: String,
+    keyspace: String,
+    /// Seconds since 1970, there and here.
+    clocks: Option<(i64, i64)>,
+    /// `None` if we may not ask.
+    replicas_to_write: Option<u32>,
+    cluster: String,
+    round_trips: Vec<Duration>,
+}
 
 /// Looks for the usual mistakes.
 pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
-    match records.generation().await {
-        Ok(generation) => vec![Finding::good(format!("it answers; its generation is {generation}"))],
-        Err(error) => vec![Finding::bad(error.to_string(), "see docs/redis.md")],
+    let place = &records.line.place;
+    let opened = tokio::time::timeout(place.timeout, records.line.pipe()).await;
+    let pipe = match opened {
+        Ok(Ok(pipe)) => pipe,
+        Ok(Err(trouble)) => {
+            let error = trouble.tell(Written::Nothing);
+            return vec![Finding::bad(
+                error.to_string(),
+                "Nothing else can be looked at before that is mended.",
+            )];
+        }
+        Err(_) => {
+            let what = format!("no answer within {:?}", place.timeout);
+            return vec![Finding::bad(
+                what,
+                "Check host, port and firewalls, and whether the server has stalled.",
+            )];
+        }
+    };
+    let Some(said) = ask(records, &pipe).await else {
+        return vec![Finding::bad(format!("{} stopped answering", pipe.spot), "Look at its log.")];
+    };
+    let mut findings = vec![identity(&said, &pipe, place)];
+    findings.push(speed(&said));
+    findings.extend(secrecy(place));
+    findings.extend(rights(records).await);
+    findings.extend(memory(&said, &pipe));
+    findings.push(persistence(&said));
+    findings.extend(replication(&said, place));
+    findings.extend(cluster(&said, place));
+    findings.extend(clock(&said));
+    findings.extend(clients(&said));
+    findings.push(namespace(records, &said).await);
+    findings
+}
+
+async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
+    let line = &records.line;
+    let mut round_trips = Vec::new();
+    for _ in 0..5 {
+        let asked_at = boot_clock();
+        line.ask(pipe, &[Command::new(["EXISTS", &line.place.key("store")])]).await.ok()?;
+        round_trips.push(boot_clock().saturating_sub(asked_at));
     }
+    let mut commands: Vec<Command> =
+        ["server", "clients", "memory", "persistence", "replication", "keyspace"]
+            .map(|part| Command::new(["INFO", part]))
+            .into();
+    commands.push(Command::new(["TIME"]));
+    commands.push(Command::new(["CONFIG", "GET", "min-replicas-to-write"]));
+    commands.push(Command::new(["CLUSTER", "INFO"]));
+    let mut answers = line.ask(pipe, &commands).await.ok()?.into_iter();
+    let here = unix_seconds();
+    let mut text = || answers.next().and_then(|answer| answer.text().map(str::to_owned)).unwrap_or_default();
+    let (server, clients, memory) = (text(), text(), text());
+    let (persistence, replication, keyspace) = (text(), text(), text());
+    let there = answers.next().and_then(Value::list).and_then(|time| time.first()?.number());
+    let least = answers.next().and_then(Value::list).and_then(|pair| pair.get(1)?.text()?.parse().ok());
+    let cluster = answers.next().and_then(|answer| answer.text().map(str::to_owned)).unwrap_or_default();
+    Some(Said {
+        server,
+        clients,
+        memory,
+        persistence,
+        replication,
+        keyspace,
+        clocks: there.map(|there| (there, here)),
+        replicas_to_write: least,
+        cluster,
+        round_trips,
+    })
+}
+
+fn identity(said: &Said, pipe: &Pipe, place: &Place) -> Finding {
+    let (name, version) = match field(&said.server, "valkey_version") {
+        Some(version) => ("Valkey", version),
+        None => ("Redis", field(&said.server, "redis_version").unwrap_or("of unknown version")),
+    };
+    let how = match &place.setup {
+        Setup::Plain => String::new(),
+        Setup::Sentinel { master, .. } => format!(", the master {master:?} of the sentinels"),
+        Setup::Cluster => ", the master of the namespace's slot".to_owned(),
+    };
+    Finding::good(format!("{name} {version} at {}, database {}{how}", pipe.spot, place.login.db))
+}
+
+fn speed(said: &Said) -> Finding {
+    let worst = said.round_trips.iter().max().copied().unwrap_or_default();
+    let what = format!("the slowest of {} round trips took {worst:.1?}", said.round_trips.len());
+    match worst > SLOW {
+        true => Finding::doubtful(
+            what,
+            "Renewals need a quick server: look for slow commands (SLOWLOG GET), or a long way.",
+        ),
+        false => Finding::good(what),
+    }
+}
+
+fn secrecy(place: &Place) -> Option<Finding> {
+    let near = |host: &str| host == "localhost" || host.starts_with("127.") || host == "::1";
+    let far = place.spots.iter().any(|spot| !near(&spot.host));
+    match (&place.tls, far) {
+        (Some(_), _) => Some(Finding::good("the connection is encrypted")),
+        (None, true) => Some(Finding::doubtful(
+            "the connection is not encrypted",
+            "Passwords and records cross the network in the clear: use rediss:// where others share it.",
+        )),
+        (None, false) => None,
+    }
+}
+
+async fn rights(records: &Records) -> Option<Finding> {
+    let call = Call::new(Script::Rights, vec![records.line.place.key("store")]);
+    let denied = match records.line.call(&call, Wait::No).await {
+        Ok(answer) => answer.list().unwrap_or_default(),
+        Err((trouble, written)) => {
+            let advice = "The user needs the rights that docs/redis.md names.";
+            return Some(Finding::bad(trouble.tell(written).to_string(), advice));
+        }
+    };
+    let names: Vec<&str> = denied.iter().filter_map(Value::text).collect();
+    match names.is_empty() {
+        true => Some(Finding::good("the user may run every command that is needed")),
+        false => Some(Finding::bad(
+            format!("the user may not run {} on this namespace", names.join(", ")),
+            "Give it the rights that docs/redis.md names.",
+        )),
+    }
+}
+
+fn memory(said: &Said, pipe: &Pipe) -> Option<Finding> {
+    let number = |name| field(&said.memory, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let (used, most) = (number("used_memory"), number("maxmemory"));
+    let policy = field(&said.memory, "maxmemory_policy").unwrap_or("unknown");
+    if let Err(trouble) = refuse_eviction(&said.memory, &pipe.spot) {
+        return Some(Finding::bad(
+            trouble.tell(Written::Nothing).message,
+            "CONFIG SET maxmemory-policy noeviction",
+        ));
+    }
+    let what = format!(
+        "{} MiB of memory in use, maxmemory {} MiB, maxmemory-policy {policy}",
+        used >> 20,
+        most >> 20
+    );
+    if most > 0 && used > most / 10 * 9 {
+        let advice = "When it is full no new record can be made. Raise maxmemory, or free some.";
+        return Some(Finding::doubtful(what, advice));
+    }
+    match policy.starts_with("allkeys") {
+        true => Some(Finding::doubtful(
+            what,
+            "As soon as somebody sets maxmemory, ownership would be evicted, and Leasehold refuses to work: use noeviction.",
+        )),
+        false => Some(Finding::good(what)),
+    }
+}
+
+fn persistence(said: &Said) -> Finding {
+    if field(&said.persistence, "rdb_last_bgsave_status") == Some("err") {
+        let advice =
+            "Writes are refused while it cannot save (stop-writes-on-bgsave-error): look at its disk.";
+        return Finding::bad("the last snapshot could not be written to disk", advice);
+    }
+    match field(&said.persistence, "aof_enabled") {
+        Some("1") => {
+            Finding::good("the append-only file is on; still, every restart makes all nodes start anew")
+        }
+        _ => Finding::doubtful(
+            "the append-only file is off: after a restart the namespace is empty",
+            "That is safe: nodes stop, wait for a ttl and start anew. What operators set (groups, pins, drains) is gone.",
+        ),
+    }
+}
+
+fn replication(said: &Said, place: &Place) -> Vec<Finding> {
+    let count = |name| field(&said.replication, name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    let (replicas, wait) = (count("connected_slaves"), place.wait);
+    let mut findings = Vec::new();
+    let what = format!("{replicas} replicas are connected, and a write counts once {wait} have it");
+    findings.push(if wait > replicas {
+        Finding::bad(what, "Nothing can be confirmed: bring the replicas back, or lower `wait` (see docs/redis.md).")
+    } else if replicas > 0 && wait == 0 {
+        Finding::doubtful(
+            what,
+            "A failover stops all work for a ttl, and a master that is cut off goes on confirming: set `wait`.",
+        )
+    } else if wait > 0 && (wait + 1) * 2 <= replicas + 1 {
+        let least = replicas.div_ceil(2);
+        Finding::bad(what, format!("Both halves of a split could confirm: `wait={least}` is the least that is a majority."))
+    } else if wait > 0 && wait < replicas && place.after_failover == AfterFailover::GoOn {
+        Finding::doubtful(
+            what,
+            "A replica that lags may be promoted if master and confirming replica fail together: \
+             `after_failover=anew` excludes harm, at the price of a ttl's stop with each failover (see docs/redis.md).",
+        )
+    } else if wait > 0 && wait < replicas {
+        Finding::good(format!("{what}; every failover starts all nodes anew"))
+    } else if wait > 0 {
+        Finding::doubtful(what, "With one replica fewer nothing is confirmed: one more replica makes the loss of one harmless.")
+    } else {
+        Finding::good(what)
+    });
+    if replicas > 0 && wait == 0 {
+        findings.push(match said.replicas_to_write {
+            Some(0) => Finding::doubtful(
+                "min-replicas-to-write is 0",
+                "Set it to 1 so that a master that is cut off from its replicas stops taking writes by itself.",
+            ),
+            Some(least) => Finding::good(format!("min-replicas-to-write is {least}")),
+            None => Finding::doubtful("min-replicas-to-write cannot be found out", "Allow CONFIG GET, or look yourself."),
+        });
+    }
+    if replicas == 0 && field(&said.replication, "repl_backlog_active") == Some("1") {
+        findings.push(Finding::doubtful(
+            "there were replicas, and there are none",
+            "After repl-backlog-ttl (an hour) without one, Redis changes its replication id, and all nodes start anew once.",
+        ));
+    }
+    findings
+}
+
+fn cluster(said: &Said, place: &Place) -> Option<Finding> {
+    if !matches!(place.setup, Setup::Cluster) {
+        return None;
+    }
+    match field(&said.cluster, "cluster_state") {
+        Some("ok") => Some(Finding::good("the cluster is whole")),
+        Some(state) => {
+            let slots = field(&said.cluster, "cluster_slots_ok").unwrap_or("?");
+            let what = format!("the cluster's state is {state}, with {slots} of 16384 slots served");
+            Some(Finding::bad(what, "Look at CLUSTER NODES."))
+        }
+        None => Some(Finding::doubtful(
+            "the state of the cluster cannot be found out",
+            "Allow CLUSTER INFO, or look yourself.",
+        )),
+    }
+}
+
+fn clock(said: &Said) -> Option<Finding> {
+    let (there, here) = said.clocks?;
+    let apart = (there - here).unsigned_abs();
+    let what = format!("the server's clock is {apart} s from ours");
+    match apart > 5 {
+        true => Some(Finding::doubtful(
+            what,
+            "Ownership does not depend on it, but registered keys expire by it.",
+        )),
+        false => Some(Finding::good(what)),
+    }
+}
+
+fn clients(said: &Said) -> Option<Finding> {
+    let count = |name| field(&said.clients, name)?.parse::<u64>().ok();
+    let (now, most) = (count("connected_clients")?, count("maxclients")?);
+    let what = format!("{now} of {most} clients are connected (a node takes three)");
+    match now > most / 10 * 8 {
+        true => Some(Finding::doubtful(what, "Raise maxclients before nodes are turned away.")),
+        false => Some(Finding::good(what)),
+    }
+}
+
+async fn namespace(records: &Records, said: &Said) -> Finding {
+    let place = &records.line.place;
+    match records.list().await {
+        Err(error) => Finding::bad(error.to_string(), "Nodes would meet the same."),
+        Ok(listing)
+            if listing.entries.is_empty()
+                && said.keyspace.lines().filter(|l| l.starts_with("db")).count() > 1 =>
+        {
+            Finding::doubtful(
+                format!(
+                    "the namespace {:?} is empty in database {}, and other databases are in use",
+                    place.namespace, place.login.db
+                ),
+                "Is it the right one? The database stands behind the port: redis://host:6379/0",
+            )
+        }
+        Ok(listing) => Finding::good(format!(
+            "the namespace {:?} has {} records, {} foreign keys, and the generation {}",
+            place.namespace,
+            listing.entries.len(),
+            listing.foreign.len(),
+            listing.generation
+        )),
+    }
+}
+
+fn boot_clock() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// For display only.
+fn unix_seconds() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
 }

@@ -89,7 +89,7 @@ async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
     let mut said = Vec::with_capacity(questions);
     for answer in answers.by_ref().take(questions - 1) {
         match answer {
-            Value::Error(error) => return Err(Trouble::said(&error, spot)),
+            Value::Error(error) => return Err(misled(place, Trouble::said(&error, spot))),
             other => said.push(other.text().unwrap_or_default().to_owned()),
         }
     }
@@ -103,6 +103,16 @@ async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
     });
     let scripts = names.collect::<Result<Vec<_>, _>>()?;
     Ok(Master { wire, scripts })
+}
+
+/// A cluster sends us on to where an address of one server does not lead.
+fn misled(place: &Place, trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::NotMaster(Some(_), said) if !matches!(place.setup, Setup::Cluster) => {
+            Trouble::Refused(format!("{said} This is a cluster: write the address as redis+cluster://…"))
+        }
+        other => other,
+    }
 }
 
 /// A server that may throw keys away which have no expiry is no place for ownership.
@@ -149,6 +159,8 @@ async fn ask_sentinels(place: &Place, master: &str, login: &Login) -> Result<Spo
     best.map(|(_, spot)| spot).ok_or_else(|| worst(troubles))
 }
 
+/// While a failover is under way a sentinel already gives the new address, but still describes the old master: so it is
+/// asked for the address, and for the description only because that counts the failovers.
 async fn ask_sentinel(
     place: &Place,
     spot: &Spot,
@@ -156,25 +168,26 @@ async fn ask_sentinel(
     login: &Login,
 ) -> Result<(u64, Spot), Trouble> {
     let mut wire = Wire::open(spot, place.tls.as_ref(), login).await?;
-    let answer = wire.ask(&[Command::new(["SENTINEL", "MASTER", master])]).await?.pop();
-    match answer {
-        Some(Value::Error(error)) if error.contains("No such master") => Err(Trouble::Refused(format!(
-            "sentinel {spot} knows no master {master:?}: name the one that it watches over with `master=`."
-        ))),
-        Some(Value::Error(error)) => Err(Trouble::said(&error, spot)),
-        answer => {
-            let list = answer.and_then(Value::list).unwrap_or_default();
-            let named = |name: &str| {
-                let pair = list.chunks_exact(2).find(|pair| pair[0].text() == Some(name))?;
-                pair[1].text()
-            };
-            let master = || {
-                let port = named("port")?.parse().ok()?;
-                let epoch = named("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-                Some((epoch, Spot { host: named("ip")?.to_owned(), port }))
-            };
-            let nonsense = || Trouble::Damaged(format!("sentinel {spot} does not say where its master is."));
-            master().ok_or_else(nonsense)
+    let commands = [
+        Command::new(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]),
+        Command::new(["SENTINEL", "MASTER", master]),
+    ];
+    let mut answers = wire.ask(&commands).await?.into_iter();
+    let address = match answers.next() {
+        Some(Value::Error(error)) => return Err(Trouble::said(&error, spot)),
+        Some(Value::List(address)) => address,
+        _ => {
+            return Err(Trouble::Refused(format!(
+                "sentinel {spot} knows no master {master:?}: name the one that it watches over with `master=`."
+            )));
         }
-    }
+    };
+    let described = answers.next().and_then(Value::list).unwrap_or_default();
+    let epoch = described.chunks_exact(2).find(|pair| pair[0].text() == Some("config-epoch"));
+    let epoch = epoch.and_then(|pair| u64::try_from(pair[1].number()?).ok()).unwrap_or(0);
+    let found = || {
+        let port = u16::try_from(address.get(1)?.number()?).ok()?;
+        Some((epoch, Spot { host: address.first()?.text()?.to_owned(), port }))
+    };
+    found().ok_or_else(|| Trouble::Damaged(format!("sentinel {spot} does not say where its master is.")))
 }

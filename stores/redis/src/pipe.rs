@@ -135,7 +135,7 @@ async fn read_all(
             Ok(values) => drop(reply.send(Ok(values))),
             Err(error) => {
                 spoilt.store(true, Ordering::Relaxed);
-                let _ = reply.send(Err(Trouble::Unreachable(format!("{spot}: {error}"))));
+                let _ = reply.send(Err(Trouble::broken(&error, &spot)));
                 break;
             }
         }

@@ -48,6 +48,26 @@ pub(crate) enum Setup {
     Cluster,
 }
 
+/// What a failover means when everybody waited for replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailover {
+    /// Nothing that counted is lost: work goes on.
+    GoOn,
+    /// The promoted replica may not be one of those that were waited for: everybody starts anew.
+    Anew,
+}
+
+impl std::str::FromStr for AfterFailover {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "go-on" => Ok(AfterFailover::GoOn),
+            "anew" => Ok(AfterFailover::Anew),
+            _ => Err(()),
+        }
+    }
+}
+
 /// All that an address says.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -60,6 +80,7 @@ pub(crate) struct Place {
     pub(crate) wait: u32,
     /// How long they may take.
     pub(crate) wait_for: Duration,
+    pub(crate) after_failover: AfterFailover,
     /// How long one call may take in all.
     pub(crate) timeout: Duration,
 }
@@ -81,12 +102,22 @@ impl Place {
         let wait_default = u32::from(!matches!(setup, Setup::Plain));
         let wait = address.parsed("wait", "a number of replicas").unwrap_or(wait_default);
         let wait_for = millis(&mut address, "wait_for", 500);
+        let after_failover = address.parsed("after_failover", "go-on or anew");
+        let after_failover = after_failover.unwrap_or(AfterFailover::GoOn);
         let timeout = millis(&mut address, "timeout", 2000);
         if wait_for >= timeout {
             address.wrong(format!("`wait_for` ({wait_for:?}) must be shorter than `timeout` ({timeout:?})"));
         }
         address.finish()?;
-        Ok(Place { setup, spots, tls, login, namespace, wait, wait_for, timeout })
+        Ok(Place { setup, spots, tls, login, namespace, wait, wait_for, after_failover, timeout })
+    }
+
+    /// On how many replicas a failover without loss may rely, as far as we are concerned.
+    pub(crate) fn relies_on(&self) -> u32 {
+        match self.after_failover {
+            AfterFailover::GoOn => self.wait,
+            AfterFailover::Anew => 0,
+        }
     }
 
     /// A key of the namespace. What is in braces decides the slot, so all of them are in one.

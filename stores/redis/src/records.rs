@@ -156,7 +156,8 @@ impl Records {
             let mut all: Vec<String> = ["store", "index", "removed"].map(|key| place.key(key)).into();
             all.extend(keys.iter().map(|key| place.key(name(key))));
             let (generation, revision) = self.seen.latest();
-            let call = Call::new(script, all).arg(&id).arg(place.wait.to_string());
+            let relied = if place.relies_on() < place.wait { " anew" } else { "" };
+            let call = Call::new(script, all).arg(&id).arg(format!("{}{relied}", place.wait));
             let call = with(call.arg(generation).arg(revision.to_string()));
             let tag = &id[..TAG];
             let writes = wait != Wait::No && matches!(script, Script::Swap | Script::Create);
@@ -189,13 +190,13 @@ impl Records {
         ))
     }
 
-    /// We wait for fewer replicas than others did. They must know before it counts: a failover is only without loss as
+    /// We wait for fewer replicas than others did, or do not rely on them. They must know before it counts: a failover is only without loss as
     /// long as everybody waits.
     async fn lower(&self, waited: u64) -> Result<(), StoreError> {
         let place = &self.line.place;
-        let call = Call::new(Script::Lower, vec![place.key("store")]).arg(place.wait.to_string());
+        let call = Call::new(Script::Lower, vec![place.key("store")]).arg(place.relies_on().to_string());
         let wait = Wait::For(u32::try_from(waited).unwrap_or(u32::MAX));
-        tracing::warn!(namespace = %place.namespace, from = waited, to = place.wait, "fewer replicas are waited for");
+        tracing::warn!(namespace = %place.namespace, from = waited, to = place.relies_on(), "fewer replicas are waited for");
         let lowered = self.line.call(&call, wait).await;
         lowered.map(drop).map_err(|(trouble, written)| trouble.tell(written))
     }

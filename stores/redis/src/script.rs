@@ -18,6 +18,7 @@ pub(crate) enum Script {
     Remove,
     Revoke,
     Keys,
+    Rights,
 }
 
 /// Whether a script goes on when the server's memory is full.
@@ -30,7 +31,7 @@ enum WhenFull {
 const ENTER: &str = include_str!("lua/enter.lua");
 const SWAP: &str = include_str!("lua/swap.lua");
 
-const ALL: [(Script, WhenFull, &[&str]); 11] = [
+const ALL: [(Script, WhenFull, &[&str]); 12] = [
     (Script::Read, WhenFull::GoOn, &[ENTER, include_str!("lua/read.lua")]),
     (Script::Page, WhenFull::GoOn, &[ENTER, include_str!("lua/page.lua")]),
     (Script::Swap, WhenFull::GoOn, &[ENTER, SWAP]),
@@ -42,6 +43,7 @@ const ALL: [(Script, WhenFull, &[&str]); 11] = [
     (Script::Remove, WhenFull::GoOn, &[include_str!("lua/remove.lua")]),
     (Script::Revoke, WhenFull::GoOn, &[include_str!("lua/revoke.lua")]),
     (Script::Keys, WhenFull::GoOn, &[include_str!("lua/keys.lua")]),
+    (Script::Rights, WhenFull::GoOn, &[include_str!("lua/rights.lua")]),
 ];
 
 /// The commands that load them all.

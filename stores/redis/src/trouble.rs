@@ -46,6 +46,17 @@ impl fmt::Display for Written {
 }
 
 impl Trouble {
+    /// What a broken stream means.
+    pub(crate) fn broken(error: &std::io::Error, spot: &Spot) -> Self {
+        let tls = error.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>());
+        match tls {
+            true => Trouble::Tls(format!(
+                "{spot}: TLS failed: {error}. Check `ca`, `cert`, `key` and `server_name`."
+            )),
+            false => Trouble::Unreachable(format!("{spot}: {error}.")),
+        }
+    }
+
     /// What a server's error means. Its first word is a code.
     pub(crate) fn said(error: &str, spot: &Spot) -> Self {
         let code = error.split_whitespace().next().unwrap_or_default();
@@ -78,7 +89,7 @@ impl Trouble {
             "MISCONF" => {
                 Trouble::Refused(told("It cannot write its snapshot to disk: look at its log and its disk."))
             }
-            _ if has("can't run this command") || has("can't access") => {
+            _ if has("The user executing the script can't") => {
                 Trouble::Refused(told("The user needs the rights that docs/redis.md names."))
             }
             _ if has("non local key") => {

@@ -25,7 +25,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Connects, encrypts and logs in. The caller bounds the time.
     pub(crate) async fn open(spot: &Spot, tls: Option<&Tls>, login: &Login) -> Result<Self, Trouble> {
-        let unreachable = |e: io::Error| Trouble::Unreachable(format!("{spot}: {e}"));
+        let unreachable = |e: io::Error| Trouble::broken(&e, spot);
         let tcp = TcpStream::connect((spot.host.as_str(), spot.port)).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
         let stream: Box<dyn Duplex> = match tls {
@@ -35,7 +35,7 @@ impl Wire {
                 let name = ServerName::try_from(name)
                     .map_err(|_| Trouble::Refused(format!("{spot}: no certificate can have that name")))?;
                 let stream = tls.connector.connect(name, tcp).await;
-                Box::new(stream.map_err(|e| Trouble::Tls(format!("{spot}: no TLS: {e}")))?)
+                Box::new(stream.map_err(unreachable)?)
             }
         };
         let mut wire = Wire { stream: BufReader::with_capacity(64 << 10, stream), spot: spot.clone() };
@@ -80,12 +80,12 @@ impl Wire {
             self.stream.write_all(&bytes).await?;
             self.stream.flush().await
         };
-        written.await.map_err(|e| Trouble::Unreachable(format!("{}: {e}", self.spot)))
+        written.await.map_err(|e| Trouble::broken(&e, &self.spot))
     }
 
     /// Reads one answer, or one message of a subscription.
     pub(crate) async fn read(&mut self) -> Result<Value, Trouble> {
-        resp::read(&mut self.stream).await.map_err(|e| Trouble::Unreachable(format!("{}: {e}", self.spot)))
+        resp::read(&mut self.stream).await.map_err(|e| Trouble::broken(&e, &self.spot))
     }
 }
 

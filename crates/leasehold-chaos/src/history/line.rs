@@ -91,6 +91,8 @@ pub struct Line {
     pub stop_at_ns: Option<u64>,
     /// When the grant ended, as known then.
     pub valid_until_ns: Option<u64>,
+    /// When the line was written, if that was noted.
+    pub written_ns: Option<u64>,
     /// Why the work stopped.
     pub why: Option<String>,
 }
@@ -141,6 +143,7 @@ impl Fields<'_> {
             boot: self.text("boot").unwrap_or_default(),
             stop_at_ns: self.number("stop_at_ns"),
             valid_until_ns: self.number("valid_until_ns"),
+            written_ns: self.number("written_ns"),
             why: self.text("why"),
         }
     }

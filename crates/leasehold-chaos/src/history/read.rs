@@ -62,7 +62,9 @@ impl Reader {
                 to_ns: None,
                 end: End::Open,
                 start_stop_at_ns: line.stop_at_ns,
+                end_stop_at_ns: None,
                 end_valid_until_ns: None,
+                end_written_ns: None,
                 started: line.place.clone(),
                 ended: None,
             });
@@ -99,7 +101,9 @@ impl Reader {
                 Event::Failed => End::Failed,
                 _ => End::Stopped(line.why.clone()),
             };
+            run.end_stop_at_ns = line.stop_at_ns;
             run.end_valid_until_ns = line.valid_until_ns;
+            run.end_written_ns = line.written_ns;
             run.ended = Some(line.place.clone());
         }
     }

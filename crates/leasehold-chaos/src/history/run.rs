@@ -23,8 +23,12 @@ pub struct Run {
     pub end: End,
     /// When it had to stop, as known when it began.
     pub start_stop_at_ns: Option<u64>,
+    /// When it had to stop, as known when it ended.
+    pub end_stop_at_ns: Option<u64>,
     /// When its grant ended, as known when it ended.
     pub end_valid_until_ns: Option<u64>,
+    /// When its end was written down, which may be later than the last moment at which it ran.
+    pub end_written_ns: Option<u64>,
     /// The line that tells of its start.
     pub started: Place,
     /// The line that tells of its end.

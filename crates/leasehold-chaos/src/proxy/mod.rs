@@ -50,13 +50,18 @@ impl Proxy {
     /// connection. All gates start in [`Mode::Pass`].
     pub fn start<U: Into<String>>(upstreams: impl IntoIterator<Item = U>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut doors, mut gates) = (Vec::new(), Vec::new());
-        for upstream in upstreams {
-            let (orders, received) = mpsc::unbounded_channel();
-            let gate = runtime.block_on(async { Gate::open(upstream.into(), received) })?;
-            doors.push(Door { address: gate.address(), orders: Some(orders) });
-            gates.push(gate);
-        }
+        let opened = {
+            let _context = runtime.enter();
+            open(upstreams)
+        };
+        let (doors, gates) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // To wait for its end is not allowed where this is called from async code.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
             runtime.block_on(async {
                 let mut all = tokio::task::JoinSet::new();
@@ -100,6 +105,18 @@ impl Proxy {
         orders.send(Order { mode, done }).map_err(|_| ended())?;
         answer.recv_timeout(PATIENCE).map_err(|_| ended())?
     }
+}
+
+/// Opens a gate for each upstream, within a runtime.
+fn open<U: Into<String>>(upstreams: impl IntoIterator<Item = U>) -> io::Result<(Vec<Door>, Vec<Gate>)> {
+    let (mut doors, mut gates) = (Vec::new(), Vec::new());
+    for upstream in upstreams {
+        let (orders, received) = mpsc::unbounded_channel();
+        let gate = Gate::open(upstream.into(), received)?;
+        doors.push(Door { address: gate.address(), orders: Some(orders) });
+        gates.push(gate);
+    }
+    Ok((doors, gates))
 }
 
 impl Drop for Proxy {

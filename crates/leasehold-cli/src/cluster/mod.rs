@@ -1,8 +1,11 @@
 //! Nodes as real processes, to be started, killed, stopped, continued and asked to leave: for `demo`, `check` and
 //! `bench`. What their workers did, and what was done to them, is a recorded history.
 
+pub(crate) mod asked;
 mod ledger;
 mod node;
+mod scratch;
+mod stage;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -21,6 +24,8 @@ use serde_json::{Value, json};
 
 pub(crate) use ledger::Ledger;
 pub(crate) use node::{Says, hidden_main};
+pub(crate) use scratch::Scratch;
+pub(crate) use stage::{Kind, Way};
 
 use node::Birth;
 
@@ -81,10 +86,6 @@ impl Cluster {
 
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
-    }
-
-    pub(crate) fn breed(&self) -> &Breed {
-        &self.breed
     }
 
     /// Starts a node with a fresh name that finds the store at that URL; the answer is its place.

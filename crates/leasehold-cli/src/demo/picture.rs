@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn scene() -> Scene {
-        let mut scene = Scene::new(8, Duration::from_secs(2));
+        let mut scene = Scene::new(8, Duration::from_secs(2), String::new());
         let actor = |name: &str, shards, state: &str, there, stop_ms: Option<u64>| Actor {
             name: name.into(),
             weight: 100,

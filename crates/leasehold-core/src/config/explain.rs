@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::bill::{doubted_after, is_charged};
 use super::span::{Span, decimal};
 use super::{Config, stretch};
 use crate::store::{Facts, Safety};
@@ -52,6 +53,8 @@ pub struct Explanation {
     pub renew_every: Duration,
     /// How often each node lists everything.
     pub list_every: Duration,
+    /// How often each node looks for changes on a store that charges for every request; see [`Explanation::bill`].
+    pub look_every: Option<Duration>,
     /// Whether every write is told to every node by the store's watch.
     pub watch: bool,
     /// What is left of acknowledged writes after a failover of the store.
@@ -79,8 +82,12 @@ impl Config {
     pub fn explain(&self, facts: &Facts) -> Explanation {
         let call = self.try_timeout;
         let calls = |n: u32| call.saturating_mul(n);
-        let looks_every = if facts.watch { self.list_every } else { self.list_every.min(facts.poll_every) };
-        let looks_soon = if facts.watch { Duration::ZERO } else { looks_every };
+        // The watch of such a store is made of looks, which tell of everything but renewals.
+        let look_every = is_charged(facts.kind).then_some(facts.poll_every);
+        let watch = facts.watch && look_every.is_none();
+        let looks_every = if watch { self.list_every } else { self.list_every.min(facts.poll_every) };
+        let sessions_every = look_every.map_or(looks_every, |every| every.max(doubted_after(self.ttl)));
+        let looks_soon = if watch { Duration::ZERO } else { sessions_every };
         let polls =
             if self.acquire_retry_window.is_zero() { Duration::ZERO } else { self.acquire_retry_interval };
         let looks_at_shard = if polls.is_zero() { looks_every } else { polls.min(looks_every) };
@@ -102,7 +109,7 @@ impl Config {
             settle_for: stretch(self.ttl_max, self.drift_permille),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),
             // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
-            failover_worst: sum([looks_every, self.silent_for(), self.debounce, calls(5)]),
+            failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
             // Released, read, claimed.
             move_gap_worst: sum([looks_at_shard, calls(3)]),
             // Listed, read, claimed, after all ranks before and a pause for a store error.
@@ -117,8 +124,9 @@ impl Config {
                 self.groups.iter().map(|group| group.policy.restart_grace_ms).max().unwrap_or(0),
             ),
             renew_every: self.renew_every,
-            list_every: looks_every,
-            watch: facts.watch,
+            list_every: if facts.watch { self.list_every } else { looks_every },
+            look_every,
+            watch,
             safety: facts.safety,
         }
     }
@@ -150,7 +158,8 @@ impl fmt::Display for Explanation {
         writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
         self.write_session(f)?;
         self.write_bounds(f)?;
-        self.write_cost(f)
+        self.write_cost(f)?;
+        self.write_bill(f)
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`Config::explain`] says what the settings amount to: outage survived, failover, stop budget, cost.
 
 mod backoff;
+mod bill;
 mod check;
 mod explain;
 mod relations;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use backoff::Backoff;
+pub use bill::{Bill, Dollars, LOOKS_A_SWEEP, Prices};
 pub use check::{ConfigError, ConfigErrors};
 pub use explain::{Cost, Explanation};
 

@@ -4,6 +4,7 @@ use super::Node;
 use super::shards::Phase;
 use crate::event::Located;
 use crate::explain::{self, Difference, Explanation, WhatIf};
+use crate::may_move::Unmoved;
 use crate::name::{Epoch, GroupName, ShardId};
 use crate::time::Now;
 use crate::view::{self, Me, Problem, ShardPhase, View};
@@ -67,9 +68,12 @@ impl Node {
             explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
         if self.owns(shard).is_some() {
             let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
-            if to.is_some() || self.hands_over() {
-                explanation.unmoved_because = self.may_move(shard, to).err();
-            }
+            // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
+            explanation.unmoved_because = match (self.hands_over(), to) {
+                (true, None) => Some(Unmoved::NoReceiver),
+                (false, Some(_)) => self.may_move(shard, to).err(),
+                (true, Some(_)) | (false, None) => None,
+            };
         }
         Some(explanation)
     }

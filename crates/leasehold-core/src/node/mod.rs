@@ -10,18 +10,30 @@
 //! ```
 //!
 //! Every step first compares the clock with the session's deadline, before anything else: a node that wakes up late
-//! is detached before it acts. The parts: `session` (join, renew, detach), `incarnation` (meta), `death` (silence and
-//! fencing), `planning` (roster and plan), `shards` (claim, run, stop, release) with `writes` (settling unknown
-//! outcomes), `moves` (stabilisers, drain, leave), `look` (the view).
+//! is detached before it acts. The parts:
+//!
+//! - the store: `requests` (what was asked), `intake` (what comes back), `incarnation` (meta), `tidy` (what is long gone)
+//! - the session: `joining`, `session` (its deadlines and its end), `renewing`, `leaving`; of others: `death`
+//! - the plan: `planning` (roster and plan), `moves` (what the plan wants elsewhere)
+//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `running`
+//!   (its work), `writes` (its record), `settling` (what became of a write)
+//! - people: `look` (the view)
 
+mod acquiring;
 mod death;
+mod freedom;
 mod incarnation;
 mod intake;
+mod joining;
+mod leaving;
 mod look;
 mod moves;
 mod planning;
+mod renewing;
 mod requests;
+mod running;
 mod session;
+mod settling;
 mod shards;
 mod tidy;
 mod writes;
@@ -44,9 +56,10 @@ use crate::time::{Moment, Now};
 
 pub use crate::may_move::Unmoved;
 
-use moves::Leaving;
+use joining::PendingJoin;
+use leaving::Leaving;
 use requests::Requests;
-use session::{PendingJoin, Session};
+use session::Session;
 use shards::Hold;
 
 /// One node: a stable name that has one session after another and holds shards through them.
@@ -132,6 +145,12 @@ pub struct Node {
     turn_since: BTreeMap<ShardId, Moment>,
     moved_at: BTreeMap<ShardId, Moment>,
     surplus: BTreeSet<ShardId>,
+    /// Shards that would be claimed if there was room.
+    roomless: BTreeSet<ShardId>,
+    /// When this node may next give a shard up for one that is full and has to give one up itself.
+    swap_places_at: Moment,
+    /// How many times in a row a claim hung until somebody else took the shard.
+    claims_hung: u32,
     moves_begun: Vec<Moment>,
     no_receiver_told: bool,
     outbox: BTreeSet<ShardId>,
@@ -158,6 +177,7 @@ pub struct Node {
     acquire_until: Moment,
     acquire_paused_until: Moment,
     open_at: Moment,
+    shy_until: Moment,
     wake: BTreeSet<(Moment, ShardId)>,
     waking: BTreeMap<ShardId, Moment>,
 }
@@ -235,6 +255,9 @@ impl Node {
             turn_since: BTreeMap::new(),
             moved_at: BTreeMap::new(),
             surplus: BTreeSet::new(),
+            roomless: BTreeSet::new(),
+            swap_places_at: Moment::ZERO,
+            claims_hung: 0,
             moves_begun: Vec::new(),
             no_receiver_told: false,
             outbox: BTreeSet::new(),
@@ -256,6 +279,7 @@ impl Node {
             acquire_until: Moment::ZERO,
             acquire_paused_until: Moment::ZERO,
             open_at: never,
+            shy_until: never,
             wake: BTreeSet::new(),
             waking: BTreeMap::new(),
             config,
@@ -311,6 +335,7 @@ impl Node {
             self.surplus_at,
             self.acquire_at,
             self.open_at,
+            self.shy_until,
             self.replan_at,
             self.requests.give_up_at(),
             self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
@@ -340,6 +365,10 @@ impl Node {
             self.look_for_wanted();
         }
         self.run_thaw();
+        if at >= self.shy_until {
+            self.shy_until = Moment::NEVER;
+            self.record_changed = true;
+        }
         if at >= self.replan_at {
             self.replan();
         }

@@ -1,68 +1,29 @@
-//! Voluntary moves, draining and leaving.
+//! Voluntary moves: what the plan wants elsewhere is given up, as far as `may_move` allows and there is room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Node;
-use super::requests::Purpose;
 use super::shards::{Hold, Phase};
-use crate::event::{Action, Returning, StopReason};
+use crate::event::StopReason;
 use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
 use crate::mirror::Seen;
 use crate::name::{GroupName, NodeName, ShardId};
-use crate::notice::{Cause, Notice, Standing};
-use crate::record::ShardRecord;
-use crate::store::{Key, Lane, Op};
+use crate::notice::Notice;
+use crate::record::{Holder, ShardRecord};
 use crate::time::Moment;
 
-/// A node that is leaving.
-#[derive(Debug)]
-pub(super) struct Leaving {
-    deadline: Moment,
-    begun_at: Moment,
-    pub(super) returning: Returning,
-    killed: bool,
-    pub(super) last_word_at: Moment,
-}
-
-impl Leaving {
-    pub(super) fn next_at(&self, now: Moment) -> Moment {
-        let half = self.half();
-        let milestones = [half, self.deadline, self.last_word_at, self.deadline + GIVE_UP_AFTER];
-        milestones.into_iter().filter(|at| *at > now).min().unwrap_or(now)
-    }
-
-    /// The last word did not get through: it is tried again at once.
-    pub(super) fn say_again(&mut self) {
-        self.last_word_at = Moment::ZERO;
-    }
-
-    fn half(&self) -> Moment {
-        self.begun_at + self.deadline.since(self.begun_at) / 2
-    }
-}
-
-/// How long after its deadline a leaving node gives up on a store that does not answer.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+/// How many shards are being given up for each node, by group.
+type UnderWay = BTreeMap<NodeName, BTreeMap<GroupName, u32>>;
 
 impl Node {
-    /// Whether this node was asked, here, to hand everything over.
-    pub(super) fn is_draining(&self) -> bool {
-        self.leaving.is_some() || self.drain_wished
-    }
-
-    pub(super) fn control_drains_me(&self) -> bool {
-        self.control().is_some_and(|control| control.drain.contains_key(&self.config.node))
-    }
-
-    /// Whether everything should be handed over: drained, leaving, or unhealthy.
-    pub(super) fn hands_over(&self) -> bool {
-        self.is_draining() || !self.accepting || self.control_drains_me()
-    }
-
     /// Whether a shard that runs here may be moved voluntarily to this node; if not, why.
     pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
-        let room = to.map_or(Room::default(), |to| self.room_at(to, &shard.group));
+        let under_way = self.moves_under_way();
+        let room = to.map_or(Room::default(), |to| {
+            let room = self.room_at(to, &shard.group);
+            self.less_under_way(room, &under_way, to, &shard.group)
+        });
         may_move(&self.move_of(shard, to, room))
     }
 
@@ -128,6 +89,60 @@ impl Node {
         }
     }
 
+    /// What is being given up for others here, and counts as theirs already.
+    fn moves_under_way(&self) -> UnderWay {
+        let mut moves = UnderWay::new();
+        let why = |hold: &Hold| matches!(hold.phase, Phase::Stopping { why: StopReason::Moving, .. });
+        for (shard, _) in self.holds.iter().filter(|(_, hold)| why(hold)) {
+            if let Some(to) = self.plan.wanted(shard) {
+                *moves.entry(to.clone()).or_default().entry(shard.group.clone()).or_default() += 1;
+            }
+        }
+        moves
+    }
+
+    fn less_under_way(&self, room: Room, moves: &UnderWay, to: &NodeName, group: &GroupName) -> Room {
+        let groups = moves.get(to);
+        let in_all: u32 = groups.map_or(0, |groups| groups.values().sum());
+        let of_group = groups.and_then(|groups| groups.get(group)).copied().unwrap_or(0);
+        room.less(in_all, of_group)
+    }
+
+    /// Nodes that are all full and each have what the next one should have would wait for each other for ever. If this
+    /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
+    /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
+    fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
+        if self.now.at < self.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
+            return false;
+        }
+        self.swap_places_at = self.now.at + self.config.ttl * 2;
+        true
+    }
+
+    /// Whether a node has a shard that should be here, or with somebody who has one that should be here, and so on. Only
+    /// shards count that may move now, as far as we can tell.
+    fn leads_here(&self, from: &NodeName) -> bool {
+        let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
+        for (shard, wanted) in self.plan.iter() {
+            let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+            let alive = |h: &&Holder| self.roster.get(&h.node).is_some_and(|m| m.session == h.session);
+            let policy = self.settings.get(&shard.group).map(|group| &group.policy);
+            let rests_ms = policy.map_or(0, |policy| policy.cooldown_ms.max(policy.min_run_ms));
+            let moved_at = self.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
+            let rests = self.now.at < moved_at + Duration::from_millis(rests_ms);
+            if let (Some(holder), Some(wanted), false) = (holder.filter(alive), wanted, rests) {
+                gives.entry(&holder.node).or_default().insert(wanted);
+            }
+        }
+        let mut reached = BTreeSet::from([from]);
+        let mut next = vec![from];
+        while let Some(node) = next.pop() {
+            let further = gives.get(node).into_iter().flatten().filter(|to| **to != node);
+            next.extend(further.filter(|to| reached.insert(to)));
+        }
+        reached.contains(&self.config.node)
+    }
+
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
         self.surplus_at = Moment::NEVER;
@@ -142,7 +157,8 @@ impl Node {
             self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
         let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
         let mut homeless = 0;
-        let mut rooms: BTreeMap<NodeName, BTreeMap<GroupName, Room>> = BTreeMap::new();
+        let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
+        let mut under_way = self.moves_under_way();
         let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
         for shard in surplus {
             if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
@@ -160,13 +176,14 @@ impl Node {
             } else if may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
-                // Counted once, and then down: several shards may go to one node in this step.
-                let room = rooms.entry(to.clone()).or_default();
-                let room = room.entry(shard.group.clone()).or_insert_with(|| self.room_at(&to, &shard.group));
-                if room.is_none_left() {
+                let room = rooms.entry((to.clone(), shard.group.clone()));
+                let room = *room.or_insert_with(|| self.room_at(&to, &shard.group));
+                if self.less_under_way(room, &under_way, &to, &shard.group).is_none_left()
+                    && !self.swap_places(&to, &under_way)
+                {
                     continue;
                 }
-                room.take_one();
+                *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 self.moves_begun.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }
@@ -179,143 +196,5 @@ impl Node {
             let again = Duration::from_millis(200).min(self.config.ttl / 20);
             self.surplus_at = at + again;
         }
-    }
-
-    pub(super) fn begin_to_leave(&mut self, within: Duration, returning: Returning) {
-        let at = self.now.at;
-        match &mut self.leaving {
-            // Asked again: the shorter time counts.
-            Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
-            None => {
-                let deadline = at + within;
-                let leaving =
-                    Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
-                self.leaving = Some(leaving);
-            }
-        }
-        self.reconsider_all = true;
-        self.surplus_at = at;
-    }
-
-    pub(super) fn run_leaving(&mut self) {
-        let at = self.now.at;
-        let Some(leaving) = &mut self.leaving else { return };
-        if at >= leaving.deadline && !leaving.killed {
-            leaving.killed = true;
-            self.kill_everything();
-        }
-        self.holds.retain(|_, hold| hold.phase != Phase::Asking);
-        let Some(leaving) = &self.leaving else { return };
-        if at >= leaving.deadline + GIVE_UP_AFTER {
-            return self.finish();
-        }
-        if !self.holds.is_empty() || !self.orphans.is_empty() || at < leaving.last_word_at {
-            return;
-        }
-        // A renewal under way would take the place that the last word expects: its answer comes first.
-        let busy =
-            |purpose: &Purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join | Purpose::Renew(_));
-        if self.done || self.requests.any(busy) {
-            return;
-        }
-        if self.session.is_some() {
-            if let Some(leaving) = &mut self.leaving {
-                leaving.last_word_at = at + self.config.try_timeout;
-            }
-            return self.send_last_word();
-        }
-        let node = self.mirror.nodes.get(&self.config.node);
-        let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
-        let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(&r.session));
-        let never = self.former.is_empty() && self.join.is_none();
-        if never || (self.mirror.ready && !ours) {
-            self.finish();
-        }
-    }
-
-    /// The drain deadline: whatever still runs is killed.
-    fn kill_everything(&mut self) {
-        let at = self.now.at;
-        let running: Vec<(ShardId, crate::name::Epoch)> = (self.holds.iter())
-            .filter(|(_, hold)| hold.has_work())
-            .map(|(shard, hold)| (shard.clone(), hold.epoch))
-            .collect();
-        for (shard, epoch) in running {
-            let why = StopReason::Draining;
-            self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(at) });
-            if let Some(hold) = self.holds.get_mut(&shard) {
-                hold.phase = Phase::Stopping { why, since: at, stuck: true };
-            }
-        }
-    }
-
-    /// The node has left, or gives up trying to say so.
-    pub(super) fn finish(&mut self) {
-        if self.done {
-            return;
-        }
-        if self.session.is_some() {
-            self.detach(Cause::Asked);
-        }
-        self.set_standing(Standing::Left, Cause::Asked);
-        self.done = true;
-        self.out.push(Action::Done);
-    }
-
-    /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
-    pub(super) fn begin_to_look_for_wanted(&mut self) {
-        let (interval, window) = (self.config.acquire_retry_interval, self.config.acquire_retry_window);
-        if self.session.is_none() || !self.is_open() || interval.is_zero() || window.is_zero() {
-            return;
-        }
-        self.acquire_until = self.now.at + window;
-        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
-    }
-
-    pub(super) fn look_for_wanted(&mut self) {
-        self.acquire_at = Moment::NEVER;
-        if self.session.is_none() || self.hands_over() {
-            return;
-        }
-        let me = &self.config.node;
-        let missing =
-            self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
-        let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
-        if missing.is_empty() {
-            return;
-        }
-        let interval = self.config.acquire_retry_interval;
-        if self.now.at >= self.acquire_until {
-            self.tell(Notice::RetriesExhausted { shards: missing.len() });
-            self.list_at = self.list_at.min(self.now.at + interval);
-            return;
-        }
-        if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.tell(Notice::Retried { shards: missing.len() });
-            self.look_at(missing);
-        }
-        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
-    }
-
-    /// Reads the node records that shards wait for: what became of the sessions that they name.
-    pub(super) fn ask_reads(&mut self) {
-        if self.reads_wanted.is_empty() || self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
-            return;
-        }
-        let nodes: Vec<NodeName> = std::mem::take(&mut self.reads_wanted).into_iter().collect();
-        let keys = nodes.iter().cloned().map(Key::Node).collect();
-        self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
-    }
-
-    pub(super) fn engage(&mut self, shard: ShardId) {
-        if self.engaged.insert(shard.clone()) && self.declined.remove(&shard).is_some() {
-            self.record_changed = true;
-        }
-        self.reconsider.insert(shard);
-    }
-
-    pub(super) fn disengage(&mut self, shard: ShardId) {
-        self.engaged.remove(&shard);
-        self.reconsider.insert(shard);
     }
 }

@@ -10,6 +10,7 @@ use leasehold_store::{LeaseId, LeaseState, Store};
 use metrics::{counter, gauge};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::wanted::{Before, Wanted};
 use super::{RegistryHealth, RegistryOptions, RegistryState};
 use crate::chance;
 use crate::clock::Clock;
@@ -39,13 +40,8 @@ pub(super) struct Keeper {
     renew_at: Moment,
     retry_at: Moment,
     failures: u32,
+    failing_since: Option<Moment>,
     error: Option<String>,
-}
-
-struct Wanted {
-    owner: u64,
-    value: Vec<u8>,
-    written: bool,
 }
 
 struct Lease {
@@ -83,6 +79,7 @@ impl Keeper {
             renew_at: Moment::NEVER,
             retry_at: Moment::NEVER,
             failures: 0,
+            failing_since: None,
             error: None,
         }
     }
@@ -118,12 +115,18 @@ impl Keeper {
         match order {
             Order::Register { owner, key, value, reply } => {
                 self.unwanted.remove(&key);
-                self.wanted.insert(key.clone(), Wanted { owner, value, written: false });
+                let wanted = match self.wanted.remove(&key) {
+                    Some(wanted) => wanted.overwritten(owner, value),
+                    None => Wanted { owner, value, written: false, before: Before::Nothing },
+                };
+                self.wanted.insert(key.clone(), wanted);
                 self.waiting.registered.push((key, reply));
             }
             Order::Unregister { owner, key, reply } => {
-                if self.wanted.get(&key).is_some_and(|wanted| wanted.owner == owner) {
-                    self.drop_key(&key);
+                match self.wanted.get_mut(&key) {
+                    Some(wanted) if wanted.owner == owner => self.drop_key(&key),
+                    Some(wanted) => wanted.forget_before(owner),
+                    None => {}
                 }
                 self.waiting.removed.push(reply);
             }
@@ -135,6 +138,7 @@ impl Keeper {
                     .map(|(key, _)| key.clone())
                     .collect();
                 keys.iter().for_each(|key| self.drop_key(key));
+                self.wanted.values_mut().for_each(|wanted| wanted.forget_before(owner));
                 self.waiting.forgotten.extend(done);
             }
         }
@@ -144,6 +148,17 @@ impl Keeper {
         self.wanted.remove(key);
         if self.lease.is_some() {
             self.unwanted.insert(key.to_owned());
+        }
+    }
+
+    /// Nobody waits for what was refused, so it must not turn up later; what was there before stays.
+    fn take_back(&mut self, key: &str) {
+        match self.wanted.remove(key).map(|wanted| wanted.before) {
+            Some(Before::Other(owner, value)) => {
+                let former = Wanted { owner, value, written: false, before: Before::Settled };
+                self.wanted.insert(key.to_owned(), former);
+            }
+            _ => self.drop_key(key),
         }
     }
 
@@ -160,6 +175,7 @@ impl Keeper {
                     );
                 }
                 self.failures = 0;
+                self.failing_since = None;
                 self.error = None;
             }
             Err(error) => self.failed(error, round),
@@ -179,16 +195,16 @@ impl Keeper {
             tracing::warn!(%error, failures, ?again_after, "registered keys cannot be kept; trying again");
         }
         self.error = Some(error.to_string());
-        // Nobody waits for a key that was refused, so it must not turn up later.
+        self.failing_since.get_or_insert(self.clock.now());
         let refused: Vec<String> = self.waiting.registered.iter().map(|(key, _)| key.clone()).collect();
-        for key in refused {
-            if self.wanted.get(&key).is_some_and(|wanted| !wanted.written) {
-                self.drop_key(&key);
-            }
-        }
+        let unsettled: BTreeSet<String> = refused
+            .into_iter()
+            .filter(|key| self.wanted.get(key).is_some_and(|wanted| !wanted.is_settled()))
+            .collect();
+        unsettled.iter().for_each(|key| self.take_back(key));
         let failure = || StoreError::new(error.kind, error.message.clone());
         for (key, reply) in std::mem::take(&mut self.waiting.registered) {
-            let kept = self.wanted.contains_key(&key).then(|| self.lease_id()).flatten();
+            let kept = self.lease_id().filter(|_| !unsettled.contains(&key));
             let _ = reply.send(kept.ok_or_else(failure));
         }
         for reply in std::mem::take(&mut self.waiting.removed) {
@@ -247,7 +263,8 @@ impl Keeper {
             if self.write(|r, lease| r.put(lease, &key, &value), &id).await? == LeaseState::Gone {
                 return Ok(LeaseState::Gone);
             }
-            self.wanted.get_mut(&key).expect("nothing was taken in meanwhile").written = true;
+            let wanted = self.wanted.get_mut(&key).expect("nothing was taken in meanwhile");
+            (wanted.written, wanted.before) = (true, Before::Settled);
         }
         Ok(LeaseState::Alive)
     }
@@ -321,24 +338,27 @@ impl Keeper {
             (0, Some(_)) => RegistryState::Healthy,
             (0, None) => RegistryState::Idle,
         };
-        let kind = self.store.facts().kind;
-        gauge!("leasehold_registry_healthy", "store" => kind).set(if state == RegistryState::Failing {
-            0.0
-        } else {
-            1.0
-        });
-        gauge!("leasehold_registry_keys", "store" => kind).set(self.wanted.len() as f64);
+        let (kind, ttl) = (self.store.facts().kind, self.ttl_label());
+        let healthy = f64::from(u8::from(state != RegistryState::Failing));
+        gauge!("leasehold_registry_healthy", "store" => kind, "ttl" => ttl.clone()).set(healthy);
+        gauge!("leasehold_registry_keys", "store" => kind, "ttl" => ttl).set(self.wanted.len() as f64);
         self.health.send_replace(RegistryHealth {
             state,
             lease: self.lease_id(),
             keys: self.wanted.len(),
             failures: self.failures,
+            failing_since: self.failing_since,
             error: self.error.clone(),
         });
     }
 
     fn count(&self, name: &'static str, result: &'static str) {
-        counter!(name, "store" => self.store.facts().kind, "result" => result).increment(1);
+        let (kind, ttl) = (self.store.facts().kind, self.ttl_label());
+        counter!(name, "store" => kind, "ttl" => ttl, "result" => result).increment(1);
+    }
+
+    fn ttl_label(&self) -> String {
+        self.options.ttl.as_secs_f64().to_string()
     }
 
     /// Nobody is left: the lease goes, if the store can be reached in time.

@@ -5,12 +5,14 @@
 //! use. After an outage everything is registered again by itself; a key that was unregistered meanwhile stays gone.
 
 mod keeper;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use leasehold_core::Moment;
 use leasehold_core::config::Backoff;
 use leasehold_store::{LeaseId, Store};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -56,6 +58,8 @@ pub struct RegistryHealth {
     pub keys: usize,
     /// How many tries in a row failed.
     pub failures: u32,
+    /// Since when they fail, so that a blip can be told from an outage.
+    pub failing_since: Option<Moment>,
     /// What the last of them said.
     pub error: Option<String>,
 }
@@ -136,8 +140,9 @@ impl Registry {
         Registry::new(store.0.clone(), RegistryOptions { ttl, ..options.clone() }, *place, clock.clone())
     }
 
-    /// Registers a key, over whatever is there, and waits until the store has it. After an error the key is not
-    /// registered. The lease is another one after an outage.
+    /// Registers a key, over whatever is there, and waits until the store has it. After an error nothing
+    /// has changed: what was registered under this key before stays, and otherwise it is not registered. The lease is
+    /// another one after an outage.
     pub async fn register(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<LeaseId, Error> {
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());
@@ -171,15 +176,22 @@ impl Registry {
         registry.keys().await.map_err(|error| Error::store("listing registered keys", error))
     }
 
-    /// Removes the keys that were registered here and waits for it, for a bounded time. The lease is revoked with
-    /// the last registry of this process.
+    /// Removes the keys that were registered here and waits for it, for a bounded time. With the last registry of this
+    /// process the lease is revoked, and that is waited for as well.
     pub async fn close(self) {
         let Some(line) = self.take_line() else { return };
         let (done, waiting) = oneshot::channel();
         let _ = line.orders.send(Order::Forget { owner: self.0.id, done: Some(done) });
-        drop(line);
+        let mut health = line.health.clone();
+        let closed = async move {
+            let _ = waiting.await;
+            // Whoever drops the last line waits for its keeper, which revokes the lease before it ends.
+            if Arc::into_inner(line).is_some() {
+                while health.changed().await.is_ok() {}
+            }
+        };
         let until = self.0.clock.now() + self.0.options.close_within;
-        let _ = self.0.clock.timeout_at(until, waiting).await;
+        let _ = self.0.clock.timeout_at(until, closed).await;
     }
 
     fn line_if_open(&self) -> Option<Arc<Line>> {

@@ -1,18 +1,20 @@
-//! The worker process: one node on the local store, whose work logs when it ran.
+//! The worker process: one node on the local store, whose work writes down when it ran.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Grant, Group, Node, clock};
+use leasehold::{Group, Node};
+use leasehold_chaos::record::{Recorder, Who};
+use leasehold_chaos::worker::{Manner, Obedience, work};
+use leasehold_core::Config;
 use leasehold_local::Local;
 use leasehold_store::{Facts, Store};
 
-use crate::{SHARDS, TTL};
+use crate::{GROUP, SHARDS, TTL};
 
-/// How often work logs that it runs.
-const TICK: Duration = Duration::from_millis(10);
+/// How often work asks whether it may go on.
+const BEAT: Duration = Duration::from_millis(10);
 
 pub(crate) fn database(folder: &Path) -> PathBuf {
     folder.join("shared.db")
@@ -23,11 +25,19 @@ pub(crate) fn facts() -> Facts {
     Local::open(database(folder.path()), "chaos").expect("a database").facts()
 }
 
+/// Who a process is, in the history.
+pub(crate) fn who(name: &str, life: u32) -> Who {
+    Who { node: name.to_owned(), session: format!("{name}-{life}") }
+}
+
 pub(crate) fn run(folder: &Path) {
     let name = std::env::var("CHAOS_NODE").expect("the parent names the node");
     let life = std::env::var("CHAOS_LIFE").expect("the parent counts the lives");
-    let file = std::fs::File::create(folder.join(format!("{name}-{life}.log"))).expect("a log");
-    let log = Arc::new(Mutex::new(file));
+    let who = who(&name, life.parse().expect("a number"));
+    let file = folder.join(format!("{}.jsonl", who.session));
+    let recorder = Arc::new(Recorder::open(&file, who).expect("a log"));
+    let margin = Config::with_ttl(name.parse().expect("a name"), TTL).margin;
+    let manner = Manner { beat_every: BEAT, margin, obedience: Obedience::Obeys };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
     runtime.block_on(async {
@@ -43,33 +53,11 @@ pub(crate) fn run(folder: &Path) {
             .name(name)
             .ttl(TTL)
             .new_namespace()
-            .group(Group::numbered("work", SHARDS), move |grant| work(grant, log.clone()))
+            .group(Group::numbered(GROUP, SHARDS), move |grant| work(recorder.clone(), manner, grant))
             .start()
             .await
             .expect("a valid configuration");
         terminate.recv().await;
         node.leave().await;
     });
-}
-
-/// Logs `start`, then a tick as long as the grant holds. The time is read before the check, so that a tick says: at
-/// that time this work ran, and its grant was good at or after it.
-async fn work(grant: Grant, log: Arc<Mutex<std::fs::File>>) -> leasehold::Outcome {
-    let line = |word: &str, at: leasehold_core::Moment| {
-        let text = format!("{word} {} {} {}\n", grant.shard().name, grant.epoch(), at.as_nanos());
-        log.lock().expect("no poison").write_all(text.as_bytes()).expect("the log can be written");
-    };
-    let mut first = true;
-    loop {
-        let at = clock::now();
-        if grant.check().is_err() || grant.stopping().is_cancelled() {
-            return Ok(());
-        }
-        line(if first { "start" } else { "tick" }, at);
-        first = false;
-        tokio::select! {
-            () = grant.stopped() => {}
-            () = tokio::time::sleep(TICK) => {}
-        }
-    }
 }

@@ -76,6 +76,55 @@ async fn after_an_outage_everything_comes_back_but_what_was_unregistered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_overwrite_leaves_what_was_there() {
+    let bench = Bench::new();
+    let link = Arc::new(CutOff::new(bench.store()));
+    let registry = registry(link.clone());
+    registry.register("a", "1").await.unwrap();
+    for link_down in [Link::Cut, Link::AnswersCut] {
+        link.set(link_down);
+        assert!(registry.register("a", "2").await.is_err(), "{link_down:?}");
+        assert!(registry.register("a", "3").await.is_err(), "{link_down:?}");
+        assert!(registry.register("b", "1").await.is_err(), "{link_down:?}");
+        let health = registry.health();
+        assert!(health.failing_since.is_some_and(|since| since <= bench.clock.now()), "{health:?}");
+        link.heal();
+        until("it is back", 12, || registry.health().state == RegistryState::Healthy).await;
+        assert_eq!(registry.health().failing_since, None);
+        let there = bench.store().registry().unwrap().keys().await.unwrap();
+        assert_eq!(there, [("a".to_owned(), b"1".to_vec())], "{link_down:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_closes_last_waits_until_the_lease_is_revoked() {
+    let bench = Bench::new();
+    let (first, second) = (registry(bench.store()), registry(bench.store()));
+    let (mine, theirs) = (first.register("a", "1").await.unwrap(), second.register("b", "1").await.unwrap());
+    assert_ne!(mine, theirs, "two handles of a store have a lease each");
+    let third = first.clone();
+    first.close().await;
+    drop(third);
+    let store = bench.store();
+    let state = store.registry().unwrap().keep_alive(&mine).await.unwrap();
+    assert_eq!(state, leasehold_store::LeaseState::Gone);
+    assert_eq!(keys(&bench).await, ["b"]);
+    second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_keeps_its_keys_as_it_is_told() {
+    let bench = Bench::new();
+    let link = Arc::new(CutOff::new(bench.store()));
+    let options = RegistryOptions { ttl: Duration::from_secs(600), ..RegistryOptions::default() };
+    let node = bench.node_on("a", link.clone()).registry(options).start().await.unwrap();
+    node.register("svc/a", "1").await.unwrap();
+    link.set(Link::Cut);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(keys(&bench).await, ["svc/a"], "the ttl is the one that was asked for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pauses_grow_as_configured_and_start_anew_after_success() {
     let bench = Bench::new();
     let link = Arc::new(CutOff::new(bench.store()));

@@ -43,7 +43,13 @@ impl Members {
 
     /// What the members that answered said of themselves.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = &StatusResponse> {
-        self.answers.iter().flatten().map(|(_, status)| status)
+        self.answered().map(|(_, status)| status)
+    }
+
+    /// The same, with which of the named ones they are.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (usize, &StatusResponse)> {
+        let numbered = self.answers.iter().enumerate();
+        numbered.filter_map(|(member, answer)| answer.as_ref().ok().map(|(_, status)| (member, status)))
     }
 
     pub(crate) fn findings(&self, options: &Options) -> Vec<Finding> {

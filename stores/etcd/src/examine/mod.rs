@@ -1,9 +1,11 @@
 //! A look at how etcd is set up, for the usual mistakes and for what it costs.
 
 mod members;
+mod metrics;
 mod release;
 mod upkeep;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::{Finding, Key, Listing, Stored};
@@ -19,7 +21,7 @@ const TIMED: usize = 5;
 const SLOW: Duration = Duration::from_millis(100);
 
 /// Everything that can be found out. What cannot is a finding too.
-pub(crate) async fn examine(shared: &Shared, switch: &Switch) -> Vec<Finding> {
+pub(crate) async fn examine(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
     let members = Members::ask(&shared.options).await;
     let mut findings = members.findings(&shared.options);
     findings.extend(security(shared));
@@ -65,7 +67,7 @@ fn security(shared: &Shared) -> Vec<Finding> {
 
 /// How long a read and a write take. The write is one that cannot succeed: it goes through etcd's log and changes
 /// nothing.
-async fn speed(shared: &Shared, switch: &Switch) -> Vec<Finding> {
+async fn speed(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
     let read = records::reading(&shared.layout, &[Key::Meta]);
     let never = leasehold_store::Swap {
         key: Key::Meta,

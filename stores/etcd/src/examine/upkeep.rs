@@ -1,10 +1,12 @@
 //! What grows in etcd, and whether it is cleared away.
 
+use std::sync::Arc;
+
 use leasehold_store::{Finding, Listing};
 use tonic::Code;
 
 use super::members::Members;
-use super::nodes;
+use super::{metrics, nodes};
 use crate::etcd::{Shared, range};
 use crate::lane::{Switch, Trouble};
 use crate::proto::RangeRequest;
@@ -16,13 +18,13 @@ const BYTES_BESIDE_VALUE: u64 = 150;
 /// How large a node's record is when there is none to look at.
 const NODE_BYTES: u64 = 500;
 /// etcd's quota unless it is set.
-const QUOTA_DEFAULT: u64 = 2 << 30;
+const QUOTA_DEFAULT: f64 = (2u64 << 30) as f64;
 /// A history that is shorter says nothing about compaction.
 const YOUNG: i64 = 50_000;
 
 pub(crate) async fn findings(
     shared: &Shared,
-    switch: &Switch,
+    switch: &Arc<Switch>,
     members: &Members,
     listing: &Listing,
 ) -> Vec<Finding> {
@@ -35,7 +37,7 @@ pub(crate) async fn findings(
             "make sure that auto-compaction is on",
         ),
     });
-    findings.extend(size(members));
+    findings.extend(size(shared, members).await);
     findings
 }
 
@@ -70,7 +72,7 @@ fn compaction(oldest: i64, newest: i64) -> Finding {
 }
 
 /// The oldest revision that can still be read.
-async fn oldest(shared: &Shared, switch: &Switch, newest: i64) -> Result<i64, Trouble> {
+async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i64, Trouble> {
     let (mut gone, mut there) = (0, newest);
     while gone + 1 < there {
         let middle = gone + (there - gone) / 2;
@@ -85,19 +87,27 @@ async fn oldest(shared: &Shared, switch: &Switch, newest: i64) -> Result<i64, Tr
     Ok(there)
 }
 
-fn size(members: &Members) -> Vec<Finding> {
-    let Some(largest) = members.statuses().max_by_key(|status| status.db_size) else { return Vec::new() };
+async fn size(shared: &Shared, members: &Members) -> Vec<Finding> {
+    let Some((member, largest)) = members.answered().max_by_key(|(_, status)| status.db_size) else {
+        return Vec::new();
+    };
+    let quota = metrics::number(&shared.options, member, "etcd_server_quota_backend_bytes").await;
     let megabytes = |bytes: i64| bytes as f64 / 1e6;
     let what = format!(
         "the database has {:.1} MB, of which {:.1} MB are in use",
         megabytes(largest.db_size),
         megabytes(largest.db_size_in_use)
     );
-    let quota_share = largest.db_size as f64 / QUOTA_DEFAULT as f64;
-    let mut findings = vec![match quota_share {
-        ..0.6 => Finding::good(format!("{what} (etcd's quota is 2,147 MB unless it is set)")),
+    let of = match quota {
+        Some(quota) => format!("of a quota of {:.0} MB", quota / 1e6),
+        None => "of etcd's usual quota of 2,147 MB (which one is set cannot be seen)".to_owned(),
+    };
+    let share = largest.db_size as f64 / quota.filter(|quota| *quota > 0.0).unwrap_or(QUOTA_DEFAULT);
+    let what = format!("{what}, {:.0} % {of}", share * 100.0);
+    let mut findings = vec![match share {
+        ..0.6 => Finding::good(what),
         _ => Finding::doubtful(
-            format!("{what}, {:.0} % of etcd's quota unless a larger one is set", quota_share * 100.0),
+            what,
             "compact and defragment, or raise --quota-backend-bytes: when the quota is used up, all nodes detach",
         ),
     }];

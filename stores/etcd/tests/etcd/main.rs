@@ -3,3 +3,8 @@
 mod basics;
 mod common;
 mod conformance;
+mod cut;
+mod members;
+mod nodes;
+mod registered;
+mod security;

@@ -2,7 +2,7 @@
 -- they were last touched, and gives the namespace a new generation if acknowledged writes may be missing.
 --
 -- KEYS[1] <namespace>:store  KEYS[2] <namespace>:index  KEYS[3] <namespace>:removed
--- ARGV[1] fresh random id    ARGV[2] replicas that the caller waits for
+-- ARGV[1] fresh random id    ARGV[2] replicas that the caller waits for, and 'anew' if it does not rely on them
 -- ARGV[3] and ARGV[4]        generation and highest revision that the caller has seen confirmed
 
 local STORE, INDEX, REMOVED = KEYS[1], KEYS[2], KEYS[3]
@@ -43,7 +43,10 @@ end
 local space = redis.call('HMGET', STORE, 'generation', 'lineage', 'revision', 'wait', 'from', 'to')
 local generation, lineage = space[1], space[2]
 local revision, wait = tonumber(space[3] or 0) or 0, tonumber(space[4] or 0) or 0
-local mine, seen = tonumber(ARGV[2]), tonumber(ARGV[4])
+local waited, relied = string.match(ARGV[2], '^(%d+)(.*)$')
+local seen = tonumber(ARGV[4])
+-- A failover may go on with the same generation only as far as everybody waits for replicas and relies on that.
+local mine = relied == '' and tonumber(waited) or 0
 do
   local replication = redis.call('INFO', 'replication')
   local here = string.match(replication, 'master_replid:(%x+)')
@@ -61,7 +64,7 @@ do
   if generation ~= space[1] or lineage ~= here then
     redis.call('HSET', STORE, 'generation', generation, 'lineage', here, 'revision', digits(revision), 'wait',
       digits(wait), 'from', digits(from), 'to', digits(to))
-  elseif mine > 0 then
+  elseif waited ~= '0' then
     -- Something to wait for, so that what is shown is on the replicas too.
     redis.call('HSET', STORE, 'revision', digits(revision))
   end

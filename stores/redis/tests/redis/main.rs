@@ -1,5 +1,14 @@
 //! Redis and Valkey, as real servers. A test whose program is missing is skipped, and says so.
 
-#[allow(dead_code)]
+mod access;
+mod cluster;
 mod common;
 mod conformance;
+mod examined;
+mod failover;
+mod lives;
+mod nodes;
+mod relay;
+mod runtimes;
+mod troubles;
+mod witness;

@@ -1,0 +1,125 @@
+//! `leasehold bench`: what a store gives and what it costs, with real processes, beside one write per shard.
+
+mod arguments;
+mod cpu;
+mod numbers;
+mod plain_writes;
+mod session;
+
+use std::time::Duration;
+
+use leasehold_core::NodeName;
+use leasehold_core::config::Config;
+use leasehold_core::record::Policy;
+
+pub(crate) use arguments::Bench;
+
+use crate::check::Teller;
+use crate::cluster::asked::{duration, number};
+use crate::cluster::{Breed, Scratch};
+use crate::failure::{Code, Failure};
+use crate::settings::{Problem, Problems, Settings, span};
+use numbers::Numbers;
+use session::Session;
+
+/// Workers say nothing of themselves but when they start and stop: nobody is stopped here.
+const BEAT_EVERY: Duration = Duration::from_secs(3600);
+
+/// What was asked for.
+#[derive(Debug)]
+struct Asked {
+    nodes: usize,
+    shards: u32,
+    ttl: Option<Duration>,
+    rest_for: Duration,
+}
+
+impl Asked {
+    fn read(what: &Bench) -> Result<Asked, Failure> {
+        let mut problems = Vec::new();
+        let nodes = number(&mut problems, "--nodes", what.nodes.as_deref(), 2, 26).unwrap_or(3);
+        let shards = number(&mut problems, "--shards", what.shards.as_deref(), 1, 100_000).unwrap_or(2048);
+        let ttl = duration(&mut problems, "--ttl", what.ttl.as_deref());
+        let rest_for = duration(&mut problems, "--rest-for", what.rest_for.as_deref());
+        let rest_for = rest_for.unwrap_or(Duration::from_secs(20));
+        if rest_for < Duration::from_secs(3) {
+            let what = format!("{} shows nothing: the cost is counted once a second", span::show(rest_for));
+            problems.push(Problem::new("--rest-for", what, "give it at least 3s"));
+        }
+        match problems.is_empty() {
+            true => Ok(Asked { nodes: nodes as usize, shards: shards as u32, ttl, rest_for }),
+            false => Err(Problems(problems).into()),
+        }
+    }
+
+    fn config(&self, scratch: &Scratch) -> Result<Config, Failure> {
+        let name = NodeName::new("a").expect("a letter is a name");
+        let facts = scratch.store.facts();
+        let config = match self.ttl {
+            Some(ttl) => Config::with_ttl(name, ttl),
+            None => Config::new(name, &facts),
+        };
+        match config.check_on(&facts) {
+            Ok(()) => Ok(config),
+            Err(errors) => {
+                let problem = |error: &leasehold_core::config::ConfigError| {
+                    Problem::new("--ttl", error.message.clone(), error.advice.clone())
+                };
+                Err(Problems(errors.iter().map(problem).collect()).into())
+            }
+        }
+    }
+}
+
+/// Measures everything and prints it.
+pub(crate) async fn bench(what: Bench) -> Result<(), Failure> {
+    let asked = Asked::read(&what)?;
+    let settings = Settings::load(&what.everywhere, None)?;
+    let scratch = Scratch::open(&settings, "bench").await?;
+    let mut teller = Teller::new(true);
+    let result = tokio::select! {
+        result = measure(&asked, &scratch, &mut teller) => result,
+        _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Failed, "interrupted; nothing was measured")),
+    };
+    teller.wipe();
+    let stays = scratch.clear().await;
+    let numbers = result?;
+    if what.json {
+        println!("{:#}", numbers.as_json());
+    } else {
+        print!("{}", numbers.told());
+    }
+    stays.iter().for_each(|stays| eprintln!("{stays}"));
+    Ok(())
+}
+
+async fn measure(asked: &Asked, scratch: &Scratch, teller: &mut Teller) -> Result<Numbers, Failure> {
+    let config = asked.config(scratch)?;
+    let breed = Breed {
+        namespace: scratch.namespace.clone(),
+        shards: asked.shards,
+        ttl: config.ttl,
+        policy: Policy::default(),
+        beat_every: BEAT_EVERY,
+        misbehaves: false,
+    };
+    teller.say(format!(
+        "{} nodes, {} shards, ttl {}, on {}",
+        asked.nodes,
+        asked.shards,
+        span::show(config.ttl),
+        scratch.shown
+    ));
+    let folder = tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?;
+    let measured = Session::new(asked, breed, scratch, folder.path(), teller)?.run().await?;
+    teller.say(format!("{} plain writes per second, for comparison", asked.shards / 10));
+    let plain = plain_writes::measure(scratch, asked.shards, asked.nodes, asked.rest_for).await?;
+    Ok(Numbers {
+        store: scratch.shown.clone(),
+        nodes: asked.nodes,
+        shards: asked.shards,
+        config,
+        measured,
+        plain,
+    })
+}

@@ -1,0 +1,157 @@
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use leasehold_chaos::measure::Spans;
+use leasehold_core::config::Config;
+use serde_json::{Value, json};
+
+use super::plain_writes::Plain;
+use super::session::Measured;
+use crate::settings::span;
+
+/// Everything that was measured.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    pub(super) store: String,
+    pub(super) nodes: usize,
+    pub(super) shards: u32,
+    pub(super) config: Config,
+    pub(super) measured: Measured,
+    pub(super) plain: Plain,
+}
+
+/// The same thing measured on both sides.
+struct Row {
+    title: &'static str,
+    ours: f64,
+    plain: f64,
+    unit: &'static str,
+}
+
+impl Numbers {
+    fn rows(&self) -> [Row; 4] {
+        let (rest, plain) = (&self.measured.rest, &self.plain);
+        let per = |count: u64, seconds: f64| count as f64 / seconds.max(0.001);
+        let share = |cpu: Duration, seconds: f64| cpu.as_secs_f64() / seconds.max(0.001) * 100.0;
+        let ms = |spans: &Spans| spans.at(500).unwrap_or_default().as_secs_f64() * 1000.0;
+        [
+            Row {
+                title: "store calls per second",
+                ours: per(rest.calls, rest.seconds),
+                plain: per(plain.writes + plain.failed, plain.seconds),
+                unit: "",
+            },
+            Row {
+                title: "records written per second",
+                ours: per(rest.writes, rest.seconds),
+                plain: per(plain.writes, plain.seconds),
+                unit: "",
+            },
+            Row {
+                title: "processor time of all nodes",
+                ours: share(rest.cpu, rest.seconds),
+                plain: share(plain.cpu, plain.seconds),
+                unit: " %",
+            },
+            Row {
+                title: "one write, median",
+                ours: ms(&rest.renewals),
+                plain: ms(&plain.latency),
+                unit: " ms",
+            },
+        ]
+    }
+
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        let measured = &self.measured;
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{} nodes, {} shards, ttl {}, on {}\n",
+            self.nodes,
+            self.shards,
+            span::show(self.config.ttl),
+            self.store
+        );
+        let _ =
+            writeln!(text, "{:<44}{}", "cold start until everything is owned", people(measured.cold_start));
+        let _ =
+            writeln!(text, "{:<44}{}", "planned move, from stopped to started", spread(&measured.planned));
+        let _ = writeln!(
+            text,
+            "{:<44}{}",
+            "graceful stop until the others have all",
+            people(measured.handed_over)
+        );
+        let _ = writeln!(text, "{:<44}{}", "failover after kill -9", spread(&measured.failover));
+        let _ = writeln!(
+            text,
+            "\n{:<32}{:>14}{:>22}{:>12}",
+            "at rest", "leasehold", "a write per shard", "ratio"
+        );
+        for row in self.rows() {
+            let value = |number: f64| format!("{number:.2}{}", row.unit);
+            let ratio =
+                if row.ours > 0.0 { format!("{:.1} ×", row.plain / row.ours) } else { "–".to_owned() };
+            let _ =
+                writeln!(text, "{:<32}{:>14}{:>22}{ratio:>12}", row.title, value(row.ours), value(row.plain));
+        }
+        let _ = writeln!(
+            text,
+            "\nOne write per node and renewal is {:.2} per second; {} shard records were written at rest.",
+            self.renewals(),
+            measured.rest.shard_writes
+        );
+        let _ = writeln!(
+            text,
+            "A write per shard: each of {} records written every 10 s, as by a lease per shard.",
+            self.shards
+        );
+        if self.plain.failed > 0 {
+            let _ = writeln!(text, "{} of those writes failed.", self.plain.failed);
+        }
+        for broken in &measured.broken {
+            let _ = writeln!(text, "BROKEN: {broken}");
+        }
+        text
+    }
+
+    fn renewals(&self) -> f64 {
+        self.nodes as f64 / self.config.renew_every.as_secs_f64()
+    }
+
+    /// For programs.
+    pub(super) fn as_json(&self) -> Value {
+        let measured = &self.measured;
+        let ms = |span: Duration| span.as_micros() as f64 / 1000.0;
+        let round = |number: f64| (number * 1000.0).round() / 1000.0;
+        let rows: Vec<Value> = self
+            .rows()
+            .iter()
+            .map(|row| json!({"what": row.title, "unit": row.unit.trim(), "leasehold": round(row.ours), "write_per_shard": round(row.plain)}))
+            .collect();
+        json!({
+            "store": self.store, "nodes": self.nodes, "shards": self.shards, "ttl_ms": ms(self.config.ttl),
+            "cold_start_ms": ms(measured.cold_start), "planned_move": measured.planned,
+            "graceful_stop_ms": ms(measured.handed_over), "failover": measured.failover,
+            "rest": rows, "renewals_per_second": round(self.renewals()),
+            "shard_writes_at_rest": measured.rest.shard_writes,
+            "renewal": measured.rest.renewals, "plain_write": self.plain.latency, "plain_failed": self.plain.failed,
+            "broken": measured.broken,
+        })
+    }
+}
+
+fn spread(spans: &Spans) -> String {
+    let at = |permille| spans.at(permille).map_or_else(|| "–".to_owned(), people);
+    format!("median {}, p99 {}, longest {} ({} shards)", at(500), at(990), at(1000), spans.all().len())
+}
+
+fn people(span: Duration) -> String {
+    match span.as_micros() {
+        us @ 0..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        us @ 10_000..1_000_000 => format!("{} ms", us / 1000),
+        us => format!("{:.2} s", us as f64 / 1e6),
+    }
+}

@@ -1,0 +1,215 @@
+//! One cluster, from its first start to kill -9.
+
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::clock;
+use leasehold_chaos::history::History;
+use leasehold_chaos::judge;
+use leasehold_chaos::measure::{Gaps, Spans};
+use leasehold_core::Moment;
+use serde_json::Value;
+
+use super::{Asked, cpu};
+use crate::check::Teller;
+use crate::cluster::{Breed, Cluster, Ledger, Scratch};
+use crate::failure::{Code, Failure};
+
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long anything may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a cluster showed.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) cold_start: Duration,
+    pub(super) planned: Spans,
+    /// From SIGTERM until everything ran elsewhere.
+    pub(super) handed_over: Duration,
+    pub(super) failover: Spans,
+    pub(super) rest: Rest,
+    /// Promises that were broken meanwhile: must be none.
+    pub(super) broken: Vec<String>,
+}
+
+/// What it asked of the store at rest, all nodes together.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    pub(super) seconds: f64,
+    pub(super) calls: u64,
+    pub(super) writes: u64,
+    pub(super) shard_writes: u64,
+    pub(super) cpu: Duration,
+    pub(super) renewals: Spans,
+}
+
+pub(super) struct Session<'a> {
+    asked: &'a Asked,
+    ttl: Duration,
+    url: String,
+    cluster: Cluster,
+    ledger: Ledger,
+    teller: &'a mut Teller,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        asked: &'a Asked,
+        breed: Breed,
+        scratch: &Scratch,
+        folder: &Path,
+        teller: &'a mut Teller,
+    ) -> Result<Self, Failure> {
+        let (ttl, ledger) = (breed.ttl, Ledger::of(folder));
+        Ok(Session {
+            asked,
+            ttl,
+            url: scratch.url.clone(),
+            cluster: Cluster::new(folder, breed)?,
+            ledger,
+            teller,
+        })
+    }
+
+    pub(super) async fn run(mut self) -> Result<Measured, Failure> {
+        let began_at = clock::now();
+        for _ in 0..self.asked.nodes {
+            self.cluster.add(&self.url)?;
+        }
+        self.until_all_run("everything is owned").await?;
+        let cold_start = self.last_start()?.since(began_at);
+        self.until_quiet().await?;
+        let rest = self.at_rest().await?;
+        let handed_over = self.hand_over().await?;
+        let killed_at = self.fail_over().await?;
+        self.cluster.end()?;
+        let history = self.cluster.history()?;
+        let until = killed_at.as_nanos();
+        // What moves when the bench itself ends is not counted.
+        let planned = Gaps::of(&history, |_, after| after.from_ns < until).moved;
+        let failover = Gaps::of(&history, |_, _| true).killed;
+        let broken = judge::judge(&history).iter().map(ToString::to_string).collect();
+        Ok(Measured { cold_start, planned, handed_over, failover, rest, broken })
+    }
+
+    /// The first node leaves, and comes back.
+    async fn hand_over(&mut self) -> Result<Duration, Failure> {
+        self.teller.say("a is asked to leave, and started again");
+        let asked_at = clock::now();
+        self.cluster.drain(0)?;
+        self.until("a has left", |session| !session.cluster.members()[0].is_there()).await?;
+        self.until_all_run("the others have everything").await?;
+        let handed_over = self.last_start()?.since(asked_at);
+        self.cluster.restart(0)?;
+        self.until("a has shards again", |session| session.ledger.owned_by("a") > 0).await?;
+        self.until_quiet().await?;
+        Ok(handed_over)
+    }
+
+    /// The second node is killed.
+    async fn fail_over(&mut self) -> Result<Moment, Failure> {
+        self.teller.say("b is killed (SIGKILL)");
+        let killed_at = clock::now();
+        self.cluster.kill(1)?;
+        self.ledger.update()?;
+        self.until_all_run("the others have everything").await?;
+        Ok(killed_at)
+    }
+
+    async fn at_rest(&mut self) -> Result<Rest, Failure> {
+        self.teller.say(format!("at rest for {} s", self.asked.rest_for.as_secs()));
+        let used = |cluster: &Cluster| -> Duration {
+            cluster.members().iter().filter_map(|member| cpu::used_by(member.pid())).sum()
+        };
+        let (from, before) = (clock::now(), used(&self.cluster));
+        while clock::now() < from + self.asked.rest_for {
+            self.look().await?;
+        }
+        let cpu = used(&self.cluster).saturating_sub(before);
+        Ok(Rest { cpu, ..rest_between(&self.cluster.files()?, from, clock::now()) })
+    }
+
+    async fn until_all_run(&mut self, what: &str) -> Result<(), Failure> {
+        let shards = self.asked.shards as usize;
+        self.until(what, |session| session.ledger.owned() == shards).await
+    }
+
+    /// Waits until nothing has started for a while: long enough for every stabiliser to have let its moves go.
+    async fn until_quiet(&mut self) -> Result<(), Failure> {
+        let quiet_for = (self.ttl / 2).max(Duration::from_secs(6));
+        let began_at = clock::now();
+        let (mut starts, mut since) = (self.ledger.starts, began_at);
+        while clock::now().since(since) < quiet_for {
+            self.look().await?;
+            if self.ledger.starts != starts {
+                (starts, since) = (self.ledger.starts, clock::now());
+            }
+            if clock::now().since(began_at) > PATIENCE {
+                return Err(self.in_vain("shards stop moving"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn until(&mut self, what: &str, reached: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+        let began_at = clock::now();
+        loop {
+            self.look().await?;
+            if reached(self) {
+                return Ok(());
+            }
+            if clock::now().since(began_at) > PATIENCE.max(self.ttl * 4) {
+                return Err(self.in_vain(what));
+            }
+        }
+    }
+
+    fn in_vain(&self, what: &str) -> Failure {
+        let message = format!(
+            "waited in vain until {what} ({} of {} shards run); run `leasehold doctor`, or try a longer --ttl",
+            self.ledger.owned(),
+            self.asked.shards
+        );
+        Failure::new(Code::Failed, message)
+    }
+
+    async fn look(&mut self) -> Result<(), Failure> {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Some(unasked) = self.cluster.look()?.first() {
+            return Err(Failure::new(Code::Failed, format!("{unasked}; nothing was measured")));
+        }
+        self.ledger.update()?;
+        self.teller.status(&format!("{} of {} shards run", self.ledger.owned(), self.asked.shards));
+        Ok(())
+    }
+
+    fn last_start(&self) -> Result<Moment, Failure> {
+        let history: History = self.cluster.history()?;
+        Ok(Moment::from_nanos(history.runs.iter().map(|run| run.from_ns).max().unwrap_or(0)))
+    }
+}
+
+/// What was asked of the store between two moments, by the nodes' own counters.
+fn rest_between(files: &[(String, String)], from: Moment, to: Moment) -> Rest {
+    let (from, to) = (from.as_nanos(), to.as_nanos());
+    let mut rest = Rest::default();
+    let (mut renewals, mut nodes, mut seconds) = (Vec::new(), 0u32, 0.0);
+    for (_, text) in files {
+        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let within = |line: &&Value| line["at_ns"].as_u64().is_some_and(|at| (from..=to).contains(&at));
+        let took = lines.iter().filter(within).filter(|line| line["event"] == "renewed");
+        renewals.extend(took.filter_map(|line| line["took_us"].as_u64()).map(Duration::from_micros));
+        let counts: Vec<&Value> =
+            lines.iter().filter(within).filter(|line| line["event"] == "store").collect();
+        let (Some(first), Some(last)) = (counts.first(), counts.last()) else { continue };
+        let grown = |name: &str| last[name].as_u64().unwrap_or(0) - first[name].as_u64().unwrap_or(0);
+        rest.calls += grown("calls");
+        rest.writes += grown("node_swaps") + grown("shard_swaps") + grown("other_swaps");
+        rest.shard_writes += grown("shard_swaps");
+        seconds += grown("at_ns") as f64 / 1e9;
+        nodes += 1;
+    }
+    rest.seconds = seconds / f64::from(nodes.max(1));
+    rest.renewals = Spans::of(renewals);
+    rest
+}

@@ -1,0 +1,101 @@
+//! `leasehold check`: real processes on somebody's own store, broken on purpose and judged by when their workers ran.
+//!
+//! `plan` decides what will be done, `trial` does it, `findings` says what it shows, `told` and `report` tell people.
+
+mod arguments;
+mod fault;
+mod findings;
+mod lines;
+mod lock;
+mod offline;
+mod operator;
+mod plan;
+mod report;
+mod scenario;
+mod schedule;
+mod teller;
+mod told;
+mod trial;
+
+use std::time::Duration;
+
+use leasehold_core::config::Explanation;
+
+pub(crate) use arguments::Check;
+pub(crate) use teller::Teller;
+
+use crate::cluster::Scratch;
+use crate::failure::{Code, Failure};
+use crate::settings::{Settings, span};
+use findings::Findings;
+use plan::{Asked, Plan};
+use trial::Trial;
+
+/// Judges a store, or recorded histories.
+pub(crate) async fn check(what: Check) -> Result<(), Failure> {
+    if !what.history.is_empty() {
+        return offline::check(&what);
+    }
+    let asked = Asked::read(&what)?;
+    let settings = Settings::load(&what.everywhere, None)?;
+    let scratch = Scratch::open(&settings, "check").await?;
+    let result = tokio::select! {
+        result = on_store(&what, asked, &scratch) => result,
+        _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Failed, "interrupted; nothing was judged")),
+    };
+    let shown = scratch.shown.clone();
+    let stays = scratch.clear().await;
+    let findings = result?;
+    if what.json {
+        println!("{:#}", findings.as_json());
+    } else {
+        print!("{}", told::told(&findings));
+        println!("{}", stays.unwrap_or_else(|| format!("Nothing of this stays on {shown}.")));
+    }
+    findings.verdict()
+}
+
+async fn on_store(what: &Check, asked: Asked, scratch: &Scratch) -> Result<Findings, Failure> {
+    let plan = asked.plan(scratch, what.misbehave)?;
+    let folder = tempfile::Builder::new().prefix("leasehold-check-").tempdir()?;
+    let mut teller = Teller::new(what.json);
+    teller.say(format!(
+        "{} nodes, {} shards, ttl {}, on {}; seed {}",
+        plan.nodes,
+        plan.breed.shards,
+        span::show(plan.breed.ttl),
+        scratch.shown,
+        plan.seed
+    ));
+    let trial = Trial::prepare(&plan, scratch, folder.path(), &mut teller).await?;
+    let outcome = trial.run().await?;
+    teller.wipe();
+    let findings = Findings::of(&plan, &scratch.shown, &outcome);
+    if let Some(path) = &what.record {
+        let lines: String = outcome.files.iter().map(|(_, text)| text.as_str()).collect();
+        std::fs::write(path, lines).map_err(|error| not_written(path, &error))?;
+    }
+    if let Some(path) = &what.report {
+        std::fs::write(path, report::page(&findings)).map_err(|error| not_written(path, &error))?;
+    }
+    if !findings.is_good() {
+        teller.say(format!("the recorded history is kept in {}", folder.keep().display()));
+    }
+    Ok(findings)
+}
+
+fn not_written(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::Failed, format!("{} could not be written: {error}", path.display()))
+}
+
+/// How long after the last fault every shard must run again: a process that is started anew first waits for its former
+/// session; then the worst case of an unowned shard counts.
+fn bound(explained: &Explanation) -> Duration {
+    explained.failover_worst + explained.recovery_worst + explained.unowned_worst
+}
+
+/// How long after it is back a node may take to have its fair share: it recovers, and the stabilisers pass.
+fn share_bound(plan: &Plan) -> Duration {
+    let policy = &plan.breed.policy;
+    bound(&plan.explained) + Duration::from_millis(policy.cooldown_ms + policy.min_run_ms)
+}

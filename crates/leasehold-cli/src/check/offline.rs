@@ -1,0 +1,117 @@
+//! Judging histories that somebody recorded, of any program and any time.
+
+use leasehold_chaos::history::History;
+use leasehold_chaos::judge;
+use leasehold_chaos::measure::Gaps;
+use serde_json::json;
+
+use super::arguments::Check;
+use super::findings::people;
+use super::told::promise_told;
+use crate::failure::{Code, Failure};
+
+/// How many lines that could not be read are shown.
+const SHOWN_MAX: usize = 20;
+
+/// Reads the files, judges them, and says so.
+pub(super) fn check(what: &Check) -> Result<(), Failure> {
+    let mut unread = Vec::new();
+    let mut files = Vec::new();
+    for path in &what.history {
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                files.push((path.display().to_string(), String::from_utf8_lossy(&bytes).into_owned()))
+            }
+            Err(error) => unread.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if !unread.is_empty() {
+        let message =
+            format!("nothing was judged, because not all files can be read\n  {}", unread.join("\n  "));
+        return Err(Failure::new(Code::Usage, message));
+    }
+    let history = History::read(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    let broken = judge::judge(&history);
+    if what.json {
+        let problems: Vec<String> = history.problems.iter().map(ToString::to_string).collect();
+        let notes: Vec<String> = history.notes.iter().map(ToString::to_string).collect();
+        let gaps = Gaps::of(&history, |_, _| true);
+        println!(
+            "{:#}",
+            json!({
+                "verdict": if !broken.is_empty() { "fail" } else if problems.is_empty() { "pass" } else { "unknown" },
+                "lines": history.lines, "starts": history.runs.len(), "shards": history.shards(),
+                "boots": history.boots(), "broken": broken, "problems": problems, "notes": notes,
+                "spans": {"moved": gaps.moved, "detached": gaps.detached, "killed": gaps.killed, "ended": gaps.ended},
+            })
+        );
+    } else {
+        print!("{}", told(&history));
+    }
+    verdict(&history, broken.len())
+}
+
+fn told(history: &History) -> String {
+    let mut text = format!(
+        "{} lines: {} starts of {} shards on {} machine{}\n",
+        history.lines,
+        history.runs.len(),
+        history.shards(),
+        history.boots(),
+        if history.boots() == 1 { "" } else { "s" }
+    );
+    if history.boots() > 1 {
+        text.push_str(
+            "clocks of several machines cannot be compared: between them only the epochs are judged\n",
+        );
+    }
+    let open = history.runs.iter().filter(|run| run.to_ns.is_none()).count();
+    if open > 0 {
+        text.push_str(&format!("{open} starts have no end, and count as running to the end of all time\n"));
+    }
+    for note in &history.notes {
+        text.push_str(&format!("{note}\n"));
+    }
+    for problem in history.problems.iter().take(SHOWN_MAX) {
+        text.push_str(&format!("{problem}\n"));
+    }
+    if history.problems.len() > SHOWN_MAX {
+        text.push_str(&format!("… and {} more such lines\n", history.problems.len() - SHOWN_MAX));
+    }
+    for (name, judge) in judge::ALWAYS {
+        let broken: Vec<String> = judge(history).into_iter().map(|violation| violation.message).collect();
+        promise_told(&mut text, name, &format!("in {} runs", history.runs.len()), &broken);
+    }
+    let gaps = Gaps::of(history, |_, _| true);
+    for (title, spans) in [
+        ("planned moves", &gaps.moved),
+        ("after a lost session", &gaps.detached),
+        ("after the end of a process", &gaps.killed),
+        ("other", &gaps.ended),
+    ] {
+        if let (Some(median), Some(longest)) = (spans.at(500), spans.at(1000)) {
+            text.push_str(&format!(
+                "unattended, {title}: {} times, median {}, longest {}\n",
+                spans.all().len(),
+                people(median),
+                people(longest)
+            ));
+        }
+    }
+    text
+}
+
+fn verdict(history: &History, broken: usize) -> Result<(), Failure> {
+    let problems = history.problems.len();
+    match (broken, problems) {
+        (0, 0) if history.runs.is_empty() => {
+            Err(Failure::new(Code::Usage, "there is no start in these files, so nothing was judged"))
+        }
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::new(
+            Code::Usage,
+            format!("{problems} lines could not be used, so that nothing is proved: mend or remove them"),
+        )),
+        _ => Err(Failure::new(Code::Unhealthy, format!("the promises were broken {broken} times"))),
+    }
+}

@@ -1,0 +1,181 @@
+//! The only ways in which a shard becomes free. GUARANTEES, "At most one holder".
+
+use super::Node;
+use crate::config::stretch;
+use crate::name::{Epoch, ShardId};
+use crate::record::{Holder, MoveReason, ShardSet, ShardState};
+use crate::rules::Rule;
+use crate::store::Version;
+use crate::time::Moment;
+
+/// Whether a shard may be claimed.
+pub(super) enum Freedom {
+    /// A live session holds it, or nobody should.
+    No,
+    /// Not before then.
+    At(Moment),
+    /// Not before this node's record was read anew.
+    AfterReading(crate::name::NodeName),
+    /// by replacing this version.
+    Now { expect: Option<Version>, above: Epoch, why: MoveReason, vacated: bool },
+}
+
+impl Node {
+    /// Whether a shard is unowned now; if it may become so, we come back to it then.
+    pub(super) fn unowned(&mut self, shard: &ShardId) -> Freedom {
+        let freedom = self.freedom(shard);
+        match &freedom {
+            // Before the namespace is open nobody may take it, so nobody is late either.
+            Freedom::Now { .. } if !self.is_open() => {}
+            Freedom::Now { .. } => {
+                let at = self.now.at;
+                self.unowned_since.entry(shard.clone()).or_insert(at);
+            }
+            Freedom::No => {
+                self.unowned_since.remove(shard);
+                self.turn_since.remove(shard);
+            }
+            Freedom::At(at) => self.wake_at(shard, *at),
+            Freedom::AfterReading(node) => {
+                self.reads_wanted.insert(node.clone());
+            }
+        }
+        freedom
+    }
+
+    /// GUARANTEES, "At most one holder": the only ways in which a shard becomes free.
+    fn freedom(&mut self, shard: &ShardId) -> Freedom {
+        let lost_wait = stretch(self.ttl_max(), self.config.drift_permille);
+        let unknown_epoch = self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000));
+        let Some(seen) = self.mirror.shards.get(shard) else {
+            let settings = self.settings.get(&shard.group);
+            let (filled, set) = settings.map_or((0, None), |s| (s.filled, Some(s.set)));
+            if set == Some(ShardSet::Named) || set.is_none() {
+                return Freedom::No;
+            }
+            let had_record = shard.name.as_slot().is_some_and(|slot| slot < filled);
+            if had_record && !self.mirror.vanished.contains_key(shard) {
+                self.mirror.vanished.insert(shard.clone(), (self.now.at, self.mirror.epoch_seen));
+            }
+            let Some((since, _)) = self.mirror.vanished.get(shard) else {
+                let why = MoveReason::Planned;
+                return Freedom::Now { expect: None, above: Epoch(0), why, vacated: false };
+            };
+            // It was there: somebody may be holding it without a record.
+            let at = *since + lost_wait;
+            if self.now.at < at && self.rules.hold(Rule::AbsentIsNotDead) {
+                return Freedom::At(at);
+            }
+            let why = MoveReason::Repaired;
+            return Freedom::Now { expect: None, above: unknown_epoch, why, vacated: false };
+        };
+        let expect = Some(seen.version.clone());
+        let record = match &seen.record {
+            Ok(record) => record,
+            // A newer version understands it, and may be running it.
+            Err(error) if error.is_too_new() => return Freedom::No,
+            Err(_) => {
+                let at = seen.first_seen_at + lost_wait;
+                if self.now.at < at && self.rules.hold(Rule::CorruptIsHeld) {
+                    return Freedom::At(at);
+                }
+                let why = MoveReason::Repaired;
+                return Freedom::Now { expect, above: unknown_epoch, why, vacated: false };
+            }
+        };
+        let above = record.epoch;
+        match &record.state {
+            // A slot that was retired when its group became smaller is there again once the group has grown.
+            ShardState::Retired if self.is_numbered(shard) && self.plan.has(shard) => {
+                Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
+            }
+            ShardState::Retired => Freedom::No,
+            ShardState::Vacant { successor, reserved_ms } => {
+                let mine = successor.as_ref().is_some_and(|node| self.is_me(node));
+                let reserved_until = seen.first_seen_at
+                    + std::time::Duration::from_millis(reserved_ms.unwrap_or(0).min(3_600_000));
+                if !mine && successor.is_some() && self.now.at < reserved_until {
+                    return Freedom::At(reserved_until);
+                }
+                let why = if mine { record.why } else { MoveReason::Planned };
+                Freedom::Now { expect, above, why, vacated: true }
+            }
+            ShardState::Held { holder } if self.session_id() == Some(holder.session) => {
+                // It names this session, and we do not run it: a claim whose answer was lost. It starts anew.
+                Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
+            }
+            ShardState::Held { holder } => {
+                let (holder, order) = (holder.clone(), seen.order);
+                match self.is_over(&holder, order) {
+                    Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
+                    Over::No => Freedom::No,
+                    Over::At(at) => Freedom::At(at),
+                    Over::AfterReading => Freedom::AfterReading(holder.node),
+                }
+            }
+        }
+    }
+
+    /// Whether the session that a shard's record names is over. `order`: when we saw that record.
+    fn is_over(&mut self, holder: &Holder, order: u64) -> Over {
+        if self.mirror.dead.contains_key(&holder.session) {
+            return Over::Yes;
+        }
+        let node = self.mirror.nodes.get(&holder.node);
+        match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
+            Some(Ok(record)) if record.session == holder.session => Over::No,
+            Some(Ok(record)) => {
+                // Its name has another session. That proves something only if it was read after the shard's record,
+                // and if that session began over one that had ended, not over a record that was lost.
+                let unproved = record.unproved;
+                let read_after = node.is_some_and(|node| node.read_issued > order);
+                if !read_after && self.rules.hold(Rule::ProofAfterShard) {
+                    return Over::AfterReading;
+                }
+                let lost_until = node.map_or(Moment::NEVER, |node| {
+                    node.session_seen_at + stretch(holder.ttl(), self.config.drift_permille)
+                });
+                if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
+                    return Over::At(lost_until);
+                }
+                self.mirror.dead.insert(holder.session, self.now.at);
+                Over::Yes
+            }
+            Some(Err(_)) => {
+                self.probe_at = self.probe_at.min(self.now.at + self.ttl_max() / 2);
+                Over::No
+            }
+            None if !self.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
+            None => {
+                self.mirror.note_absent(self.now.at, &holder.node);
+                self.lost_sessions.insert(holder.node.clone(), (holder.session, holder.ttl()));
+                self.probe_at = self.probe_at.min(self.now.at + holder.ttl() / 2);
+                Over::No
+            }
+        }
+    }
+
+    /// Whether the version of a shard's record that we know may be replaced. A release replaced a record that was there, so
+    /// it is from this incarnation; anything else may have been created late, and `meta` is read first.
+    pub(super) fn may_replace(&mut self, shard: &ShardId) -> bool {
+        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        seen.is_some_and(|record| record.replaced_another()) || self.is_vouched(shard, Rule::MetaAfterVersion)
+    }
+
+    fn is_numbered(&self, shard: &ShardId) -> bool {
+        self.settings.get(&shard.group).is_some_and(|group| group.set != ShardSet::Named)
+    }
+
+    /// Whether its record names this session.
+    pub(super) fn names_us(&self, shard: &ShardId) -> bool {
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        holder.is_some_and(|holder| Some(holder.session) == self.session_id())
+    }
+}
+
+enum Over {
+    Yes,
+    No,
+    At(Moment),
+    AfterReading,
+}

@@ -1,0 +1,186 @@
+//! Draining and leaving: everything is handed over, and then the session says that it is over.
+
+use std::time::Duration;
+
+use super::Node;
+use super::requests::Purpose;
+use super::shards::Phase;
+use crate::event::{Action, Returning, StopReason};
+use crate::name::{SessionId, ShardId};
+use crate::notice::{Cause, Standing};
+use crate::record::{NodeState, Record};
+use crate::store::{Key, Lane, Swap, Swapped, Version};
+use crate::time::Moment;
+
+/// A node that is leaving.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    deadline: Moment,
+    begun_at: Moment,
+    pub(super) returning: Returning,
+    killed: bool,
+    pub(super) last_word_at: Moment,
+}
+
+impl Leaving {
+    pub(super) fn next_at(&self, now: Moment) -> Moment {
+        let half = self.half();
+        let milestones = [half, self.deadline, self.last_word_at, self.deadline + GIVE_UP_AFTER];
+        milestones.into_iter().filter(|at| *at > now).min().unwrap_or(now)
+    }
+
+    /// The last word did not get through: it is tried again at once.
+    pub(super) fn say_again(&mut self) {
+        self.last_word_at = Moment::ZERO;
+    }
+
+    pub(super) fn half(&self) -> Moment {
+        self.begun_at + self.deadline.since(self.begun_at) / 2
+    }
+}
+
+/// How long after its deadline a leaving node gives up on a store that does not answer.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Whether this node was asked, here, to hand everything over.
+    pub(super) fn is_draining(&self) -> bool {
+        self.leaving.is_some() || self.drain_wished
+    }
+
+    pub(super) fn control_drains_me(&self) -> bool {
+        self.control().is_some_and(|control| control.drain.contains_key(&self.config.node))
+    }
+
+    /// Whether everything should be handed over: drained, leaving, or unhealthy.
+    pub(super) fn hands_over(&self) -> bool {
+        self.is_draining() || !self.accepting || self.control_drains_me()
+    }
+
+    pub(super) fn begin_to_leave(&mut self, within: Duration, returning: Returning) {
+        let at = self.now.at;
+        match &mut self.leaving {
+            // Asked again: the shorter time counts.
+            Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
+            None => {
+                let deadline = at + within;
+                let leaving =
+                    Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
+                self.leaving = Some(leaving);
+            }
+        }
+        self.reconsider_all = true;
+        self.surplus_at = at;
+    }
+
+    pub(super) fn run_leaving(&mut self) {
+        let at = self.now.at;
+        let Some(leaving) = &mut self.leaving else { return };
+        if at >= leaving.deadline && !leaving.killed {
+            leaving.killed = true;
+            self.kill_everything();
+        }
+        self.holds.retain(|_, hold| hold.phase != Phase::Asking);
+        let Some(leaving) = &self.leaving else { return };
+        if at >= leaving.deadline + GIVE_UP_AFTER {
+            return self.finish();
+        }
+        if !self.holds.is_empty() || !self.orphans.is_empty() || at < leaving.last_word_at {
+            return;
+        }
+        // A renewal under way would take the place that the last word expects: its answer comes first.
+        let busy =
+            |purpose: &Purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join | Purpose::Renew(_));
+        if self.done || self.requests.any(busy) {
+            return;
+        }
+        if self.session.is_some() {
+            if let Some(leaving) = &mut self.leaving {
+                leaving.last_word_at = at + self.config.try_timeout;
+            }
+            return self.send_last_word();
+        }
+        let node = self.mirror.nodes.get(&self.config.node);
+        let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(&r.session));
+        let never = self.former.is_empty() && self.join.is_none();
+        if never || (self.mirror.ready && !ours) {
+            self.finish();
+        }
+    }
+
+    /// The drain deadline: whatever still runs is killed.
+    fn kill_everything(&mut self) {
+        let at = self.now.at;
+        let running: Vec<(ShardId, crate::name::Epoch)> = (self.holds.iter())
+            .filter(|(_, hold)| hold.has_work())
+            .map(|(shard, hold)| (shard.clone(), hold.epoch))
+            .collect();
+        for (shard, epoch) in running {
+            let why = StopReason::Draining;
+            self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(at) });
+            if let Some(hold) = self.holds.get_mut(&shard) {
+                hold.phase = Phase::Stopping { why, since: at, stuck: true };
+            }
+        }
+    }
+
+    /// Says that a session of ours is over, which frees all that it held.
+    pub(super) fn send_left(&mut self, session: SessionId, expect: Option<Version>) {
+        let me = self.me();
+        let known =
+            self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let seq = known.map_or(1, |record| record.seq + 1);
+        let record = self.node_record(session, seq, NodeState::Left);
+        let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Left(session));
+    }
+
+    /// Our last word, while the session is still good: everything is stopped and released.
+    pub(super) fn send_last_word(&mut self) {
+        let Some(session) = &self.session else { return };
+        let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
+        let record = self.node_record(id, seq, NodeState::Left);
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(record.encode().into()) };
+        self.requests.forget(|purpose| matches!(purpose, Purpose::Renew(_)));
+        self.renew_at = Moment::NEVER;
+        self.ask_swap(Lane::Renewal, swap, Purpose::Left(id));
+    }
+
+    pub(super) fn on_left(&mut self, session: SessionId, outcome: Swapped) {
+        let over = match &outcome {
+            Swapped::Applied(_) => true,
+            // Whoever wrote there, it was not this session: fenced, or our own word whose answer was lost.
+            Swapped::Lost(_) => self.mirror.dead.contains_key(&session),
+            Swapped::Unknown => false,
+        };
+        if over {
+            self.mirror.dead.insert(session, self.now.at);
+        }
+        if self.leaving.is_some() && (over || self.session_id() != Some(session)) {
+            self.session = None;
+            return self.finish();
+        }
+        if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
+            mine.version = Some(current.version.clone());
+            // A renewal that was under way came first: the last word is said again at once.
+            if let Some(leaving) = &mut self.leaving {
+                leaving.say_again();
+            }
+        }
+        self.list_at = self.now.at;
+    }
+
+    /// The node has left, or gives up trying to say so.
+    pub(super) fn finish(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.session.is_some() {
+            self.detach(Cause::Asked);
+        }
+        self.set_standing(Standing::Left, Cause::Asked);
+        self.done = true;
+        self.out.push(Action::Done);
+    }
+}

@@ -1,0 +1,186 @@
+//! Renewing the session. Only a renewal that is known to have landed moves the deadlines, counted from before it was
+//! sent. GUARANTEES, "At most one holder".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use super::requests::{Purpose, Sent};
+use crate::event::Action;
+use crate::mirror::Source;
+use crate::name::{SessionId, WriteId};
+use crate::notice::{Cause, Notice, Standing};
+use crate::record::{NodeRecord, NodeState, Record};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
+use crate::time::Moment;
+
+#[derive(Clone, Debug)]
+pub(super) struct Renewal {
+    pub(super) write: WriteId,
+    pub(super) seq: u64,
+    sent_at: Moment,
+    value: Arc<[u8]>,
+}
+
+impl Node {
+    pub(super) fn renew(&mut self) {
+        let in_flight = self.requests.any(|purpose| matches!(purpose, Purpose::Renew(_)));
+        let Some(session) = &self.session else { return };
+        if in_flight {
+            return;
+        }
+        let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
+        let state = if self.is_draining() { NodeState::Draining } else { NodeState::Active };
+        let record = self.node_record(id, seq, state);
+        let (sent_at, value): (Moment, Arc<[u8]>) = (self.now.at, record.encode().into());
+        self.record_changed = false;
+        let session = self.session.as_mut().expect("it was there");
+        session.pending.push(Renewal { write: record.write, seq, sent_at, value: value.clone() });
+        session.last_sent_at = sent_at;
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Renew(record.write));
+    }
+
+    /// What others should know soon is published before the next renewal is due.
+    pub(super) fn renew_if_changed(&mut self) {
+        if !self.record_changed || self.renew_at == Moment::NEVER {
+            return;
+        }
+        let Some(session) = &self.session else { return };
+        let gap = self.facts.write_every_min.max(Duration::from_millis(10)).min(self.config.renew_every);
+        let at = session.last_sent_at + gap;
+        if self.now.at >= at {
+            self.renew_at = Moment::NEVER;
+            self.renew();
+        } else {
+            self.renew_at = self.renew_at.min(at);
+        }
+    }
+
+    pub(super) fn on_renewed(&mut self, write: WriteId, sent: &Sent, outcome: Swapped) {
+        let Some(session) = &mut self.session else { return };
+        let Some(renewal) = session.pending.iter().find(|renewal| renewal.write == write).cloned() else {
+            // It is known already what became of it.
+            return self.go_on_renewing();
+        };
+        match outcome {
+            Swapped::Applied(version) => self.renewal_landed(renewal, version),
+            Swapped::Lost(current) => self.renewal_lost(current, sent),
+            Swapped::Unknown => self.renewal_failed("its outcome is unknown".into()),
+        }
+    }
+
+    /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
+    pub(super) fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
+        let Some(session) = &mut self.session else { return };
+        session.version = Some(version.clone());
+        session.seq = renewal.seq;
+        session.pending.retain(|pending| pending.seq > renewal.seq);
+        self.confirm(renewal.sent_at, self.now.at.since(renewal.sent_at));
+        if self.rules.hold(Rule::OwnRecordNotOlder) {
+            // Whatever shows an older one from now on is late, or the store was rolled back.
+            let stored = Stored { version, value: renewal.value };
+            self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
+        }
+    }
+
+    fn go_on_renewing(&mut self) {
+        if self.session.is_some() && self.renew_at == Moment::NEVER {
+            self.renew_at = self.now.at;
+        }
+    }
+
+    /// Our record is not what we thought. It may be our own earlier renewal, whose answer was lost.
+    fn renewal_lost(&mut self, current: Option<Stored>, sent: &Sent) {
+        let Some(stored) = current else { return self.detach(Cause::RecordGone) };
+        let Some(session) = &mut self.session else { return };
+        match NodeRecord::decode(&stored.value) {
+            Ok(record) if record.session == session.id && record.state.is_alive() => {
+                let landed = session.pending.iter().find(|renewal| renewal.write == record.write).cloned();
+                match landed {
+                    Some(renewal) => {
+                        self.renewal_landed(renewal, stored.version);
+                        self.record_changed = true;
+                    }
+                    // What we knew to have landed, while this one was under way: nothing is lost but this try.
+                    None if session.version.as_ref() == Some(&stored.version) => self.go_on_renewing(),
+                    None if !self.rules.hold(Rule::OwnRecordNotOlder) => {
+                        session.version = Some(stored.version);
+                        self.go_on_renewing();
+                    }
+                    None if record.seq < session.seq => {
+                        self.store_changed("our own record is older than our last renewal".into());
+                    }
+                    None => self.detach(Cause::Fenced),
+                }
+            }
+            Ok(_) => {
+                self.take_in(Source::Fresh(sent.issued), &Key::Node(self.me()), Some(&stored));
+                self.detach(Cause::Fenced);
+            }
+            // A newer version knows what it says, and it is not what this session wrote.
+            Err(error) if error.is_too_new() => self.detach(Cause::Fenced),
+            // Nobody but this session may write here, and while it is good nobody else can have been given anything:
+            // we write over the damage.
+            Err(_) => {
+                session.version = Some(stored.version);
+                self.renewal_failed("our record in the store was damaged".into());
+            }
+        }
+    }
+
+    /// A renewal that was sent at `sent_at` is known to have landed. Deadlines only move forward.
+    fn confirm(&mut self, sent_at: Moment, took: Duration) {
+        let deadlines = self.deadlines_from(sent_at);
+        let Some(session) = &mut self.session else { return };
+        if deadlines.valid_until > session.deadlines.valid_until {
+            session.deadlines = deadlines;
+            session.lost_told = false;
+            self.out.push(Action::Deadlines(deadlines));
+        }
+        self.tell(Notice::Renewed { took });
+        self.renewals_failed = 0;
+        if self.standing == Standing::Degraded {
+            self.set_standing(Standing::Attached, Cause::RenewalsSucceed);
+        }
+        let every = self.config.renew_every;
+        self.renew_at = (sent_at + every - self.chance.up_to(every / 10)).max(self.now.at);
+    }
+
+    /// There was no answer to a renewal.
+    pub(super) fn renewal_unanswered(&mut self, write: WriteId, error: String) {
+        let pending = self.session.as_ref().is_some_and(|s| s.pending.iter().any(|p| p.write == write));
+        match pending {
+            true => self.renewal_failed(error),
+            false => self.go_on_renewing(),
+        }
+    }
+
+    fn renewal_failed(&mut self, error: String) {
+        let Some(session) = &self.session else { return };
+        let last_sent_at = session.last_sent_at;
+        self.renewals_failed += 1;
+        self.healthy_since = self.now.at;
+        self.tell(Notice::RenewalFailed { streak: self.renewals_failed, error: error.clone() });
+        if self.standing == Standing::Attached {
+            self.set_standing(Standing::Degraded, Cause::RenewalsFail(error));
+        }
+        let spaced = last_sent_at + self.config.try_timeout / 2;
+        self.renew_at = spaced.max(self.now.at) + self.chance.up_to(self.config.try_timeout / 10);
+    }
+
+    /// What a wrong design would do: renew a session that is lost, which keeps everybody else out. Only a test build
+    /// gets here.
+    pub(super) fn renew_what_is_over(&mut self, session: SessionId, version: Version) {
+        let seen = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let Some(record) = seen.and_then(|seen| seen.good()) else { return };
+        if self.now.unix_ms < record.written_unix_ms + self.config.renew_every.as_millis() as u64 {
+            return;
+        }
+        let record = self.node_record(session, record.seq + 1, NodeState::Active);
+        let value = Some(record.encode().into());
+        let swap = Swap { key: Key::Node(self.me()), expect: Some(version), value };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Group);
+    }
+}

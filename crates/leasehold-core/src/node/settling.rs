@@ -1,0 +1,227 @@
+//! Settling what was written: what follows from what landed, and from what did not.
+//!
+//! Unknown is an outcome. A write that got no answer may have landed, or may yet land. Reading back shows our write
+//! (applied), another version than the one we conditioned on (it never will), or that same version: still unknown,
+//! and settled only by a successful swap past it.
+
+use super::Node;
+use super::requests::{Purpose, Sent};
+use super::shards::Phase;
+use super::writes::{Stage, WriteKind};
+use crate::mirror::Source;
+use crate::name::{ShardId, WriteId};
+use crate::notice::Notice;
+use crate::record::{Record, ShardRecord, ShardState};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Op, Stored, Swapped, Version};
+use crate::time::Moment;
+
+/// How many shards one read looks at.
+const LOOK_MAX: usize = 256;
+
+impl Node {
+    pub(super) fn on_shard_swapped(&mut self, shard: &ShardId, id: WriteId, outcome: Swapped, _issued: u64) {
+        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write.as_mut()) else { return };
+        if !write.tries.contains(&id) {
+            return;
+        }
+        match outcome {
+            Swapped::Applied(version) => self.landed(shard, id, version),
+            Swapped::Lost(current) => self.settle_by(shard, current.as_ref(), Settling::Lost),
+            Swapped::Unknown if !self.rules.hold(Rule::UnknownIsSettled) => {
+                self.landed(shard, id, Version::new("assumed"));
+            }
+            Swapped::Unknown => {
+                write.stage = Stage::Unsettled;
+                let pause = self.config.retry.pause(self.store_failures);
+                self.settle_at = self.settle_at.min(self.now.at + pause);
+            }
+        }
+    }
+
+    /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
+    pub(super) fn settle(&mut self) {
+        self.settle_at = Moment::NEVER;
+        if self.session.is_none() {
+            return;
+        }
+        self.reconsider_all = true;
+        let unsettled = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.write.as_ref().is_some_and(|write| write.stage == Stage::Unsettled));
+        let mut shards: Vec<ShardId> = unsettled.map(|(shard, _)| shard.clone()).collect();
+        shards.extend(std::mem::take(&mut self.verify));
+        shards.dedup();
+        if shards.is_empty() {
+            return;
+        }
+        if self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
+            self.settle_at = self.now.at + self.config.try_timeout;
+            return;
+        }
+        if shards.len() > LOOK_MAX {
+            self.settle_at = self.now.at + self.config.try_timeout / 4;
+        }
+        self.look_at(shards);
+    }
+
+    pub(super) fn look_at(&mut self, mut shards: Vec<ShardId>) {
+        shards.truncate(LOOK_MAX);
+        let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
+        if self.rules.hold(Rule::MetaAfterVersion) {
+            keys.push(Key::Meta);
+        }
+        self.ask(Lane::Work, Op::Read(keys), Purpose::Look(shards));
+    }
+
+    pub(super) fn on_looked(&mut self, shards: &[ShardId], sent: &Sent, found: &[Option<Stored>]) {
+        for (shard, stored) in shards.iter().zip(found) {
+            let write = self.holds.get(shard).and_then(|hold| hold.write.as_ref());
+            match write.map(|write| write.stage) {
+                Some(Stage::Unsettled) => self.settle_by(shard, stored.as_ref(), Settling::ReadBack),
+                Some(_) => {}
+                None => self.check_held(Source::Fresh(sent.issued), shard),
+            }
+            self.reconsider.insert(shard.clone());
+        }
+    }
+
+    /// Decides what became of a write by what is in the store.
+    fn settle_by(&mut self, shard: &ShardId, current: Option<&Stored>, how: Settling) {
+        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write.as_mut()) else { return };
+        let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
+        if let (Some(stored), Some(record)) = (current, &record)
+            && write.tries.contains(&record.write)
+        {
+            return self.landed(shard, record.write, stored.version.clone());
+        }
+        let unchanged = current.map(|stored| &stored.version) == write.base.as_ref();
+        if how == Settling::ReadBack && unchanged && self.rules.hold(Rule::UnchangedIsUnknown) {
+            // It may still be under way. A new try on the same version settles it: at most one of them can land.
+            write.stage = Stage::Waiting;
+            self.outbox.insert(shard.clone());
+            return;
+        }
+        if how == Settling::ReadBack && unchanged && write.kind == WriteKind::Release {
+            return self.run_on(shard);
+        }
+        self.write_lost(shard);
+    }
+
+    /// The watch or a listing may show our own write before its answer comes, or instead of it.
+    pub(super) fn settle_by_sight(&mut self, shard: &ShardId) {
+        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return };
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
+        if let Some(id) = shown {
+            let version = seen.version.clone();
+            self.landed(shard, id, version);
+        }
+    }
+
+    /// What a wrong design would do: a release that is not seen yet has failed, so the shard is still ours and goes on
+    /// as it was. Only a test build gets here.
+    fn run_on(&mut self, shard: &ShardId) {
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        hold.write = None;
+        hold.phase = Phase::Running;
+        let epoch = hold.epoch;
+        self.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
+    }
+
+    fn write_lost(&mut self, shard: &ShardId) {
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let Some(write) = hold.write.take() else { return };
+        if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
+            self.claim_hung();
+        }
+        match write.kind {
+            WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
+                self.holds.remove(shard);
+                self.unowned_since.remove(shard);
+            }
+            WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
+        }
+        self.reconsider.insert(shard.clone());
+    }
+
+    /// A claim got no answer for so long that somebody else took the shard: its time without an owner was in vain. For a
+    /// while, longer each time, this node shows no view, so that nobody gives anything up for it.
+    fn claim_hung(&mut self) {
+        if self.shy_until != Moment::NEVER {
+            return;
+        }
+        self.claims_hung += 1;
+        self.shy_until = self.now.at + self.config.ttl * (1 << self.claims_hung.min(6));
+        self.record_changed = true;
+    }
+
+    fn landed(&mut self, shard: &ShardId, id: WriteId, version: Version) {
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let Some(mut write) = hold.write.take() else { return };
+        write.record.write = id;
+        let removed = write.kind == WriteKind::Release && !self.rules.hold(Rule::RecordsStay);
+        let stored = Stored { version: version.clone(), value: write.record.encode().into() };
+        match write.kind {
+            WriteKind::Claim => {
+                hold.version = Some(version.clone());
+                hold.epoch = write.record.epoch;
+                self.claims_hung = 0;
+                self.shy_until = self.shy_until.min(self.now.at);
+                self.swap_places_at = self.swap_places_at.min(self.now.at);
+                let why = write.record.why;
+                match write.base {
+                    Some(_) => self.start(shard, why),
+                    // It may have landed in a store that was emptied meanwhile, next to somebody who still runs it.
+                    None => hold.phase = Phase::Claimed { why },
+                }
+            }
+            WriteKind::Rewrite => {
+                hold.version = Some(version.clone());
+                if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase {
+                    self.reconsider.insert(shard.clone());
+                }
+            }
+            WriteKind::Release => {
+                self.holds.remove(shard);
+                self.reconsider.append(&mut self.roomless);
+                let successor = match &write.record.state {
+                    ShardState::Vacant { successor, .. } => successor.clone(),
+                    _ => None,
+                };
+                let (epoch, why) = (write.record.epoch, write.record.why);
+                self.tell(Notice::Released { shard: shard.clone(), epoch, why, successor });
+            }
+            WriteKind::Create => {
+                self.holds.remove(shard);
+            }
+        }
+        self.reconsider.insert(shard.clone());
+        self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
+        if write.base.is_some() {
+            // What it replaced was from this incarnation, so this is too.
+            self.mirror.vouch(shard, &version);
+        }
+    }
+
+    /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.
+    pub(super) fn pause_after_failure(&mut self) {
+        let pause = self.config.retry.pause(self.store_failures);
+        self.store_failures = self.store_failures.saturating_add(1);
+        let until = self.now.at + pause + self.chance.up_to(pause / 4);
+        self.acquire_paused_until = until;
+        if self.list_at == Moment::NEVER || self.session.is_none() {
+            self.list_at = self.list_at.min(until);
+        }
+        self.settle_at = self.settle_at.min(until);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// A swap was lost: nothing of that request can land any more.
+    Lost,
+    /// A read after an unknown outcome.
+    ReadBack,
+}

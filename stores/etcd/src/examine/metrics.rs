@@ -1,0 +1,29 @@
+//! What a member tells those who watch over it, on the port that clients use.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::dial::{self, Speaking};
+use crate::options::Options;
+
+const WITHIN: Duration = Duration::from_secs(2);
+const BYTES_MAX: u64 = 8 << 20;
+
+/// One number of a member's `/metrics`; `None` where it is not to be had, which is nobody's mistake.
+pub(crate) async fn number(options: &Options, member: usize, name: &str) -> Option<f64> {
+    let text = tokio::time::timeout(WITHIN, page(options, member)).await.ok()??;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
+}
+
+async fn page(options: &Options, member: usize) -> Option<String> {
+    let host = options.names().swap_remove(member);
+    let mut stream = dial::stream(options, member, Speaking::Http1).await.ok()?;
+    // The older version answers in one piece and closes the connection.
+    let question = format!("GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n");
+    stream.write_all(question.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    stream.take(BYTES_MAX).read_to_end(&mut answer).await.ok()?;
+    String::from_utf8(answer).ok()
+}

@@ -1,0 +1,114 @@
+//! Registered keys on a real etcd: one lease of a process, outages, and coming back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::registry::{Registry, RegistryOptions, RegistryState};
+use leasehold::{Backoff, Error, Node};
+use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
+use leasehold_store::Store;
+
+use crate::common::{Stopwatch, open};
+
+fn options() -> RegistryOptions {
+    let steps = [250, 500, 1000].map(Duration::from_millis).to_vec();
+    let (ttl, call_timeout) = (Duration::from_secs(3), Duration::from_secs(1));
+    RegistryOptions { ttl, call_timeout, retry: Backoff::Steps(steps), ..RegistryOptions::default() }
+}
+
+async fn until_healthy(registry: &Registry) {
+    let began = Stopwatch::start();
+    while registry.health().state != RegistryState::Healthy {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", registry.health());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn leases(server: &Server) -> usize {
+    server.ctl(&["lease", "list"]).lines().filter(|line| !line.contains("found")).count()
+}
+
+fn keys(server: &Server) -> Vec<String> {
+    let printed = server.ctl(&["get", "--prefix", "--keys-only", "/tests/registered/keys/"]);
+    printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("/tests/registered/keys/"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_share_a_lease_and_come_back_after_an_outage() {
+    for program in [Program::Etcd34, Program::Etcd35] {
+        let Some(mut server) = Server::start(EtcdSetup::single(program)) else { continue };
+        let store: Arc<dyn Store> = Arc::new(open(&server, "registered"));
+        let (first, second) = (
+            Registry::with_options(store.clone(), options()),
+            Registry::with_options(store.clone(), options()),
+        );
+        assert_eq!(leases(&server), 0, "a lease is made at first use");
+        let lease = first.register("a", "1").await.unwrap();
+        assert_eq!(second.register("b", "1").await.unwrap(), lease);
+        first.register("c", "1").await.unwrap();
+        first.register("c", "2").await.unwrap();
+        let slow = first.with_ttl(Duration::from_secs(60));
+        assert_ne!(slow.register("slow", "1").await.unwrap(), lease, "another ttl is another lease");
+        assert_eq!(leases(&server), 2);
+        // Longer than the ttl: they are kept alive.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(keys(&server), ["a", "b", "c", "slow"]);
+
+        // Somebody revokes the lease: everything is registered again under another one.
+        server.ctl(&["lease", "revoke", &lease.0]);
+        let began = Stopwatch::start();
+        while first.health().lease.as_ref().is_none_or(|now| *now == lease) {
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", first.health());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(keys(&server), ["a", "b", "c", "slow"]);
+
+        server.kill(0);
+        let began = Stopwatch::start();
+        while first.health().failures < 3 {
+            assert!(began.elapsed() < Duration::from_secs(15), "{:?}", first.health());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(matches!(first.unregister("a").await, Err(Error::Store { .. })));
+        assert!(matches!(second.register("b", "2").await, Err(Error::Store { .. })));
+        server.revive(0);
+        until_healthy(&first).await;
+        assert_eq!(keys(&server), ["b", "c", "slow"], "what was unregistered stays away");
+        let value = server.ctl(&["get", "--print-value-only", "/tests/registered/keys/b"]);
+        assert_eq!(value.trim(), "1", "what could not be overwritten stays");
+
+        first.close().await;
+        assert_eq!(keys(&server), ["b", "slow"]);
+        second.close().await;
+        slow.close().await;
+        assert_eq!((keys(&server), leases(&server)), (vec![], 0), "the last one to close revokes the lease");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_one_process_share_the_lease_and_closing_is_bounded() {
+    let Some(mut server) = Server::start(EtcdSetup::single(Program::Etcd35)) else { return };
+    let store: Arc<dyn Store> = Arc::new(open(&server, "registered"));
+    let mut nodes = Vec::new();
+    for name in ["a", "b"] {
+        nodes.push(Node::builder(store.clone()).name(name).new_namespace().start().await.unwrap());
+    }
+    let (one, two) = (nodes[0].register("a", "1").await.unwrap(), nodes[1].register("b", "1").await.unwrap());
+    assert_eq!(one, two);
+    nodes.remove(0).leave().await;
+    assert_eq!(keys(&server), ["b"]);
+    nodes.remove(0).leave().await;
+    assert_eq!((keys(&server), leases(&server)), (vec![], 0));
+
+    let registry = Registry::with_options(store, options());
+    registry.register("late", "1").await.unwrap();
+    server.process(0).signal(nix::sys::signal::Signal::SIGSTOP);
+    let began = Stopwatch::start();
+    registry.close().await;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    server.kill(0);
+}

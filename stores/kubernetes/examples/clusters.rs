@@ -1,0 +1,132 @@
+//! A controller of many clusters: each remote cluster is reconciled by exactly one replica.
+//!
+//! The clusters are Secrets with the label `leasehold.dev/cluster=true` and a kubeconfig, in the namespace where the
+//! replicas meet. Start it as often as you like:
+//!
+//! ```text
+//! NODE=a STORE='k8s://workers?kubeconfig=…' cargo run -p leasehold-kubernetes --example clusters
+//! ```
+//!
+//! In every cluster that it owns it keeps the ConfigMap `leasehold-<cluster>`, which counts its own reconciliations and
+//! has the epoch that wrote it last: a replica that was out of step cannot write over a later one. Each reconciliation
+//! is told on standard output as `cluster epoch began ended`, in milliseconds of the boot clock.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ObjectMeta, PostParams};
+use leasehold::{BoxError, Grant, Group, Moment, Node, ShardId, clock};
+use leasehold_kubernetes::{ClusterChange, Clusters, Kubernetes, Options};
+use tokio::signal::unix::{SignalKind, signal};
+
+const EVERY: Duration = Duration::from_millis(200);
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let options = Options::parse(&std::env::var("STORE")?)?;
+    let store = Arc::new(Kubernetes::open_with(options.clone(), "clusters"));
+    let clusters = Arc::new(Clusters::new(options));
+    let me: Arc<OnceLock<Weak<Node>>> = Arc::default();
+    let mut node = Node::builder(store).name(std::env::var("NODE")?);
+    if std::env::var_os("NEW_NAMESPACE").is_some() {
+        node = node.new_namespace();
+    }
+    let work = (clusters.clone(), me.clone());
+    let node = node.group(Group::named("clusters"), move |grant| {
+        let (clusters, me) = work.clone();
+        async move { look_after(&grant, &clusters, &me).await }
+    });
+    let node = Arc::new(node.start().await?);
+    let _ = me.set(Arc::downgrade(&node));
+    let mut terminated = signal(SignalKind::terminate())?;
+    let provide = clusters.follow(|change| {
+        let told = match &change {
+            ClusterChange::There(name) => shard(name).and_then(|shard| Ok(node.engage(&shard)?)),
+            ClusterChange::Gone(name) => shard(name).and_then(|shard| Ok(node.disengage(&shard)?)),
+        };
+        if let Err(error) = told {
+            eprintln!("{change:?}: {error}");
+        }
+    });
+    tokio::select! {
+        never = provide => match never {},
+        _ = terminated.recv() => {}
+    }
+    if let Some(node) = Arc::into_inner(node) {
+        node.leave().await;
+    }
+    Ok(())
+}
+
+fn shard(cluster: &str) -> Result<ShardId, BoxError> {
+    Ok(format!("clusters/{cluster}").parse()?)
+}
+
+/// Reconciles one cluster for as long as it is ours.
+async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>>) -> Result<(), BoxError> {
+    let name = grant.shard().name.as_str();
+    let mut maps = None;
+    while !grant.stopping().is_cancelled() {
+        // The kubeconfig may have come anew since the last failure.
+        if maps.is_none()
+            && let Some(cluster) = clusters.get(name)
+        {
+            maps = Some(Api::<ConfigMap>::namespaced(cluster.client().await?, "default"));
+        }
+        // Asked where it matters: right before the write, not only at the start.
+        let owned = me.get().and_then(Weak::upgrade).is_some_and(|node| node.owns(grant.shard()));
+        if let Some(api) = maps.as_ref().filter(|_| owned) {
+            let began_at = clock::now();
+            match tokio::time::timeout(Duration::from_secs(2), reconcile(api, grant)).await {
+                Ok(Ok(())) => println!("{name} {} {} {}", grant.epoch(), ms(began_at), ms(clock::now())),
+                Ok(Err(error)) => {
+                    eprintln!("{name}: {error}");
+                    maps = None;
+                }
+                Err(_) => maps = None,
+            }
+        }
+        tokio::select! {
+            () = grant.stopped() => {}
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Counts once more, unless a later epoch was here: the resourceVersion makes reading and writing one step.
+async fn reconcile(api: &Api<ConfigMap>, grant: &Grant) -> Result<(), BoxError> {
+    let name = format!("leasehold-{}", grant.shard().name);
+    let found = api.get_opt(&name).await?;
+    let number = |map: &ConfigMap, field: &str| -> u64 {
+        let text = map.data.as_ref().and_then(|data| data.get(field));
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    let epoch = grant.epoch().0;
+    let mut map = found.unwrap_or_default();
+    if number(&map, "epoch") > epoch {
+        return Err(format!("a later owner was here: epoch {}", number(&map, "epoch")).into());
+    }
+    let data = [("counter", number(&map, "counter") + 1), ("epoch", epoch)];
+    map.data = Some(
+        data.map(|(field, value)| (field.to_owned(), value.to_string()))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
+    );
+    grant.check()?;
+    match map.metadata.resource_version.is_some() {
+        true => api.replace(&name, &PostParams::default(), &map).await?,
+        false => {
+            map.metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+            api.create(&PostParams::default(), &map).await?
+        }
+    };
+    Ok(())
+}
+
+fn ms(at: Moment) -> u128 {
+    at.since(Moment::ZERO).as_millis()
+}

@@ -1,0 +1,303 @@
+//! How a record looks as a Lease, and what is believed of a Lease that is read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use leasehold_core::record::{NodeRecord, Record, ShardRecord};
+use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version};
+
+use crate::wire::{GROUP, Lease, Metadata, Spec};
+use crate::{chance, naming};
+
+pub(crate) const PREFIX: &str = "leasehold.dev/prefix";
+pub(crate) const NAMESPACE: &str = "leasehold.dev/namespace";
+pub(crate) const KIND: &str = "leasehold.dev/kind";
+pub(crate) const GROUP_OF: &str = "leasehold.dev/group";
+pub(crate) const KEY: &str = "leasehold.dev/key";
+pub(crate) const RECORD: &str = "leasehold.dev/record";
+pub(crate) const EPOCH: &str = "leasehold.dev/epoch";
+/// Differs in every write: a replacement that changes nothing would keep its resourceVersion, and a restored etcd gives
+/// the same resourceVersions again.
+const WRITE: &str = "leasehold.dev/write";
+
+/// What stands in for a key on the Lease whose uid is the generation.
+const ANCHOR: &str = "store";
+
+/// The Leases of one namespace of Leasehold.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    prefix: String,
+    namespace: String,
+}
+
+/// What a Lease is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A record, sound or not.
+    Record(Key, Stored),
+    /// The one whose uid is the generation.
+    Anchor(String),
+    /// Not ours, in words.
+    Foreign(String),
+}
+
+/// One state of one Lease: what a replacement or deletion is conditioned on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+}
+
+impl Base {
+    /// The state that a version stands for; `None` if it is not a version of this store.
+    pub(crate) fn of(version: &Version) -> Option<Self> {
+        let mut parts = version.as_str().splitn(3, '.');
+        let (resource_version, _mark, uid) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Base { uid: uid.to_owned(), resource_version: resource_version.to_owned() })
+    }
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str, namespace: &str) -> Self {
+        Layout { prefix: prefix.to_owned(), namespace: namespace.to_owned() }
+    }
+
+    /// Selects all Leases of this namespace, and no others.
+    pub(crate) fn selector(&self) -> String {
+        format!(
+            "{PREFIX}={},{NAMESPACE}={}",
+            naming::label_value(&self.prefix),
+            naming::label_value(&self.namespace)
+        )
+    }
+
+    /// The name of the Lease of a record.
+    pub(crate) fn name(&self, key: &Key) -> String {
+        naming::lease_name(&self.prefix, &self.namespace, kind(key), &key.to_string())
+    }
+
+    /// The name of the Lease whose uid is the generation.
+    pub(crate) fn anchor_name(&self) -> String {
+        naming::lease_name(&self.prefix, &self.namespace, ANCHOR, ANCHOR)
+    }
+
+    /// The Lease whose uid is the generation.
+    pub(crate) fn anchor(&self) -> Lease {
+        self.bare(self.anchor_name(), ANCHOR, ANCHOR.to_owned())
+    }
+
+    /// A record as a Lease that replaces `base`, or is new.
+    pub(crate) fn lease(&self, key: &Key, value: &[u8], base: Option<&Base>) -> Result<Lease, StoreError> {
+        let Ok(text) = std::str::from_utf8(value) else {
+            let what =
+                format!("the record {key} is not UTF-8, which an annotation must be. Nothing was written.");
+            return Err(StoreError::new(StoreErrorKind::Refused, what));
+        };
+        let mut lease = self.bare(self.name(key), kind(key), key.to_string());
+        if let Some(base) = base {
+            // The resourceVersion alone is not enough: the server creates a Lease that is replaced and not there, and
+            // only the uid keeps it from doing so.
+            lease.metadata.uid = base.uid.clone();
+            lease.metadata.resource_version = base.resource_version.clone();
+        }
+        let group = match key {
+            Key::Group(group) => Some(group),
+            Key::Shard(shard) => Some(&shard.group),
+            Key::Meta | Key::Control | Key::Node(_) => None,
+        };
+        if let Some(group) = group {
+            lease.metadata.labels.insert(GROUP_OF.to_owned(), naming::label_value(group.as_str()));
+        }
+        lease.metadata.annotations.insert(RECORD.to_owned(), text.to_owned());
+        lease.metadata.annotations.insert(WRITE.to_owned(), chance::mark());
+        match key {
+            Key::Node(_) => lease.spec = node_spec(value),
+            Key::Shard(_) => shard_spec(value, &mut lease),
+            Key::Meta | Key::Control | Key::Group(_) => {}
+        }
+        Ok(lease)
+    }
+
+    /// What a Lease from a listing or a watch is.
+    pub(crate) fn entry(&self, lease: &Lease) -> Entry {
+        let Metadata { name, uid, annotations, .. } = &lease.metadata;
+        let Some(text) = annotations.get(KEY) else {
+            return Entry::Foreign(format!("the Lease {name}, which has no annotation {KEY}"));
+        };
+        if text == ANCHOR && *name == self.anchor_name() {
+            return Entry::Anchor(uid.clone());
+        }
+        match text.parse::<Key>() {
+            Err(_) => Entry::Foreign(text.clone()),
+            Ok(key) if self.name(&key) == *name => {
+                let stored = self.stored(&key, lease);
+                Entry::Record(key, stored)
+            }
+            Ok(key) => Entry::Foreign(format!("the Lease {name}, a copy that says it is {key}")),
+        }
+    }
+
+    /// What the Lease with a record's name holds. A Lease that was tampered with gives bytes that are no record, so
+    /// that nobody believes it and its shard counts as held until that cannot be true any more.
+    pub(crate) fn stored(&self, key: &Key, lease: &Lease) -> Stored {
+        let Metadata { name, labels, annotations, .. } = &lease.metadata;
+        let spoiled = |what: String| Arc::from(format!("not a record: the Lease {name} {what}").into_bytes());
+        let right_label = |label: &str, text: &str| labels.get(label) == Some(&naming::label_value(text));
+        let value: Arc<[u8]> = if annotations.get(KEY) != Some(&key.to_string())
+            || annotations.get(NAMESPACE) != Some(&self.namespace)
+        {
+            spoiled(format!("does not say in its annotations that it is {key} of {}", self.namespace))
+        } else if !right_label(PREFIX, &self.prefix) || !right_label(NAMESPACE, &self.namespace) {
+            spoiled("has lost its labels, and is not listed".to_owned())
+        } else {
+            match annotations.get(RECORD) {
+                Some(text) => Arc::from(text.as_bytes()),
+                None => spoiled(format!("has no annotation {RECORD}")),
+            }
+        };
+        Stored { version: version(lease), value }
+    }
+
+    fn bare(&self, name: String, kind: &str, key: String) -> Lease {
+        let labels = [
+            ("app.kubernetes.io/managed-by", "leasehold".to_owned()),
+            (PREFIX, naming::label_value(&self.prefix)),
+            (NAMESPACE, naming::label_value(&self.namespace)),
+            (KIND, kind.to_owned()),
+        ];
+        let annotations = [(KEY, key), (NAMESPACE, self.namespace.clone())];
+        let owned = |pairs: &[(&str, String)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+        };
+        Lease {
+            api_version: format!("{GROUP}/v1"),
+            kind: "Lease".to_owned(),
+            metadata: Metadata {
+                name,
+                labels: owned(&labels),
+                annotations: owned(&annotations),
+                ..Metadata::default()
+            },
+            spec: Spec::default(),
+        }
+    }
+}
+
+/// The version of a Lease: equal only if it was not written in between.
+pub(crate) fn version(lease: &Lease) -> Version {
+    let Metadata { uid, resource_version, annotations, .. } = &lease.metadata;
+    let write = annotations.get(WRITE).map_or("", String::as_str).replace('.', "-");
+    Version::new(format!("{resource_version}.{write}.{uid}"))
+}
+
+fn kind(key: &Key) -> &'static str {
+    match key {
+        Key::Meta => "meta",
+        Key::Control => "control",
+        Key::Group(_) => "group",
+        Key::Node(_) => "node",
+        Key::Shard(_) => "shard",
+    }
+}
+
+/// A living session has a holder, and looks expired to other tools when it does not renew. One that is over has none.
+fn node_spec(value: &[u8]) -> Spec {
+    let Ok(record) = NodeRecord::decode(value) else { return Spec::default() };
+    let alive = record.state.is_alive();
+    Spec {
+        holder_identity: alive.then(|| record.node.to_string()),
+        lease_duration_seconds: alive.then(|| record.ttl_ms.div_ceil(1000).clamp(1, i32::MAX as u64) as i32),
+        renew_time: time(record.written_unix_ms),
+        ..Spec::default()
+    }
+}
+
+/// A shard is held as long as its holder's session lives, so its own Lease has no duration and no renew time: with
+/// them other tools would take it for expired.
+fn shard_spec(value: &[u8], lease: &mut Lease) {
+    let Ok(record) = ShardRecord::decode(value) else { return };
+    let holder = record.holder();
+    lease.spec = Spec {
+        holder_identity: holder.map(|holder| holder.node.to_string()),
+        acquire_time: holder.and_then(|_| time(record.written_unix_ms)),
+        lease_transitions: Some(i32::try_from(record.epoch.0).unwrap_or(i32::MAX)),
+        ..Spec::default()
+    };
+    lease.metadata.annotations.insert(EPOCH.to_owned(), record.epoch.0.to_string());
+}
+
+fn time(unix_ms: u64) -> Option<String> {
+    let at = Timestamp::from_millisecond(i64::try_from(unix_ms).ok().filter(|ms| *ms > 0)?).ok()?;
+    Some(at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout::new("leasehold", "demo")
+    }
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    fn shard(epoch: u64, state: &str) -> Vec<u8> {
+        format!(
+            r#"{{"format":1,"write":"{:032x}","shard":"orders/7","epoch":{epoch},"state":{state},"why":"planned","written_unix_ms":1700000000123}}"#,
+            5
+        )
+        .into_bytes()
+    }
+
+    const HELD: &str =
+        r#"{"held":{"holder":{"node":"a","session":"00000000000000000000000000000001","ttl_ms":15000}}}"#;
+
+    #[test]
+    fn a_shard_reads_truthfully() {
+        let key = key("shards/orders/7");
+        let lease = layout().lease(&key, &shard(41, HELD), None).unwrap();
+        assert_eq!(lease.spec.holder_identity.as_deref(), Some("a"));
+        assert_eq!(lease.spec.acquire_time.as_deref(), Some("2023-11-14T22:13:20.123000Z"));
+        assert_eq!(lease.spec.lease_transitions, Some(41));
+        assert_eq!((lease.spec.lease_duration_seconds, lease.spec.renew_time), (None, None));
+        let vacant = layout().lease(&key, &shard(1 << 40, r#"{"vacant":{}}"#), None).unwrap();
+        assert_eq!((vacant.spec.holder_identity, vacant.spec.acquire_time), (None, None));
+        assert_eq!(vacant.spec.lease_transitions, Some(i32::MAX));
+        assert_eq!(vacant.metadata.annotations[EPOCH], (1u64 << 40).to_string());
+        assert_eq!(vacant.metadata.labels[GROUP_OF], "orders");
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_lease() {
+        let key = key("shards/orders/7");
+        let base = Base { uid: "u-1".into(), resource_version: "12".into() };
+        let lease = layout().lease(&key, b"some bytes", Some(&base)).unwrap();
+        let Entry::Record(found, stored) = layout().entry(&lease) else { panic!("a record") };
+        assert_eq!((found, &*stored.value), (key, b"some bytes".as_slice()));
+        assert_eq!(Base::of(&stored.version), Some(base));
+        assert_eq!(Base::of(&Version::new("7")), None);
+    }
+
+    #[test]
+    fn a_lease_that_was_tampered_with_is_not_believed() {
+        let key = key("shards/orders/7");
+        let good = layout().lease(&key, &shard(1, HELD), None).unwrap();
+        let tampered = |change: &dyn Fn(&mut Lease)| {
+            let mut lease = good.clone();
+            change(&mut lease);
+            let value = layout().stored(&key, &lease).value;
+            assert!(ShardRecord::decode(&value).is_err(), "{}", String::from_utf8_lossy(&value));
+        };
+        tampered(&|lease| drop(lease.metadata.annotations.remove(RECORD)));
+        tampered(&|lease| drop(lease.metadata.annotations.insert(KEY.into(), "shards/orders/8".into())));
+        tampered(&|lease| drop(lease.metadata.annotations.remove(NAMESPACE)));
+        tampered(&|lease| drop(lease.metadata.labels.remove(NAMESPACE)));
+        let mut copy = good;
+        copy.metadata.name = "a-copy".into();
+        assert!(matches!(layout().entry(&copy), Entry::Foreign(_)));
+        assert!(matches!(Layout::new("leasehold", "other").entry(&copy), Entry::Foreign(_)));
+    }
+}

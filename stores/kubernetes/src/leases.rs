@@ -1,0 +1,241 @@
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
+use kube::core::{Request, WatchEvent};
+use leasehold_store::{Key, Listing, StoreError, StoreErrorKind, Stored};
+use serde::Deserialize;
+
+use crate::layout::{Base, Entry, Layout};
+use crate::link::Link;
+use crate::options::Options;
+use crate::trouble::Asked;
+use crate::wire::{GROUP, Lease, LeaseList};
+
+/// How long one request may take, where the caller has no shorter patience.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How many Leases one page of a listing has.
+const PAGE: u32 = 500;
+/// How often a listing begins anew when it was overtaken.
+const LISTINGS_MAX: usize = 3;
+/// After how long the server ends a watch, which is then opened again where it stood.
+pub(crate) const WATCH_FOR: Duration = Duration::from_secs(290);
+
+/// The Leases of one namespace on the API server, one request at a time.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    pub(crate) layout: Layout,
+    /// The uid of the anchor as it was last seen: the generation.
+    anchor: Mutex<Option<String>>,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    /// It is done, and this is there now (of a deletion: what was there).
+    Done(Box<Lease>),
+    /// It is not, and never will be.
+    Refused,
+}
+
+/// A listing, and where a watch goes on after it.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) listing: Listing,
+    pub(crate) resource_version: String,
+}
+
+/// What a deletion is answered with: a status, or the object if somebody's finalizer keeps it.
+#[derive(Deserialize)]
+struct Deleted {
+    kind: String,
+}
+
+impl Leases {
+    pub(crate) fn new(options: &Options, namespace: &str) -> Self {
+        Leases { layout: Layout::new(&options.prefix, namespace), anchor: Mutex::default() }
+    }
+
+    /// What is under a key, never stale: without a resourceVersion the server asks its own store.
+    pub(crate) async fn get(&self, link: &Link, key: &Key) -> Result<Option<Stored>, StoreError> {
+        let found = self.get_named(link, &self.layout.name(key)).await?;
+        Ok(found.map(|lease| self.layout.stored(key, &lease)))
+    }
+
+    /// Makes a Lease, if there is none of its name.
+    pub(crate) async fn create(&self, link: &Link, lease: &Lease) -> Result<Wrote, StoreError> {
+        let at = place(link).await?;
+        let request = at.requests.create(&PostParams::default(), body(lease)).map_err(unbuilt)?;
+        match link.ask::<Lease>(ANSWER_WITHIN, request).await {
+            Ok(made) => Ok(Wrote::Done(Box::new(made))),
+            Err(trouble) if trouble.code() == Some(409) => Ok(Wrote::Refused),
+            Err(trouble) => Err(trouble.tell(&at.asked("create"))),
+        }
+    }
+
+    /// Replaces the state that the Lease names.
+    pub(crate) async fn replace(&self, link: &Link, lease: &Lease) -> Result<Wrote, StoreError> {
+        let at = place(link).await?;
+        let request = at
+            .requests
+            .replace(&lease.metadata.name, &PostParams::default(), body(lease))
+            .map_err(unbuilt)?;
+        match link.ask::<Lease>(ANSWER_WITHIN, request).await {
+            Ok(made) => Ok(Wrote::Done(Box::new(made))),
+            Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
+            Err(trouble) => Err(trouble.tell(&at.asked("update"))),
+        }
+    }
+
+    /// Deletes this state of a record.
+    pub(crate) async fn delete(&self, link: &Link, key: &Key, base: &Base) -> Result<Wrote, StoreError> {
+        let at = place(link).await?;
+        let name = self.layout.name(key);
+        let preconditions = Preconditions {
+            uid: Some(base.uid.clone()),
+            resource_version: Some(base.resource_version.clone()),
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let request = at.requests.delete(&name, &params).map_err(unbuilt)?;
+        match link.ask::<Deleted>(ANSWER_WITHIN, request).await {
+            Ok(answer) if answer.kind == "Status" => Ok(Wrote::Done(Box::default())),
+            Ok(_) => Err(StoreError::new(
+                StoreErrorKind::Refused,
+                format!(
+                    "the Lease {name} is kept by a finalizer that somebody set; it goes once that is removed"
+                ),
+            )),
+            Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
+            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
+        }
+    }
+
+    /// Everything, at one moment that is not before the call. Makes the anchor if it is missing.
+    pub(crate) async fn list(&self, link: &Link) -> Result<Page, StoreError> {
+        for _ in 0..LISTINGS_MAX {
+            match self.list_once(link).await? {
+                Some(page) if page.listing.generation.is_empty() => {
+                    self.make_anchor(link).await?;
+                }
+                Some(page) => return Ok(page),
+                None => {}
+            }
+        }
+        let what =
+            "the Leases changed faster than they could be listed, or somebody removes them all the time";
+        Err(StoreError::new(StoreErrorKind::Busy, what))
+    }
+
+    /// The uid of the anchor as it was last seen, or as it is.
+    pub(crate) async fn generation(&self, link: &Link) -> Result<String, StoreError> {
+        let known = self.anchor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some(known) => Ok(known),
+            None => self.make_anchor(link).await,
+        }
+    }
+
+    /// The uid of the anchor as it is.
+    pub(crate) async fn make_anchor(&self, link: &Link) -> Result<String, StoreError> {
+        for _ in 0..LISTINGS_MAX {
+            let found = self.get_named(link, &self.layout.anchor_name()).await?;
+            let found = match found {
+                Some(found) => found,
+                None => match self.create(link, &self.layout.anchor()).await? {
+                    Wrote::Done(made) => *made,
+                    Wrote::Refused => continue,
+                },
+            };
+            self.note_anchor(&found.metadata.uid);
+            return Ok(found.metadata.uid);
+        }
+        let what = format!("the Lease {} comes and goes", self.layout.anchor_name());
+        Err(StoreError::new(StoreErrorKind::Busy, what))
+    }
+
+    /// What changes after a resourceVersion, with bookmarks.
+    pub(crate) async fn follow(
+        &self,
+        link: &Link,
+        resource_version: &str,
+    ) -> Result<BoxStream<'static, kube::Result<WatchEvent<Lease>>>, StoreError> {
+        let at = place(link).await?;
+        let params =
+            WatchParams::default().labels(&self.layout.selector()).timeout(WATCH_FOR.as_secs() as u32);
+        let request = at.requests.watch(&params, resource_version).map_err(unbuilt)?;
+        link.follow(ANSWER_WITHIN, request).await.map_err(|trouble| trouble.tell(&at.asked("watch")))
+    }
+
+    async fn get_named(&self, link: &Link, name: &str) -> Result<Option<Lease>, StoreError> {
+        let at = place(link).await?;
+        let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
+        match link.ask::<Lease>(ANSWER_WITHIN, request).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(trouble) if trouble.code() == Some(404) => Ok(None),
+            Err(trouble) => Err(trouble.tell(&at.asked("get"))),
+        }
+    }
+
+    /// One listing, page by page; `None` if the server forgot its state before the last page.
+    async fn list_once(&self, link: &Link) -> Result<Option<Page>, StoreError> {
+        let at = place(link).await?;
+        let mut listing = Listing::default();
+        let mut params = ListParams::default().labels(&self.layout.selector()).limit(PAGE);
+        loop {
+            let request = at.requests.list(&params).map_err(unbuilt)?;
+            let page = match link.ask::<LeaseList>(ANSWER_WITHIN, request).await {
+                Ok(page) => page,
+                Err(trouble) if trouble.code() == Some(410) => return Ok(None),
+                Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
+            };
+            for lease in &page.items {
+                match self.layout.entry(lease) {
+                    Entry::Record(key, stored) => listing.entries.push((key, stored)),
+                    Entry::Anchor(uid) => listing.generation = uid,
+                    Entry::Foreign(what) => listing.foreign.push(what),
+                }
+            }
+            if page.metadata.next.is_empty() {
+                let resource_version = page.metadata.resource_version;
+                // Officially opaque, in truth etcd's revision, and by Kubernetes 1.35 a number that may be compared.
+                listing.revision = resource_version.parse().ok();
+                if !listing.generation.is_empty() {
+                    self.note_anchor(&listing.generation);
+                }
+                return Ok(Some(Page { listing, resource_version }));
+            }
+            params = params.continue_token(&page.metadata.next);
+        }
+    }
+
+    fn note_anchor(&self, uid: &str) {
+        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = Some(uid.to_owned());
+    }
+}
+
+/// Where the Leases of a Kubernetes namespace are.
+struct Place {
+    namespace: String,
+    requests: Request,
+}
+
+impl Place {
+    fn asked(&self, verb: &'static str) -> Asked<'_> {
+        Asked::of_leases(verb, &self.namespace)
+    }
+}
+
+async fn place(link: &Link) -> Result<Place, StoreError> {
+    let namespace = link.namespace().await?;
+    let requests = Request::new(format!("/apis/{GROUP}/v1/namespaces/{namespace}/leases"));
+    Ok(Place { namespace, requests })
+}
+
+fn body(lease: &Lease) -> Vec<u8> {
+    serde_json::to_vec(lease).expect("a Lease is plain data with text keys")
+}
+
+fn unbuilt(error: kube::core::request::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, format!("no request could be made: {error}"))
+}

@@ -1,0 +1,40 @@
+//! Leasehold on the Kubernetes API: controllers and workers own shards without any new server.
+//!
+//! [`Kubernetes`] is a [`leasehold_store::Store`] of `coordination.k8s.io/v1` Leases, one for each record. All records
+//! are of one kind in one Kubernetes namespace, so one rule of RBAC is enough, and `kubectl get leases` shows who holds
+//! what:
+//!
+//! | record | Lease `<prefix>-…` | what its fields say |
+//! | --- | --- | --- |
+//! | `nodes/<node>` | `node-<name>-<hash>` | holder, duration and renew time: a living session, or no holder |
+//! | `shards/<group>/<shard>` | `shard-<name>-<hash>` | holder, acquire time; transitions are the epoch; never renewed |
+//! | `groups/<group>`, `meta`, `control` | `group-…`, `meta-…`, `control-…` | nothing |
+//! | (none) | `store-…` | its uid is the generation: it changes when the Leases were removed and made anew |
+//!
+//! The record itself is the annotation `leasehold.dev/record`. The fields of the Lease are for people and other
+//! tools; Leasehold never reads them, and never looks at another machine's times.
+//!
+//! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as
+//! preconditions. Reads and listings ask for the newest state; only the watch may be late. Nothing is retried in here.
+
+mod chance;
+mod clock;
+mod examine;
+mod kubernetes;
+mod layout;
+mod leases;
+mod link;
+mod naming;
+mod options;
+mod pace;
+#[cfg(feature = "provider")]
+mod provider;
+mod trouble;
+mod watch;
+mod wire;
+mod zone;
+
+pub use kubernetes::Kubernetes;
+pub use options::Options;
+#[cfg(feature = "provider")]
+pub use provider::{Cluster, ClusterChange, Clusters};

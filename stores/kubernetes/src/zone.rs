@@ -1,0 +1,35 @@
+use std::time::Duration;
+
+use http::Request;
+use leasehold_store::StoreError;
+use serde::Deserialize;
+
+use crate::link::Link;
+use crate::trouble::{Asked, refused};
+use crate::wire::Metadata;
+
+/// The labels that say where a machine stands, the one of today first.
+const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+
+#[derive(Deserialize)]
+struct Machine {
+    metadata: Metadata,
+}
+
+/// The zone of a Kubernetes node.
+pub(crate) async fn zone_of(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
+    let request = Request::get(format!("/api/v1/nodes/{name}"))
+        .body(Vec::new())
+        .map_err(|_| refused(format!("{name:?} is no name of a Kubernetes node")))?;
+    match link.ask::<Machine>(Duration::from_secs(10), request).await {
+        Ok(machine) => Ok(LABELS.iter().find_map(|label| machine.metadata.labels.get(*label).cloned())),
+        Err(trouble) if trouble.code() == Some(404) => {
+            Err(refused(format!("there is no Kubernetes node {name}: give spec.nodeName of the pod")))
+        }
+        Err(trouble) if trouble.code() == Some(403) => Err(refused(format!(
+            "RBAC does not allow this: verb `get`, resource `nodes`, of the cluster ({name}). Apply \
+             deploy/zone, or give the zone yourself."
+        ))),
+        Err(trouble) => Err(trouble.tell(&Asked::of_leases("get", ""))),
+    }
+}

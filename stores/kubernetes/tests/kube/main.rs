@@ -1,0 +1,8 @@
+//! The Kubernetes store on a real API server.
+
+mod common;
+mod conformance;
+mod deploy;
+mod nodes;
+mod proxy;
+mod troubles;

@@ -1,0 +1,200 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use leasehold_core::name::NAME_BYTES_MAX;
+use leasehold_store::{
+    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
+    SwapReply, Swapped, Watch,
+};
+use object_store::path::Path;
+use std::time::Duration;
+
+use crate::examine;
+use crate::folder::{AT_ONCE, Folder};
+use crate::layout;
+use crate::options::Options;
+use crate::probe::Probe;
+use crate::swapping::{Done, Task};
+use crate::target::{Environment, Provider, Target};
+use crate::trouble::refused;
+use crate::watch;
+use crate::wire::{Meter, Requests, Wire};
+
+/// One namespace in a bucket.
+#[derive(Debug)]
+pub struct Bucket {
+    folder: Arc<Folder>,
+    target: Target,
+    probe: Probe,
+    meter: Arc<Meter>,
+}
+
+impl Bucket {
+    /// Opens a namespace in the bucket at an address such as `s3://bucket/prefix`. Nothing is sent yet: the bucket is
+    /// first asked when it is used, and checked before it is first written to.
+    pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
+        Bucket::open_with(address, namespace, Options::default())
+    }
+
+    /// Opens it in another way than by default. What the address says counts.
+    pub fn open_with(address: &str, namespace: &str, mut options: Options) -> Result<Self, StoreError> {
+        check_namespace(namespace)?;
+        let target = Target::parse(address, &mut options, Environment::Used)?;
+        let meter = Arc::new(Meter::default());
+        let place: Arc<str> = target.place().into();
+        let root = below(&target.prefix, &layout::escaped(namespace));
+        let wire = || {
+            let client = target.client()?;
+            Ok::<_, StoreError>(Wire::new(
+                client,
+                root.clone(),
+                place.clone(),
+                options.request_within,
+                meter.clone(),
+            ))
+        };
+        let (renewal, work) = (wire()?, wire()?);
+        let probe = Probe::new(work.at(target.prefix.clone()), &target);
+        let folder = Arc::new(Folder::new(renewal, work, options));
+        Ok(Bucket { folder, target, probe, meter })
+    }
+
+    /// How many requests this client has made.
+    pub fn requests(&self) -> Requests {
+        self.meter.read()
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Makes sure that the bucket keeps its word.
+    pub(crate) async fn pass_probe(&self) -> Result<(), StoreError> {
+        self.probe.pass().await
+    }
+
+    /// Checks the bucket again.
+    pub(crate) async fn check_probe(&self) -> Result<(), StoreError> {
+        self.probe.check().await
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn tasks(&self, swaps: &[Swap]) -> Vec<Task> {
+        let mut objects: BTreeMap<String, Vec<(usize, Swap)>> = BTreeMap::new();
+        for (at, swap) in swaps.iter().enumerate() {
+            let object = layout::object_of(&swap.key, self.folder.options.pages);
+            objects.entry(object).or_default().push((at, swap.clone()));
+        }
+        objects.into_iter().map(|(object, swaps)| Task { object, swaps }).collect()
+    }
+}
+
+#[async_trait]
+impl Store for Bucket {
+    fn facts(&self) -> Facts {
+        Facts {
+            kind: self.target.provider.kind(),
+            watch: true,
+            poll_every: self.folder.options.poll_every,
+            // Google takes one write of an object a second: https://cloud.google.com/storage/quotas
+            write_every_min: match self.target.provider {
+                Provider::Google => Duration::from_secs(1),
+                Provider::S3 | Provider::Azure => Duration::from_millis(20),
+            },
+            swaps_max: 1024,
+            // A listing rests on the marker, which may be rewritten a moment after the change that it tells of.
+            reads: Freshness::ListsMayLag,
+            removes: true,
+            safety: Safety::Strict,
+            ttl_default: Duration::from_secs(30),
+        }
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
+        let mut objects: Vec<String> = keys.iter().map(of).collect();
+        objects.sort();
+        objects.dedup();
+        let fetch = |object: String| async move {
+            let held = self.folder.fetch(Lane::Work, &object).await?;
+            Ok::<_, StoreError>((object, held))
+        };
+        let mut fetched = stream::iter(objects).map(fetch).buffer_unordered(AT_ONCE);
+        let mut found = BTreeMap::new();
+        while let Some(outcome) = fetched.next().await {
+            let (object, held) = outcome?;
+            found.insert(object, held);
+        }
+        let row = |key: &Key| found.get(&of(key)).and_then(|held| held.content.row(key));
+        Ok(Reading { found: keys.iter().map(row).collect(), generation: String::new() })
+    }
+
+    async fn list(&self) -> Result<Listing, StoreError> {
+        self.folder.list().await
+    }
+
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        self.pass_probe().await?;
+        let tasks = self.tasks(swaps);
+        let swap = |task| self.folder.swap(lane, task);
+        let done: Vec<Done> = stream::iter(tasks).map(swap).buffer_unordered(AT_ONCE).collect().await;
+        if done.iter().any(|done| done.news) {
+            self.folder.marker.owe();
+            self.folder.marker.settle(self.folder.wire(lane), self.folder.options.marker_within).await;
+            self.folder.bell.notify_waiters();
+        }
+        let mut outcomes = vec![Swapped::Unknown; swaps.len()];
+        let mut trouble = None;
+        for done in done {
+            for (at, outcome) in done.outcomes {
+                outcomes[at] = outcome;
+            }
+            trouble = trouble.or(done.trouble);
+        }
+        match trouble {
+            // Says why, since nothing is known of any of them.
+            Some(error) if outcomes.iter().all(|outcome| *outcome == Swapped::Unknown) => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, "some writes have an unknown outcome");
+                Ok(SwapReply { outcomes, generation: String::new() })
+            }
+            None => Ok(SwapReply { outcomes, generation: String::new() }),
+        }
+    }
+
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        Ok(Some(watch::start(self.folder.clone())))
+    }
+
+    async fn generation(&self) -> Result<String, StoreError> {
+        Ok(String::new())
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        examine::examine(self).await
+    }
+
+    fn registry(&self) -> Option<&dyn Registry> {
+        Some(self)
+    }
+}
+
+fn below(folder: &Path, name: &str) -> Path {
+    Path::from_iter(folder.parts().map(|part| part.as_ref().to_owned()).chain([name.to_owned()]))
+}
+
+fn check_namespace(namespace: &str) -> Result<(), StoreError> {
+    let wrong = if namespace.is_empty() {
+        "is empty"
+    } else if namespace.len() > NAME_BYTES_MAX {
+        "is too long"
+    } else {
+        return Ok(());
+    };
+    Err(refused(format!("the namespace {namespace:?} {wrong}: use 1 to {NAME_BYTES_MAX} bytes")))
+}

@@ -1,0 +1,130 @@
+//! The connection to the store: HTTP/1.1 over rustls with ring, one pool a lane, and a note of every answer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http_body_util::BodyExt;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector as Connects, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+tokio::task_local! {
+    /// What the call that runs now was answered.
+    static ANSWER: Arc<Mutex<Answer>>;
+}
+
+/// What the server said, beside what the client library makes of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The status; `None` if there was no answer.
+    pub(crate) status: Option<u16>,
+    /// The server's clock, as it wrote it. For people, and for the age of objects on that same clock.
+    pub(crate) date: Option<String>,
+    /// Where the bucket is, if the server says so.
+    pub(crate) region: Option<String>,
+    /// How many requests were sent.
+    pub(crate) requests: u32,
+}
+
+/// Carries out a call, and says what the server answered.
+pub(crate) async fn noted<T>(call: impl Future<Output = T>) -> (T, Answer) {
+    let note = Arc::new(Mutex::new(Answer::default()));
+    let outcome = ANSWER.scope(note.clone(), call).await;
+    let answer = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    (outcome, answer)
+}
+
+/// Makes clients for the client library. Each has connections of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    tls: rustls::ClientConfig,
+    connect_within: Duration,
+}
+
+impl Connector {
+    /// Trusts what the system trusts, and the certificates in this file.
+    pub(crate) fn new(ca: Option<&str>, connect_within: Duration) -> Result<Self, String> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = ca {
+            let wrong = |e: &dyn fmt::Display| format!("the certificates in {path} cannot be used: {e}");
+            for found in CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))? {
+                roots.add(found.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))?;
+            }
+        }
+        // Named, so that it does not matter which provider the process has as its default, if any.
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(ring)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| format!("TLS cannot be set up: {e}"))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Connector { tls, connect_within })
+    }
+}
+
+impl Connects for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(self.connect_within));
+        let https = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(self.tls.clone())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            // A request is sent once: whatever becomes of it, its outcome is told.
+            .retry_canceled_requests(false)
+            .pool_idle_timeout(Duration::from_secs(20))
+            .pool_timer(hyper_util::rt::TokioTimer::new())
+            .build(https);
+        Ok(HttpClient::new(Service(client)))
+    }
+}
+
+struct Service(Client<HttpsConnector<HttpConnector>, HttpRequestBody>);
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Service")
+    }
+}
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        note(|answer| {
+            answer.requests += 1;
+            answer.status = None;
+        });
+        let response = self.0.request(request).await.map_err(|e| {
+            let kind = if e.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Unknown };
+            HttpError::new(kind, e)
+        })?;
+        note(|answer| {
+            let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+            answer.status = Some(response.status().as_u16());
+            answer.date = header("date").or(answer.date.take());
+            answer.region = header("x-amz-bucket-region").or(answer.region.take());
+        });
+        let (head, body) = response.into_parts();
+        let body = HttpResponseBody::new(body.map_err(|e| HttpError::new(HttpErrorKind::Unknown, e)));
+        Ok(HttpResponse::from_parts(head, body))
+    }
+}
+
+fn note(change: impl FnOnce(&mut Answer)) {
+    let _ = ANSWER.try_with(|answer| change(&mut answer.lock().unwrap_or_else(PoisonError::into_inner)));
+}

@@ -1,0 +1,43 @@
+//! Leasehold on a bucket: S3, Google Cloud Storage, Azure Blob Storage and whatever speaks like them. No new servers.
+//!
+//! [`Bucket`] is a [`leasehold_store::Store`] over objects of readable JSON. Records are swapped by conditional writes
+//! (`If-None-Match`, `If-Match`); a bucket that does not honour them is refused before anything is written to it. Shards
+//! lie packed into a few objects per group, each row with a version of its own, so that a cold start takes few writes.
+//! Every change but a plain renewal rewrites a small marker object: at rest a node pays one write per renewal, one small
+//! read per look, and a read of the others' sessions per half a ttl.
+//!
+//! What lies in the bucket, for the namespace `work` under `s3://bucket/prefix`:
+//!
+//! | object | what it is |
+//! | --- | --- |
+//! | `prefix/work/meta.json`, `control.json` | the namespace, and what operators asked for |
+//! | `prefix/work/groups/G.json`, `nodes/N.json` | groups and sessions |
+//! | `prefix/work/shards/G/00.json` … `15.json` | the shards of a group, one row each |
+//! | `prefix/work/changed.json` | the marker |
+//! | `prefix/leasehold-probe.json` | what the check of the bucket writes |
+//!
+//! What this store does not do: it never deletes an object (a removed record leaves an object without rows), and it does
+//! not survive a bucket that loses acknowledged writes.
+
+mod bucket;
+mod chance;
+mod date;
+mod examine;
+mod folder;
+mod http;
+mod layout;
+mod marker;
+mod options;
+mod page;
+mod probe;
+mod registry;
+mod shelf;
+mod swapping;
+mod target;
+mod trouble;
+mod watch;
+mod wire;
+
+pub use bucket::Bucket;
+pub use options::Options;
+pub use wire::Requests;

@@ -1,0 +1,34 @@
+use std::time::Duration;
+
+use crate::layout;
+
+/// How a [`crate::Bucket`] behaves. The defaults suit almost everybody; those that an address can say are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How often a bucket at rest is looked at (`poll`). After every change that is seen it is looked at sooner.
+    pub poll_every: Duration,
+    /// The pause before the look that follows a change. It grows by half with each look, up to `poll_every`.
+    pub poll_first: Duration,
+    /// How long one request may take (`timeout`).
+    pub request_within: Duration,
+    /// How long the marker may hold up the answer to a write.
+    pub marker_within: Duration,
+    /// After how many looks without a change everything is listed all the same.
+    pub sweep_after: u32,
+    /// How many objects the shards of a group are packed into. For measurements only: every client of a namespace
+    /// must have the same number for ever.
+    pub pages: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            poll_every: Duration::from_secs(6),
+            poll_first: Duration::from_millis(500),
+            request_within: Duration::from_secs(10),
+            marker_within: Duration::from_millis(1000),
+            sweep_after: leasehold_core::config::LOOKS_A_SWEEP,
+            pages: layout::PAGES,
+        }
+    }
+}

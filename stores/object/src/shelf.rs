@@ -1,0 +1,118 @@
+//! What was last seen of every object, so that only what changed is fetched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::page::Content;
+use crate::wire::Mark;
+
+/// An object as it was when it was last seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// The store's mark of this state; `None` if the object is not there.
+    pub(crate) mark: Option<Mark>,
+    /// What it holds.
+    pub(crate) content: Arc<Content>,
+}
+
+impl Held {
+    pub(crate) fn nothing() -> Self {
+        Held { mark: None, content: Arc::new(Content::Absent) }
+    }
+
+    pub(crate) fn etag(&self) -> Option<&str> {
+        self.mark.as_ref().map(|mark| mark.etag.as_str())
+    }
+}
+
+/// When a request was issued, counted in requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// The objects of one namespace. An answer replaces what is held only if its request was issued after what is held was
+/// known: two requests that overlap can come back in the wrong order, and then the object counts as not seen.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    clock: u64,
+    slots: BTreeMap<String, Slot>,
+    /// The marker's state at the last complete look.
+    marker: Option<Option<String>>,
+    /// Looks since everything was listed.
+    looks: u32,
+    foreign: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    held: Option<Held>,
+    known_at: u64,
+}
+
+impl Shelf {
+    /// To be taken before a request is sent.
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.clock += 1;
+        Ticket(self.clock)
+    }
+
+    /// Takes in what a request found.
+    pub(crate) fn put(&mut self, object: &str, issued: Ticket, found: Held) {
+        self.clock += 1;
+        let known_at = self.clock;
+        match self.slots.get_mut(object) {
+            None => {
+                self.slots.insert(object.to_owned(), Slot { held: Some(found), known_at });
+            }
+            Some(slot) if issued.0 > slot.known_at => *slot = Slot { held: Some(found), known_at },
+            Some(slot) => {
+                let same = slot.held.as_ref().is_some_and(|held| held.mark == found.mark);
+                if !same {
+                    *slot = Slot { held: None, known_at };
+                }
+            }
+        }
+    }
+
+    /// An object is in a state that nobody knows.
+    pub(crate) fn doubt(&mut self, object: &str) {
+        self.clock += 1;
+        self.slots.insert(object.to_owned(), Slot { held: None, known_at: self.clock });
+    }
+
+    /// What is held of an object, if anything is known of it.
+    pub(crate) fn get(&self, object: &str) -> Option<Held> {
+        self.slots.get(object)?.held.clone()
+    }
+
+    /// Whether something must be fetched whatever the marker says.
+    pub(crate) fn has_doubts(&self) -> bool {
+        self.slots.values().any(|slot| slot.held.is_none())
+    }
+
+    /// All objects that something is known of.
+    pub(crate) fn objects(&self) -> Vec<String> {
+        self.slots.keys().cloned().collect()
+    }
+
+    /// Whether the last look was complete and saw this state of the marker, not too many looks ago.
+    pub(crate) fn is_current(&mut self, marker: &Option<String>, sweep_after: u32) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        self.looks < sweep_after && self.marker.as_ref() == Some(marker) && !self.has_doubts()
+    }
+
+    /// A look was complete.
+    pub(crate) fn looked(&mut self, marker: Option<String>, foreign: Vec<String>) {
+        self.marker = Some(marker);
+        self.looks = 0;
+        self.foreign = foreign;
+    }
+
+    pub(crate) fn foreign(&self) -> &[String] {
+        &self.foreign
+    }
+
+    /// Everything that is held.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Held)> {
+        self.slots.iter().filter_map(|(object, slot)| Some((object, slot.held.as_ref()?)))
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes wrong with a bucket, in words that say what to do. Never with a secret: what servers write into their
+//! answers is not passed on but for its code.
+
+use leasehold_store::{StoreError, StoreErrorKind};
+
+use crate::http::Answer;
+
+/// An error of that kind.
+pub(crate) fn failed(kind: StoreErrorKind, message: impl Into<String>) -> StoreError {
+    StoreError::new(kind, message)
+}
+
+/// What cannot work until somebody acts.
+pub(crate) fn refused(message: impl Into<String>) -> StoreError {
+    failed(StoreErrorKind::Refused, message)
+}
+
+/// What a failed call means. `place` is the bucket, for people.
+pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) -> StoreError {
+    let text = chain(error);
+    let code = code(&text).unwrap_or_default();
+    let said = match answer.status {
+        Some(status) if code.is_empty() => format!("{status}"),
+        Some(status) => format!("{status} {code}"),
+        None => String::new(),
+    };
+    match (answer.status, code.as_str()) {
+        (_, "NoSuchBucket" | "ContainerNotFound") => refused(format!(
+            "there is no bucket {place} ({said}). Nothing was written. Make it, or mend the address"
+        )),
+        (
+            _,
+            "AuthorizationHeaderMalformed"
+            | "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "IllegalLocationConstraintException",
+        )
+        | (Some(301 | 307), _) => refused(format!(
+            "the bucket {place} is in another region{} ({said}). Nothing was written. Say region=… in the address, or set AWS_REGION",
+            answer.region.as_deref().map(|region| format!(", {region}")).unwrap_or_default()
+        )),
+        (
+            _,
+            "InvalidAccessKeyId"
+            | "SignatureDoesNotMatch"
+            | "InvalidToken"
+            | "ExpiredToken"
+            | "TokenRefreshRequired",
+        ) => refused(format!(
+            "{place} does not accept these credentials ({said}). Nothing was written. Mend them"
+        )),
+        (_, "RequestTimeTooSkewed") => refused(format!(
+            "{place} refuses requests because the clock of this machine is too far off ({said}). Nothing was written. Set the clock"
+        )),
+        (Some(401 | 403), _) => refused(format!(
+            "{place} does not permit this ({said}). Nothing was written. The node may need s3:GetObject, s3:PutObject and \
+             s3:ListBucket on its prefix: see the policy in the documentation"
+        )),
+        (Some(404), _) => {
+            refused(format!("{place} does not have what was asked for ({said}). Is the address right?"))
+        }
+        (Some(429 | 503), _) => {
+            failed(StoreErrorKind::Busy, format!("{place} is too busy ({said}); it is tried again"))
+        }
+        (Some(status), _) if status >= 500 => {
+            failed(StoreErrorKind::Unreachable, format!("{place} failed ({said}); it is tried again"))
+        }
+        (Some(status), _) if status >= 400 => refused(format!("{place} refused the request ({said})")),
+        (Some(_), _) => {
+            failed(StoreErrorKind::Unreachable, format!("the answer of {place} broke off; it is tried again"))
+        }
+        (None, _) if answer.requests == 0 => refused(format!(
+            "no request could be sent to {place}: {}. Are there credentials? Set AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY, or what the provider needs",
+            one_line(&text)
+        )),
+        (None, _) => {
+            failed(StoreErrorKind::Unreachable, format!("nobody answers for {place}: {}", innermost(error)))
+        }
+    }
+}
+
+/// The code in an error document of S3, Azure or GCS, if it is a plain word.
+pub(crate) fn code(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    (code.len() <= 64 && code.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| code.to_owned())
+}
+
+/// All that an error says, with its sources. Not for people: it may quote the server.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(inner) = last.source() {
+        last = inner;
+    }
+    one_line(&last.to_string())
+}
+
+fn one_line(text: &str) -> String {
+    let line: String = text.chars().take_while(|c| *c != '\n' && *c != '<').take(160).collect();
+    line.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_code_of_an_answer_is_passed_on() {
+        let text = "status 403: <Error><Code>SignatureDoesNotMatch</Code><StringToSign>secret</StringToSign>";
+        assert_eq!(code(text).as_deref(), Some("SignatureDoesNotMatch"));
+        assert_eq!(code("<Code>a b</Code>"), None);
+        assert_eq!(one_line("dns error\n<Error>x"), "dns error");
+    }
+}

@@ -1,0 +1,90 @@
+//! Changes as they are found by looking: often while things change, rarely at rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream;
+use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
+
+use crate::chance;
+use crate::folder::Folder;
+
+/// Starts to watch. It looks only while somebody waits for it.
+pub(crate) fn start(folder: Arc<Folder>) -> Watch {
+    let pause = folder.options.poll_first;
+    let watcher = Watcher { folder, told: None, pause, interrupted: false };
+    Box::pin(stream::unfold(watcher, |mut watcher| async move {
+        let event = watcher.next().await;
+        Some((event, watcher))
+    }))
+}
+
+struct Watcher {
+    folder: Arc<Folder>,
+    /// What the reader was told; `None` before the first snapshot and after every gap.
+    told: Option<BTreeMap<Key, Version>>,
+    pause: Duration,
+    interrupted: bool,
+}
+
+impl Watcher {
+    async fn next(&mut self) -> WatchEvent {
+        loop {
+            if self.told.is_some() || self.interrupted {
+                self.wait().await;
+            }
+            match self.folder.look().await {
+                Ok(()) => {
+                    self.interrupted = false;
+                    if let Some(event) = self.news() {
+                        self.pause = self.folder.options.poll_first;
+                        return event;
+                    }
+                }
+                Err(error) => {
+                    self.told = None;
+                    if !std::mem::replace(&mut self.interrupted, true) {
+                        return WatchEvent::Interrupted(error.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the next look, and less if this client wrote something.
+    async fn wait(&mut self) {
+        // A little more than asked for, never less, so that the looks of many nodes spread.
+        let pause = self.pause * 9 / 10 + chance::pause_of(self.pause / 5);
+        self.pause = (self.pause + self.pause / 2).min(self.folder.options.poll_every);
+        if tokio::time::timeout(pause, self.folder.bell.notified()).await.is_ok() {
+            self.pause = self.folder.options.poll_first;
+        }
+    }
+
+    /// What the reader has not been told yet.
+    fn news(&mut self) -> Option<WatchEvent> {
+        let listing = self.folder.listing();
+        let now: BTreeMap<Key, Version> =
+            listing.entries.iter().map(|(key, stored)| (key.clone(), stored.version.clone())).collect();
+        match self.told.replace(now) {
+            None => Some(WatchEvent::Snapshot(listing)),
+            Some(told) => {
+                let changed = changes(&told, listing);
+                (!changed.is_empty()).then_some(WatchEvent::Changed(changed))
+            }
+        }
+    }
+}
+
+fn changes(told: &BTreeMap<Key, Version>, listing: Listing) -> Vec<(Key, Option<Stored>)> {
+    let mut gone = told.clone();
+    let mut changed = Vec::new();
+    for (key, stored) in listing.entries {
+        if gone.remove(&key).is_none_or(|version| version != stored.version) {
+            changed.push((key, Some(stored)));
+        }
+    }
+    changed.extend(gone.into_keys().map(|key| (key, None)));
+    changed
+}

@@ -1,0 +1,102 @@
+//! The suite that every store must pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_servers::{Program, S3Server};
+use leasehold_store::conformance::{self, Fixture, Saved, Scale};
+use leasehold_store::{Key, Store, StoreError};
+
+use crate::common::{BUCKET, fresh, open, server};
+
+struct OnS3 {
+    server: &'static S3Server,
+    scale: Scale,
+}
+
+type Backup = Vec<(String, Vec<u8>)>;
+
+#[async_trait]
+impl Fixture for OnS3 {
+    fn fresh_namespace(&self, hint: &str) -> String {
+        fresh(hint)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(open(self.server, namespace))
+    }
+
+    async fn wipe(&self, namespace: &str) -> Option<()> {
+        for object in self.objects(namespace) {
+            self.server.delete_object(BUCKET, &object);
+        }
+        Some(())
+    }
+
+    async fn save(&self, namespace: &str) -> Option<Saved> {
+        let read = |object: String| Some((object.clone(), self.server.get_object(BUCKET, &object)?));
+        let saved: Backup = self.objects(namespace).into_iter().filter_map(read).collect();
+        Some(Box::new(saved))
+    }
+
+    async fn roll_back(&self, namespace: &str, saved: Saved) -> Option<()> {
+        self.wipe(namespace).await?;
+        for (object, body) in saved.downcast_ref::<Backup>()? {
+            self.server.put_object(BUCKET, object, body);
+        }
+        Some(())
+    }
+
+    async fn put_raw(&self, namespace: &str, key: &str, bytes: &[u8]) -> Option<()> {
+        match key.parse::<Key>() {
+            Ok(Key::Shard(_)) => self.damage_row(namespace, key, bytes),
+            _ => self.server.put_object(BUCKET, &format!("leasehold/{namespace}/{key}"), bytes),
+        }
+        Some(())
+    }
+
+    fn scale(&self) -> Scale {
+        self.scale.clone()
+    }
+}
+
+impl OnS3 {
+    fn objects(&self, namespace: &str) -> Vec<String> {
+        self.server.objects(BUCKET, &format!("leasehold/{namespace}"))
+    }
+
+    /// What somebody does who edits a page by hand.
+    fn damage_row(&self, namespace: &str, key: &str, bytes: &[u8]) {
+        for object in self.objects(namespace) {
+            let body = self.server.get_object(BUCKET, &object).unwrap_or_default();
+            let Ok(mut page) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
+            let Some(row) = page.get_mut("rows").and_then(|rows| rows.get_mut(key)) else { continue };
+            *row = serde_json::json!({"version": "edited", "text": String::from_utf8_lossy(bytes)});
+            self.server.put_object(BUCKET, &object, page.to_string().as_bytes());
+        }
+    }
+}
+
+fn run(program: Program, scale: Scale) {
+    let Some(server) = server(program) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let report = runtime.block_on(conformance::all(&OnS3 { server, scale }));
+    println!("{report}");
+    report.assert_good();
+}
+
+#[test]
+fn seaweedfs_keeps_the_contract() {
+    // Racing conditional writes of one object take it about a second each.
+    run(Program::SeaweedFs, Scale { racers: 4, wins: 3, shards: 3_000, ..scale() });
+}
+
+#[test]
+fn moto_keeps_the_contract() {
+    run(Program::Moto, Scale { racers: 6, wins: 5, shards: 3_000, ..scale() });
+}
+
+fn scale() -> Scale {
+    Scale { patience: Duration::from_secs(10), property_timeout: Duration::from_secs(60), ..Scale::default() }
+}

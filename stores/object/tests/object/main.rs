@@ -1,0 +1,7 @@
+//! The object store, on real servers.
+
+mod common;
+mod conformance;
+mod faults;
+mod proxy;
+mod refusals;
