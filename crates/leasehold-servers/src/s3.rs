@@ -190,6 +190,8 @@ fn seaweed(folder: &TempDir, port: u16, filer_port: u16) -> Vec<String> {
         format!("-master.port={}", free_port()),
         "-master.volumeSizeLimitMB=64".to_owned(),
         format!("-volume.port={}", free_port()),
+        // Every bucket takes some; without room for them writes fail.
+        "-volume.max=200".to_owned(),
         "-filer".to_owned(),
         format!("-filer.port={filer_port}"),
         "-s3".to_owned(),

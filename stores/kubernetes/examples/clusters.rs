@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const EVERY: Duration = Duration::from_millis(200);
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+pub(crate) async fn main() -> Result<(), BoxError> {
     let options = Options::parse(&std::env::var("STORE")?)?;
     let store = Arc::new(Kubernetes::open_with(options.clone(), "clusters"));
     let clusters = Arc::new(Clusters::new(options));

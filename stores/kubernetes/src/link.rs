@@ -1,4 +1,5 @@
 use std::fmt;
+use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use kube::core::WatchEvent;
 use kube::{Client, Config};
 use leasehold_store::StoreError;
 use serde::de::DeserializeOwned;
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
 
 use crate::options::Options;
 use crate::trouble::{Trouble, refused};
@@ -59,7 +62,7 @@ impl Link {
         request: Request<Vec<u8>>,
     ) -> Result<T, Trouble> {
         let attempt = self.attempt().await.map_err(Trouble::Told)?;
-        let answer = match tokio::time::timeout(within, attempt.client.request::<T>(request)).await {
+        let answer = match tokio::time::timeout(within, quiet(attempt.client.request::<T>(request))).await {
             Ok(answer) => answer.map_err(Trouble::from),
             Err(_) => Err(Trouble::TimedOut),
         };
@@ -73,7 +76,7 @@ impl Link {
         request: Request<Vec<u8>>,
     ) -> Result<BoxStream<'static, kube::Result<WatchEvent<T>>>, Trouble> {
         let attempt = self.attempt().await.map_err(Trouble::Told)?;
-        let opening = attempt.client.request_events::<T>(request);
+        let opening = quiet(attempt.client.request_events::<T>(request));
         let answer = match tokio::time::timeout(within, opening).await {
             Ok(answer) => answer.map(|events| events.boxed()).map_err(Trouble::from),
             Err(_) => Err(Trouble::TimedOut),
@@ -139,6 +142,11 @@ impl Drop for Attempt<'_> {
             self.link.discard(self.number);
         }
     }
+}
+
+/// The client's own log speaks of every failure, and with whole records; what matters of it is in our errors.
+pub(crate) fn quiet<F: Future>(call: F) -> impl Future<Output = F::Output> {
+    call.with_subscriber(NoSubscriber::default())
 }
 
 async fn connect(options: &Options) -> Result<Client, StoreError> {

@@ -153,7 +153,8 @@ impl Clusters {
             .follow::<Secret>(ANSWER_WITHIN, watch)
             .await
             .map_err(|trouble| trouble.tell(&Asked::of_secrets("watch", &namespace)))?;
-        while let Ok(Some(Ok(event))) = tokio::time::timeout(SILENT_FOR_MAX, events.next()).await {
+        while let Ok(Some(Ok(event))) = tokio::time::timeout(SILENT_FOR_MAX, link::quiet(events.next())).await
+        {
             match event {
                 WatchEvent::Added(secret) | WatchEvent::Modified(secret) => self.note(&secret, tell),
                 WatchEvent::Deleted(secret) => self.forget(secret.metadata.name.unwrap_or_default(), tell),

@@ -19,7 +19,7 @@ use crate::layout::Entry;
 use crate::leases::{Page, WATCH_FOR};
 use crate::trouble::{Asked, Trouble};
 use crate::wire::Lease;
-use crate::{chance, clock};
+use crate::{chance, clock, link};
 
 /// Bookmarks come about once a minute, renewals of any node far more often.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(75);
@@ -114,7 +114,7 @@ impl Watcher {
 
     /// Waits for news. Should this be dropped, the watch goes on with a listing.
     async fn hear(&mut self, mut events: Events, place: String) -> Option<WatchEvent> {
-        let Ok(heard) = tokio::time::timeout(SILENT_FOR_MAX, events.next()).await else {
+        let Ok(heard) = tokio::time::timeout(SILENT_FOR_MAX, link::quiet(events.next())).await else {
             return Some(WatchEvent::Interrupted(format!("the watch was silent for {SILENT_FOR_MAX:?}")));
         };
         let Some(heard) = heard else {

@@ -66,6 +66,12 @@ impl Bucket {
         self.meter.read()
     }
 
+    /// A client for what else lies in the bucket, with the same credentials and its own connections. It never tries
+    /// anything twice by itself.
+    pub fn client(&self) -> Result<Arc<dyn object_store::ObjectStore>, StoreError> {
+        self.target.client()
+    }
+
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }

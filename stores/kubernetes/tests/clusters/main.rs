@@ -1,5 +1,8 @@
 //! The example controller with two API servers and three replicas, as real processes, one of which is killed.
 
+#[path = "../../examples/clusters.rs"]
+mod controller;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -25,6 +28,14 @@ struct Replica {
     name: String,
     process: Process,
     log: PathBuf,
+}
+
+/// Not a test of its own: as a child process it is a replica of the controller.
+#[test]
+fn replica() {
+    if std::env::var_os("STORE").is_some() {
+        controller::main().expect("a replica ends well");
+    }
 }
 
 #[test]
@@ -118,10 +129,9 @@ fn make_secret(server: &Server, name: &str, kubeconfig: &str) {
 
 fn start(home: &Server, name: &str) -> Replica {
     let test = std::env::current_exe().expect("this test is a file");
-    let built = test.parent().and_then(|deps| deps.parent()).expect("target/debug").join("examples/clusters");
-    assert!(built.is_file(), "{} is built with the tests of this crate", built.display());
     let store = format!("STORE=k8s://default?kubeconfig={}", home.kubeconfig("admin").display());
-    let args = [store, format!("NODE={name}"), "NEW_NAMESPACE=yes".to_owned(), built.display().to_string()];
+    let args = [&store, &format!("NODE={name}"), "NEW_NAMESPACE=yes", &test.display().to_string(), "replica"];
+    let args: Vec<String> = args.into_iter().chain(["--exact", "--nocapture"]).map(str::to_owned).collect();
     let process = Process::start(&format!("replica-{name}"), "/usr/bin/env".as_ref(), home.folder(), &args);
     Replica { name: name.to_owned(), process, log: home.folder().join(format!("replica-{name}.log")) }
 }

@@ -12,7 +12,7 @@ use leasehold_servers::Kubernetes as Server;
 use leasehold_store::{Key, Lane, Store, Stored, Swap, Swapped, Version};
 
 /// Longer than anything here takes, so that a test that hangs fails instead.
-pub(crate) const PLENTY: Duration = Duration::from_secs(100);
+pub(crate) const PLENTY: Duration = Duration::from_secs(150);
 
 /// Who may do nothing until a test binds a role to them.
 pub(crate) const NOBODY: &str = "nobody";
