@@ -69,7 +69,12 @@ impl S3Server {
     /// If that cannot be done.
     pub fn make_bucket(&self, bucket: &str) {
         let make = || match self.program {
-            Program::SeaweedFs => request(self.filer_port, "POST", &format!("/buckets/{bucket}/")),
+            Program::SeaweedFs => {
+                request(self.filer_port, "POST", &format!("/buckets/{bucket}/"));
+                // A bucket gets its room with its first object.
+                let path = format!("/buckets/{bucket}/ready-for-tests");
+                exchange(self.filer_port, "PUT", &path, b"x").map(|(status, _)| status)
+            }
             Program::Rclone => {
                 std::fs::create_dir_all(self.folder.path().join("served").join(bucket)).ok().map(|()| 200)
             }
@@ -168,8 +173,10 @@ impl S3Server {
         let (program, port, filer_port) = (self.program, self.port, self.filer_port);
         self.process.wait_ready(|| match program {
             Program::SeaweedFs => {
+                // It can be written to only once all its parts have found each other.
                 request(port, "GET", "/status") == Some(200)
-                    && request(filer_port, "GET", "/").is_some_and(|status| status < 500)
+                    && exchange(filer_port, "PUT", "/ready-for-tests", b"x")
+                        .is_some_and(|(status, _)| status < 300)
             }
             _ => request(port, "GET", "/").is_some(),
         });
@@ -185,13 +192,18 @@ fn seaweed(folder: &TempDir, port: u16, filer_port: u16) -> Vec<String> {
     std::fs::write(&config, identity).expect("the configuration can be written");
     let data = folder.path().join("data");
     std::fs::create_dir_all(&data).expect("a folder can be made");
-    // The ports for its own traffic are these plus 10,000.
+    // Each part has a second port for its own traffic, which would be the first plus 10,000 and may be taken.
+    let own = |part: &str| format!("-{part}.port.grpc={}", free_port());
     [
         "server".to_owned(),
         "-ip=127.0.0.1".to_owned(),
         "-ip.bind=127.0.0.1".to_owned(),
         format!("-dir={}", data.display()),
         format!("-master.port={}", free_port()),
+        own("master"),
+        own("volume"),
+        own("filer"),
+        own("s3"),
         "-master.volumeSizeLimitMB=64".to_owned(),
         format!("-volume.port={}", free_port()),
         // Every bucket takes some; without room for them writes fail.
@@ -200,8 +212,9 @@ fn seaweed(folder: &TempDir, port: u16, filer_port: u16) -> Vec<String> {
         format!("-filer.port={filer_port}"),
         "-s3".to_owned(),
         format!("-s3.port={port}"),
-        // A second one would find the port of this taken.
+        // Services that nobody needs, on ports that a second server would find taken.
         "-s3.port.iceberg=0".to_owned(),
+        "-s3.port.lance=0".to_owned(),
         format!("-s3.config={}", config.display()),
     ]
     .into()
