@@ -52,16 +52,17 @@ async fn three_nodes_start_move_and_fail_over_within_their_bounds() {
         tokio::join!(start(stores[0].clone(), "a"), start(stores[1].clone(), "b"), start(cut.clone(), "c"));
     let cold = until_owned(&[&a, &b, &c], TTL * 4).await;
 
-    // What the start stirred up settles first.
-    tokio::time::sleep(TTL).await;
-    let before = stores[0].requests();
-    tokio::time::sleep(TTL).await;
-    let after = stores[0].requests();
-    let (puts, gets) = (after.puts - before.puts, after.gets - before.gets);
-    println!("at rest for one ttl: {puts} writes, {gets} reads, {} lists", after.lists - before.lists);
-    // Five renewals; six looks, a listing and some, and two reads of each of the two others.
-    assert!((4..=6).contains(&puts), "a node at rest writes its five renewals per ttl: {puts}");
-    assert!(gets <= 16, "a node at rest reads the marker and the sessions of the others: {gets}");
+    // Five renewals; six looks, a listing and some, and two reads of each of the two others. What the start stirred up
+    // settles first, and on a busy machine something may stir for a while.
+    let mut seen = Vec::new();
+    while !seen.last().is_some_and(|(puts, gets)| (4..=6).contains(puts) && *gets <= 16) {
+        assert!(seen.len() < 6, "writes and reads of a node at rest in one ttl: {seen:?}");
+        let before = stores[0].requests();
+        tokio::time::sleep(TTL).await;
+        let after = stores[0].requests();
+        seen.push((after.puts - before.puts, after.gets - before.gets));
+    }
+    println!("writes and reads in one ttl: {seen:?}");
 
     let began_at = clock::now();
     let stay = [&a, &c];

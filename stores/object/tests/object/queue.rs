@@ -115,6 +115,7 @@ fn no_task_is_lost_and_none_completed_twice_while_workers_are_killed() {
         lists.len(),
         workers.len()
     );
-    assert!(lists.len() <= own + own / 5, "{} listings, about {own} expected", lists.len());
+    // A shard that has just moved is listed faster for a while.
+    assert!(lists.len() <= own + own / 2, "{} listings, about {own} expected", lists.len());
     assert!(lists.len() >= own / 2, "{} listings, about {own} expected", lists.len());
 }
