@@ -1,10 +1,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Process, Program, find, free_port};
+use crate::{Process, Program, find, free_port, wait_until};
 
 /// The access key that the servers know.
 pub const S3_KEY: &str = "AKIALEASEHOLDTEST";
@@ -29,7 +30,7 @@ impl S3Server {
     /// # Panics
     /// If it does not come up, or if the program is none of those.
     pub fn start(program: Program) -> Option<Self> {
-        let path = find(program)?;
+        let path = executable(program)?;
         let folder = tempfile::Builder::new()
             .prefix("leasehold-s3-")
             .tempdir()
@@ -37,7 +38,7 @@ impl S3Server {
         let (port, filer_port) = (free_port(), free_port());
         let args = match program {
             Program::SeaweedFs => seaweed(&folder, port, filer_port),
-            Program::Moto => vec!["-H".into(), "127.0.0.1".into(), "-p".into(), port.to_string()],
+            Program::Moto => moto(port),
             Program::Rclone => rclone(&folder, port),
             other => panic!("{} does not speak S3", other.name()),
         };
@@ -67,16 +68,24 @@ impl S3Server {
     /// # Panics
     /// If that cannot be done.
     pub fn make_bucket(&self, bucket: &str) {
-        let made = match self.program {
-            Program::SeaweedFs => request(self.filer_port, "POST", &format!("/buckets/{bucket}/")),
+        let make = || match self.program {
+            Program::SeaweedFs => {
+                request(self.filer_port, "POST", &format!("/buckets/{bucket}/"));
+                // A bucket gets its room with its first object.
+                let path = format!("/buckets/{bucket}/ready-for-tests");
+                exchange(self.filer_port, "PUT", &path, b"x").map(|(status, _)| status)
+            }
             Program::Rclone => {
                 std::fs::create_dir_all(self.folder.path().join("served").join(bucket)).ok().map(|()| 200)
             }
             _ => request(self.port, "PUT", &format!("/{bucket}")),
         };
+        // On a busy machine a server that answers may still be starting inside.
+        let made = || make().is_some_and(|status| (200..300).contains(&status));
         assert!(
-            made.is_some_and(|status| (200..300).contains(&status)),
-            "no bucket {bucket} was made: {made:?}"
+            wait_until(Duration::from_secs(20), made),
+            "no bucket {bucket} was made: {}",
+            self.process.log_end()
         );
     }
 
@@ -94,7 +103,7 @@ impl S3Server {
 
     /// Kills it and starts it again on the same ports and data. What moto had is gone.
     pub fn restart(&mut self) {
-        let path = find(self.program).expect("it was there before");
+        let path = executable(self.program).expect("it was there before");
         self.process.stop();
         self.process = Process::start(self.program.name(), &path, self.folder.path(), &self.args);
         self.wait_ready();
@@ -164,8 +173,10 @@ impl S3Server {
         let (program, port, filer_port) = (self.program, self.port, self.filer_port);
         self.process.wait_ready(|| match program {
             Program::SeaweedFs => {
+                // It can be written to only once all its parts have found each other.
                 request(port, "GET", "/status") == Some(200)
-                    && request(filer_port, "GET", "/").is_some_and(|status| status < 500)
+                    && exchange(filer_port, "PUT", "/ready-for-tests", b"x")
+                        .is_some_and(|(status, _)| status < 300)
             }
             _ => request(port, "GET", "/").is_some(),
         });
@@ -181,22 +192,45 @@ fn seaweed(folder: &TempDir, port: u16, filer_port: u16) -> Vec<String> {
     std::fs::write(&config, identity).expect("the configuration can be written");
     let data = folder.path().join("data");
     std::fs::create_dir_all(&data).expect("a folder can be made");
-    // The ports for its own traffic are these plus 10,000.
+    // Each part has a second port for its own traffic, which would be the first plus 10,000 and may be taken.
+    let own = |part: &str| format!("-{part}.port.grpc={}", free_port());
     [
         "server".to_owned(),
         "-ip=127.0.0.1".to_owned(),
         "-ip.bind=127.0.0.1".to_owned(),
         format!("-dir={}", data.display()),
         format!("-master.port={}", free_port()),
+        own("master"),
+        own("volume"),
+        own("filer"),
+        own("s3"),
         "-master.volumeSizeLimitMB=64".to_owned(),
         format!("-volume.port={}", free_port()),
+        // Every bucket takes some; without room for them writes fail.
+        "-volume.max=200".to_owned(),
         "-filer".to_owned(),
         format!("-filer.port={filer_port}"),
         "-s3".to_owned(),
         format!("-s3.port={port}"),
+        // Services that nobody needs, on ports that a second server would find taken.
+        "-s3.port.iceberg=0".to_owned(),
+        "-s3.port.lance=0".to_owned(),
         format!("-s3.config={}", config.display()),
     ]
     .into()
+}
+
+/// moto compares and writes in two steps. Its threads are not switched in between unless they wait for something, so
+/// that conditional writes are as atomic as those of the store that it stands for.
+fn moto(port: u16) -> Vec<String> {
+    let start = "import sys; sys.setswitchinterval(60); from moto.server import main; main(sys.argv[1:])";
+    ["-c".into(), start.into(), "-H".into(), "127.0.0.1".into(), "-p".into(), port.to_string()].into()
+}
+
+/// What is run for a program: moto is run by the Python of its environment.
+fn executable(program: Program) -> Option<PathBuf> {
+    let path = find(program)?;
+    Some(if program == Program::Moto { path.with_file_name("python3") } else { path })
 }
 
 fn rclone(folder: &TempDir, port: u16) -> Vec<String> {

@@ -288,8 +288,14 @@ impl World {
         self.processes[process].paused = None;
         self.observe(Happening::Resumed { process })?;
         for due in std::mem::take(&mut self.processes[process].deferred) {
-            // What its user wanted reaches it in order; all else comes as it may.
-            let after = if matches!(due, Due::Wish { .. }) { 0 } else { self.lag(process, 2 * MS) };
+            let after = match due {
+                // What its user wanted reaches it in order.
+                Due::Wish { .. } => 0,
+                // The kernel's timer is never starved, however late the process itself is.
+                Due::Guard { .. } => self.processes[process].driver.below(2 * MS),
+                // All else comes as it may.
+                _ => self.lag(process, 2 * MS),
+            };
             self.put(after, due);
         }
         let mut undone = std::mem::take(&mut self.processes[process].undone);

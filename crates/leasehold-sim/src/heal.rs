@@ -190,7 +190,10 @@ impl World {
         let drained = self.healing.drained.clone();
         let useful = |world: &World, slot: usize| {
             let place = &world.slots[slot];
-            place.process.is_some() && place.weight != Some(0) && Some(&place.name) != drained.as_ref()
+            place.process.is_some()
+                && !place.away
+                && place.weight != Some(0)
+                && Some(&place.name) != drained.as_ref()
         };
         let limited = (0..self.setting.nodes).any(|slot| matches!(self.slots[slot].capacity, Some(Some(_))));
         if limited || !(0..self.setting.nodes).any(|slot| useful(self, slot)) {

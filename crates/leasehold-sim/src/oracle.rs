@@ -149,6 +149,8 @@ pub(crate) struct ProcessState {
     pub(crate) paused: bool,
     pub(crate) resumed_at: Instant,
     pub(crate) starved_by: Instant,
+    /// By how much it was starved before that, and until when.
+    pub(crate) starved_before: (Instant, Instant),
 }
 
 #[derive(Clone, Debug)]
@@ -247,7 +249,11 @@ impl State {
                 process.paused = false;
                 process.resumed_at = at;
             }
-            Happening::Starved { process, by } => self.reach_process(process).starved_by = by,
+            Happening::Starved { process, by } => {
+                let process = self.reach_process(process);
+                process.starved_before = (process.starved_by, at);
+                process.starved_by = by;
+            }
             Happening::Wrote { run, verdict: Fence::Accepted } => {
                 let shard = self.runs[run].shard;
                 self.shards[shard].wrote = self.shards[shard].wrote.max(Some(run));

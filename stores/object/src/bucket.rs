@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -9,7 +10,6 @@ use leasehold_store::{
     SwapReply, Swapped, Watch,
 };
 use object_store::path::Path;
-use std::time::Duration;
 
 use crate::examine;
 use crate::folder::{AT_ONCE, Folder};
@@ -64,6 +64,12 @@ impl Bucket {
     /// How many requests this client has made.
     pub fn requests(&self) -> Requests {
         self.meter.read()
+    }
+
+    /// A client for what else lies in the bucket, with the same credentials and its own connections. It never tries
+    /// anything twice by itself.
+    pub fn client(&self) -> Result<Arc<dyn object_store::ObjectStore>, StoreError> {
+        self.target.client()
     }
 
     pub(crate) fn folder(&self) -> &Folder {
@@ -145,7 +151,12 @@ impl Store for Bucket {
         let done: Vec<Done> = stream::iter(tasks).map(swap).buffer_unordered(AT_ONCE).collect().await;
         if done.iter().any(|done| done.news) {
             self.folder.marker.owe();
-            self.folder.marker.settle(self.folder.wire(lane), self.folder.options.marker_within).await;
+            let within = match lane {
+                // The session is renewed; what is late is told by the next look.
+                Lane::Renewal => self.folder.options.marker_within / 8,
+                Lane::Work => self.folder.options.marker_within,
+            };
+            self.folder.marker.settle(self.folder.wire(lane), within).await;
             self.folder.bell.notify_waiters();
         }
         let mut outcomes = vec![Swapped::Unknown; swaps.len()];

@@ -18,6 +18,15 @@ use crate::wire::{Got, Wire};
 /// How many objects are fetched or written at once.
 pub(crate) const AT_ONCE: usize = 8;
 
+/// What the marker said at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// Nothing happened since the last look but renewals.
+    AtRest,
+    /// Something happened.
+    AtChanges,
+}
+
 /// What all parts of one client share.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -102,13 +111,17 @@ impl Folder {
     }
 
     /// Finds out what changed: one small read if nothing did, otherwise a listing and what is new in it.
-    pub(crate) async fn look(&self) -> Result<(), StoreError> {
+    pub(crate) async fn look(&self) -> Result<Looked, StoreError> {
         let _alone = self.looking.lock().await;
         self.marker.settle(&self.work, self.options.marker_within).await;
         // The marker before the listing: what it tells of is in the listing, and what comes later changes it again.
         let marker = self.marker.read(&self.work).await?;
+        let looked = match self.shelf().is_marked(&marker) {
+            true => Looked::AtRest,
+            false => Looked::AtChanges,
+        };
         if self.shelf().is_current(&marker, self.options.sweep_after) {
-            return Ok(());
+            return Ok(looked);
         }
         let issued = self.shelf().ticket();
         let listed = self.work.list("").await?;
@@ -141,7 +154,7 @@ impl Folder {
         }
         drop(fetched);
         self.shelf().looked(marker, foreign);
-        Ok(())
+        Ok(looked)
     }
 
     fn decode(&self, object: &str, body: &[u8], mark: &str, before: &Content) -> Result<Content, StoreError> {

@@ -39,5 +39,6 @@ mod watch;
 mod wire;
 
 pub use bucket::Bucket;
+pub use object_store;
 pub use options::Options;
 pub use wire::Requests;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, join_all};
 use leasehold_store::{StoreError, StoreErrorKind};
 
 use crate::chance;
@@ -26,37 +27,61 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The buckets that this process has found to be good.
 static PASSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// The check of one bucket.
+/// The check of one bucket, which is made once a process.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    wire: Wire,
-    name: String,
-    alone: tokio::sync::Mutex<()>,
+    check: Check,
+    /// The check that is under way. It goes on where it was when whoever waited for it gives up: each try to join may
+    /// be shorter than the check.
+    running: Mutex<Option<Running>>,
 }
+
+type Running = Shared<BoxFuture<'static, Result<(), StoreError>>>;
 
 impl Probe {
     /// A check in the folder that all namespaces are in.
     pub(crate) fn new(wire: Wire, target: &Target) -> Self {
         let name = format!("{}/{}", target.place(), target.prefix);
-        Probe { wire, name, alone: tokio::sync::Mutex::new(()) }
+        Probe { check: Check { wire, name }, running: Mutex::default() }
     }
 
     /// Passes if this process has found the bucket to be good, now or earlier.
     pub(crate) async fn pass(&self) -> Result<(), StoreError> {
-        if self.has_passed() {
+        if PASSED.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.check.name) {
             return Ok(());
         }
-        let _alone = self.alone.lock().await;
-        if self.has_passed() {
-            return Ok(());
+        let running = {
+            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = || {
+                let check = self.check.clone();
+                async move { check.run().await }.boxed().shared()
+            };
+            running.get_or_insert_with(begin).clone()
+        };
+        let outcome = running.await;
+        // A check that failed is made anew by the next call.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if outcome.is_ok() {
+            PASSED.lock().unwrap_or_else(PoisonError::into_inner).insert(self.check.name.clone());
         }
-        self.check().await?;
-        PASSED.lock().unwrap_or_else(PoisonError::into_inner).insert(self.name.clone());
-        Ok(())
+        outcome
     }
 
     /// Checks the bucket, whatever is known of it.
     pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        self.check.run().await
+    }
+}
+
+/// What a check needs.
+#[derive(Clone, Debug)]
+struct Check {
+    wire: Wire,
+    name: String,
+}
+
+impl Check {
+    async fn run(&self) -> Result<(), StoreError> {
         let first = self.create().await?;
         match self.write(Condition::Absent).await {
             Err(Refusal::Lost) => {}
@@ -155,10 +180,6 @@ impl Probe {
             StoreErrorKind::Busy,
             format!("{place} could not be checked: too many others write to {SCRATCH}; it is tried again"),
         )
-    }
-
-    fn has_passed(&self) -> bool {
-        PASSED.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.name)
     }
 }
 

@@ -94,10 +94,15 @@ impl Shelf {
         self.slots.keys().cloned().collect()
     }
 
+    /// Whether the last complete look saw this state of the marker.
+    pub(crate) fn is_marked(&self, marker: &Option<String>) -> bool {
+        self.marker.as_ref() == Some(marker)
+    }
+
     /// Whether the last look was complete and saw this state of the marker, not too many looks ago.
     pub(crate) fn is_current(&mut self, marker: &Option<String>, sweep_after: u32) -> bool {
         self.looks = self.looks.saturating_add(1);
-        self.looks < sweep_after && self.marker.as_ref() == Some(marker) && !self.has_doubts()
+        self.looks < sweep_after && self.is_marked(marker) && !self.has_doubts()
     }
 
     /// A look was complete.

@@ -8,7 +8,7 @@ use futures::stream;
 use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
 
 use crate::chance;
-use crate::folder::Folder;
+use crate::folder::{Folder, Looked};
 
 /// Starts to watch. It looks only while somebody waits for it.
 pub(crate) fn start(folder: Arc<Folder>) -> Watch {
@@ -35,10 +35,13 @@ impl Watcher {
                 self.wait().await;
             }
             match self.folder.look().await {
-                Ok(()) => {
+                Ok(looked) => {
                     self.interrupted = false;
-                    if let Some(event) = self.news() {
+                    // Renewals that were read on the side are told as well, and are no reason to hurry.
+                    if looked == Looked::AtChanges {
                         self.pause = self.folder.options.poll_first;
+                    }
+                    if let Some(event) = self.news() {
                         return event;
                     }
                 }

@@ -77,7 +77,9 @@ impl Numbers {
         let _ =
             writeln!(text, "{:<44}{}", "cold start until everything is owned", people(measured.cold_start));
         let _ =
-            writeln!(text, "{:<44}{}", "planned move, from stopped to started", spread(&measured.planned));
+            writeln!(text, "{:<44}{}", "planned move, one shard at a time", spread(&measured.planned_one));
+        let _ =
+            writeln!(text, "{:<44}{}", "planned moves, all of a node at once", spread(&measured.planned_all));
         let _ = writeln!(
             text,
             "{:<44}{}",
@@ -133,7 +135,7 @@ impl Numbers {
             .collect();
         json!({
             "store": self.store, "nodes": self.nodes, "shards": self.shards, "ttl_ms": ms(self.config.ttl),
-            "cold_start_ms": ms(measured.cold_start), "planned_move": measured.planned,
+            "cold_start_ms": ms(measured.cold_start), "planned_move": measured.planned_one, "planned_moves_of_a_node": measured.planned_all,
             "graceful_stop_ms": ms(measured.handed_over), "failover": measured.failover,
             "rest": rows, "renewals_per_second": round(self.renewals()),
             "shard_writes_at_rest": measured.rest.shard_writes,

@@ -1,29 +1,37 @@
 //! One cluster, from its first start to kill -9.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::clock;
+use leasehold::{Client, clock};
 use leasehold_chaos::history::History;
 use leasehold_chaos::judge;
 use leasehold_chaos::measure::{Gaps, Spans};
-use leasehold_core::Moment;
+use leasehold_core::{GroupName, Moment, NodeName, ShardId};
+use leasehold_store::Store;
 use serde_json::Value;
 
 use super::{Asked, cpu};
 use crate::check::Teller;
-use crate::cluster::{Breed, Cluster, Ledger, Scratch};
+use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch};
 use crate::failure::{Code, Failure};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long anything may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How many shards are moved one by one.
+const ONE_BY_ONE: usize = 30;
+
 /// What a cluster showed.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) cold_start: Duration,
-    pub(super) planned: Spans,
+    /// One shard at a time, moved by an operator.
+    pub(super) planned_one: Spans,
+    /// All shards of a node that leaves, and back.
+    pub(super) planned_all: Spans,
     /// From SIGTERM until everything ran elsewhere.
     pub(super) handed_over: Duration,
     pub(super) failover: Spans,
@@ -47,6 +55,7 @@ pub(super) struct Session<'a> {
     asked: &'a Asked,
     ttl: Duration,
     url: String,
+    store: Arc<dyn Store>,
     cluster: Cluster,
     ledger: Ledger,
     teller: &'a mut Teller,
@@ -60,13 +69,13 @@ impl<'a> Session<'a> {
         folder: &Path,
         teller: &'a mut Teller,
     ) -> Result<Self, Failure> {
-        let (ttl, ledger) = (breed.ttl, Ledger::of(folder));
         Ok(Session {
             asked,
-            ttl,
+            ttl: breed.ttl,
             url: scratch.url.clone(),
+            store: scratch.store.clone(),
             cluster: Cluster::new(folder, breed)?,
-            ledger,
+            ledger: Ledger::of(folder),
             teller,
         })
     }
@@ -80,16 +89,38 @@ impl<'a> Session<'a> {
         let cold_start = self.last_start()?.since(began_at);
         self.until_quiet().await?;
         let rest = self.at_rest().await?;
+        let one_from = clock::now();
+        self.move_one_by_one().await?;
+        let all_from = clock::now();
         let handed_over = self.hand_over().await?;
         let killed_at = self.fail_over().await?;
         self.cluster.end()?;
         let history = self.cluster.history()?;
-        let until = killed_at.as_nanos();
         // What moves when the bench itself ends is not counted.
-        let planned = Gaps::of(&history, |_, after| after.from_ns < until).moved;
+        let moved = |from: Moment, to: Moment| {
+            Gaps::of(&history, |_, after| (from.as_nanos()..to.as_nanos()).contains(&after.from_ns)).moved
+        };
+        let (planned_one, planned_all) = (moved(one_from, all_from), moved(all_from, killed_at));
         let failover = Gaps::of(&history, |_, _| true).killed;
         let broken = judge::judge(&history).iter().map(ToString::to_string).collect();
-        Ok(Measured { cold_start, planned, handed_over, failover, rest, broken })
+        Ok(Measured { cold_start, planned_one, planned_all, handed_over, failover, rest, broken })
+    }
+
+    /// An operator pins some shards of the first node to the second, one after the other.
+    async fn move_one_by_one(&mut self) -> Result<(), Failure> {
+        self.teller.say("shards of a are moved to b, one by one");
+        let client = Client::open(self.store.clone()).await?;
+        let group = GroupName::new(GROUP).expect("a plain word is a name");
+        let to = NodeName::new("b").expect("a letter is a name");
+        let slots: Vec<u32> = self.ledger.slots_of("a").into_iter().take(ONE_BY_ONE).collect();
+        for slot in &slots {
+            client.pin(&ShardId::slot(&group, *slot), &to).await?;
+            self.until("a pinned shard has moved", |session| session.ledger.runs("b", *slot)).await?;
+        }
+        for slot in &slots {
+            client.unpin(&ShardId::slot(&group, *slot)).await?;
+        }
+        self.until_quiet().await
     }
 
     /// The first node leaves, and comes back.

@@ -9,23 +9,23 @@ use crate::settings::Everywhere;
 #[command(after_help = HELP)]
 pub(crate) struct Check {
     /// How many nodes take part [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) nodes: Option<String>,
     /// How many shards they share [default: 48; of a scenario 2048]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) shards: Option<String>,
     /// For how long things are broken [default: 60s; of a scenario its own time]
-    #[arg(long = "for", value_name = "DURATION")]
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) run_for: Option<String>,
     /// The nodes' ttl [default: 3s, or the store's own where that is too fast for it; of a scenario 10s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: Option<String>,
     /// What is done to them: kill, stop, restart, drain; on servers cut, stall, one-way, delay, reset; on a file lock
     /// [default: all that the store allows]
     #[arg(long, value_name = "FAULT,FAULT")]
     pub(crate) faults: Option<String>,
     /// Decides what is done to whom, and when [default: a new one, which is printed]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) seed: Option<String>,
     /// One exact story instead of chance: cut-off (a node's connections stall for 70s) or blip (for 5s)
     #[arg(long, value_name = "NAME")]
@@ -50,9 +50,9 @@ pub(crate) struct Check {
 }
 
 const HELP: &str = "\
-It starts nodes as processes of their own in a namespace of its own (on a local store in a file of its own beside the
-one that is named), breaks them and their connections, heals everything, and judges by when their workers ran. What it
-made in the store is removed afterwards.
+It starts nodes as processes of their own in a namespace of its own (on a local store in a file of its own \
+beside the one that is named), breaks them and their connections, heals everything, and judges by when their \
+workers ran. What it made in the store is removed afterwards.
 
 Exit code 0: every promise was kept. 6: one was broken. 1, 2, 3: nothing could be judged.
 

@@ -53,12 +53,11 @@ pub(super) fn check(what: &Check) -> Result<(), Failure> {
 
 fn told(history: &History) -> String {
     let mut text = format!(
-        "{} lines: {} starts of {} shards on {} machine{}\n",
-        history.lines,
-        history.runs.len(),
-        history.shards(),
-        history.boots(),
-        if history.boots() == 1 { "" } else { "s" }
+        "{}: {} of {} on {}\n",
+        many(history.lines, "line"),
+        many(history.runs.len(), "start"),
+        many(history.shards(), "shard"),
+        many(history.boots(), "machine")
     );
     if history.boots() > 1 {
         text.push_str(
@@ -67,7 +66,8 @@ fn told(history: &History) -> String {
     }
     let open = history.runs.iter().filter(|run| run.to_ns.is_none()).count();
     if open > 0 {
-        text.push_str(&format!("{open} starts have no end, and count as running to the end of all time\n"));
+        let told = format!("starts without an end, which count as running to the end of all time: {open}\n");
+        text.push_str(&told);
     }
     for note in &history.notes {
         text.push_str(&format!("{note}\n"));
@@ -80,7 +80,7 @@ fn told(history: &History) -> String {
     }
     for (name, judge) in judge::ALWAYS {
         let broken: Vec<String> = judge(history).into_iter().map(|violation| violation.message).collect();
-        promise_told(&mut text, name, &format!("in {} runs", history.runs.len()), &broken);
+        promise_told(&mut text, name, &format!("in {}", many(history.runs.len(), "run")), &broken);
     }
     let gaps = Gaps::of(history, |_, _| true);
     for (title, spans) in [
@@ -91,8 +91,8 @@ fn told(history: &History) -> String {
     ] {
         if let (Some(median), Some(longest)) = (spans.at(500), spans.at(1000)) {
             text.push_str(&format!(
-                "unattended, {title}: {} times, median {}, longest {}\n",
-                spans.all().len(),
+                "unattended, {title}: {}, median {}, longest {}\n",
+                many(spans.all().len(), "gap"),
                 people(median),
                 people(longest)
             ));
@@ -110,8 +110,16 @@ fn verdict(history: &History, broken: usize) -> Result<(), Failure> {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::new(
             Code::Usage,
-            format!("{problems} lines could not be used, so that nothing is proved: mend or remove them"),
+            format!(
+                "nothing is proved, because {} could not be used: mend or remove them",
+                many(problems, "line")
+            ),
         )),
-        _ => Err(Failure::new(Code::Unhealthy, format!("the promises were broken {broken} times"))),
+        _ => Err(Failure::new(Code::Unhealthy, format!("promises were broken: {broken} times"))),
     }
+}
+
+/// A number of things, in words.
+fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

@@ -93,6 +93,10 @@ impl<'a> Trial<'a> {
         }
         let owned_first_after = self.until_all_owned(began_at).await?;
         self.teller.say(format!("all {} shards run", self.plan.breed.shards));
+        if self.plan.scenario.is_some() {
+            self.until_quiet().await?;
+            self.teller.say("nothing moves any more");
+        }
         let broken_from = clock::now();
         self.break_things(broken_from).await?;
         self.heal().await?;
@@ -269,6 +273,21 @@ impl<'a> Trial<'a> {
                 return Err(Failure::new(Code::Failed, message));
             }
         }
+    }
+
+    /// Waits until the stabilisers have let all moves of the start go.
+    async fn until_quiet(&mut self) -> Result<(), Failure> {
+        let policy = &self.plan.breed.policy;
+        let quiet_for = Duration::from_millis(policy.cooldown_ms + policy.min_run_ms);
+        let began_at = clock::now();
+        let (mut starts, mut since) = (self.ledger.starts, began_at);
+        while clock::now().since(since) < quiet_for && clock::now().since(began_at) < START_PATIENCE {
+            self.look().await?;
+            if self.ledger.starts != starts {
+                (starts, since) = (self.ledger.starts, clock::now());
+            }
+        }
+        Ok(())
     }
 
     fn standings(&self) -> Vec<String> {

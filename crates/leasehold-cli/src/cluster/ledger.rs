@@ -82,6 +82,17 @@ impl Ledger {
         self.running.values().filter(|runs| runs.iter().any(|run| run.0 == node)).count()
     }
 
+    /// The shards of numbered groups that a node runs.
+    pub(crate) fn slots_of(&self, node: &str) -> Vec<u32> {
+        let mine = self.running.iter().filter(|(_, runs)| runs.iter().any(|run| run.0 == node));
+        mine.filter_map(|(shard, _)| shard.parse().ok()).collect()
+    }
+
+    /// Whether a node runs a shard.
+    pub(crate) fn runs(&self, node: &str, slot: u32) -> bool {
+        self.running.get(&slot.to_string()).is_some_and(|runs| runs.iter().any(|run| run.0 == node))
+    }
+
     /// How a node stands, by its own word.
     pub(crate) fn standing(&self, node: &str) -> &str {
         self.standing.get(node).map_or("", String::as_str)

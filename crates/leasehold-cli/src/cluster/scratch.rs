@@ -81,12 +81,20 @@ impl Scratch {
         let mut trouble = String::from("records kept appearing");
         for _ in 0..ROUNDS {
             match self.sweep().await {
-                Ok(0) => return None,
+                Ok(0) => return self.marks(),
                 Ok(_) => {}
                 Err(error) => trouble = error,
             }
         }
         Some(format!("{stays}: {trouble}"))
+    }
+
+    /// What is in the store beside records, and cannot be removed through it.
+    fn marks(&self) -> Option<String> {
+        let name = &self.namespace;
+        self.url.starts_with("redis").then(|| {
+            format!("Two keys that tell the state of a namespace stay on {}: {{{name}}}:store and {{{name}}}:removed.", self.shown)
+        })
     }
 
     /// Removes every record that is there now; the answer is how many there were.

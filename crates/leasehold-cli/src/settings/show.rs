@@ -9,19 +9,16 @@ use super::table::{Kind, SETTINGS};
 /// A store's URL without its secrets: user name and password, and parameters that may hold some.
 pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = match rest.find('/') {
-        Some(at) => rest.split_at(at),
-        None => (rest, ""),
+    // A password that should have been encoded may hold anything: what could be part of one is not shown.
+    let (shown, query) = match (rest.rfind('@'), rest.find('?')) {
+        (Some(at), Some(question)) if at > question => ("", "***"),
+        (_, Some(question)) => (&rest[..question], "?***"),
+        (_, None) => (rest, ""),
     };
-    let host = match authority.rsplit_once('@') {
-        Some((_, host)) => format!("***@{host}"),
-        None => authority.to_owned(),
-    };
-    let path = match path.split_once('?') {
-        Some((path, _)) => format!("{path}?***"),
-        None => path.to_owned(),
-    };
-    format!("{scheme}://{host}{path}")
+    match shown.rsplit_once('@') {
+        Some((_, place)) => format!("{scheme}://***@{place}{query}"),
+        None => format!("{scheme}://{shown}{query}"),
+    }
 }
 
 impl Settings {
@@ -111,6 +108,9 @@ mod tests {
             ("redis://:secret@host:6379/0", "redis://***@host:6379/0"),
             ("postgres://me:p@ss@host/db?password=x", "postgres://***@host/db?***"),
             ("etcd://host:2379", "etcd://host:2379"),
+            ("redis://h?sentinel_password=p", "redis://h?***"),
+            ("etcd://u:p/q@h/x", "etcd://***@h/x"),
+            ("etcd://u:p?q@h/x", "etcd://***"),
         ] {
             assert_eq!(redacted(url), shown);
         }

@@ -62,7 +62,11 @@ fn untold(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
     let session = &state.sessions[run.session];
     let process = &state.processes[session.process];
     let killed_at_deadline = how == RunEnd::Killed && at >= session.until.kill_at;
-    let had = run.told_at.map_or(0, |told| at - told) + TOLD_WITHIN + process.starved_by;
+    // What was late while the process was starved is still late when it no longer is.
+    let (before, over_at) = process.starved_before;
+    let late_since_then = if run.told_at.unwrap_or(at) <= over_at + before { before } else { 0 };
+    let starved_by = process.starved_by.max(late_since_then);
+    let had = run.told_at.map_or(0, |told| at - told) + TOLD_WITHIN + starved_by;
     // Nobody can be told while it stands still, or before it began.
     let stood_still = process.resumed_at + session.stop_budget >= at;
     let young = run.began_at + session.stop_budget + TOLD_WITHIN >= at;
@@ -118,6 +122,10 @@ mod tests {
             }
             world
         };
+        let mut starved = told_at(Some(1_900));
+        starved.good(1_500 * MS, Happening::Starved { process: 1, by: 500 * MS });
+        starved.good(1_700 * MS, Happening::Starved { process: 1, by: 0 });
+        starved.good(2_500 * MS, killed);
         told_at(None).bad(2_500 * MS, killed, NAME);
         told_at(Some(2_400)).bad(2_500 * MS, killed, NAME);
         told_at(Some(1_000)).good(2_500 * MS, killed);

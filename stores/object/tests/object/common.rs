@@ -32,7 +32,7 @@ pub(crate) fn fresh(hint: &str) -> String {
 
 /// A client that looks often, so that tests need not wait.
 pub(crate) fn open(server: &S3Server, namespace: &str) -> Arc<Bucket> {
-    open_at(&server.address(BUCKET, "&poll=300ms"), namespace)
+    open_at(&server.address(BUCKET, "&poll=300ms&timeout=3s"), namespace)
 }
 
 pub(crate) fn open_at(address: &str, namespace: &str) -> Arc<Bucket> {

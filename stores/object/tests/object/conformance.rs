@@ -1,6 +1,6 @@
 //! The suite that every store must pass.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +8,8 @@ use leasehold_servers::{Program, S3Server};
 use leasehold_store::conformance::{self, Fixture, Saved, Scale};
 use leasehold_store::{Key, Store, StoreError};
 
-use crate::common::{BUCKET, fresh, open, server};
+use crate::common::{BUCKET, fresh, open, open_at, server};
+use crate::proxy::{Fault, Proxy};
 
 struct OnS3 {
     server: &'static S3Server,
@@ -74,6 +75,54 @@ impl OnS3 {
             let Some(row) = page.get_mut("rows").and_then(|rows| rows.get_mut(key)) else { continue };
             *row = serde_json::json!({"version": "edited", "text": String::from_utf8_lossy(bytes)});
             self.server.put_object(BUCKET, &object, page.to_string().as_bytes());
+        }
+    }
+}
+
+/// The same with a server of its own, which can be restarted, behind a proxy that can break looks.
+struct Restarted {
+    server: Mutex<S3Server>,
+    proxy: Proxy,
+}
+
+#[async_trait]
+impl Fixture for Restarted {
+    fn fresh_namespace(&self, hint: &str) -> String {
+        fresh(hint)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
+        let more = "&poll=300ms&timeout=3s";
+        let address = self.server.lock().unwrap().address_at(&self.proxy.endpoint(), BUCKET, more);
+        Ok(open_at(&address, namespace))
+    }
+
+    async fn break_watches(&self, _namespace: &str) -> Option<()> {
+        self.proxy.inject("GET", "changed.json", Fault::Answered(500, "InternalError"));
+        Some(())
+    }
+
+    async fn restart(&self) -> Option<()> {
+        self.server.lock().unwrap().restart();
+        Some(())
+    }
+
+    fn scale(&self) -> Scale {
+        Scale { patience: Duration::from_secs(20), ..scale() }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_fails_or_is_restarted_loses_nothing() {
+    let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
+    server.make_bucket(BUCKET);
+    let proxy = Proxy::before(server.port());
+    let fixture = Restarted { server: Mutex::new(server), proxy };
+    for property in conformance::PROPERTIES {
+        if ["a_broken_watch_resumes_with_a_snapshot", "acknowledged_writes_survive_a_restart"]
+            .contains(&property.name)
+        {
+            property.check(&fixture).await.unwrap_or_else(|unmet| panic!("{}: {unmet:?}", property.name));
         }
     }
 }

@@ -3,5 +3,7 @@
 mod common;
 mod conformance;
 mod faults;
+mod nodes;
 mod proxy;
+mod queue;
 mod refusals;

@@ -20,11 +20,14 @@ pub(crate) enum Fault {
     Dropped,
 }
 
+/// The method and the part of the path that a fault waits for.
+type Planned = (&'static str, &'static str, Fault);
+
 /// A proxy in front of one server. It ends with the process.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     port: u16,
-    faults: Arc<Mutex<VecDeque<(&'static str, &'static str, Fault)>>>,
+    faults: Arc<Mutex<VecDeque<Planned>>>,
     /// By how much the server's clock is told wrong, in seconds.
     pub(crate) clock_off_s: Arc<AtomicI64>,
 }
@@ -71,7 +74,7 @@ impl Proxy {
     fn fault(&self, head: &str) -> Option<Fault> {
         let mut faults = self.faults.lock().unwrap();
         let line = head.lines().next().unwrap_or_default();
-        let fits = |(method, path, _): &(&str, &str, Fault)| line.starts_with(method) && line.contains(path);
+        let fits = |(method, path, _): &Planned| line.starts_with(method) && line.contains(path);
         let at = faults.iter().position(fits)?;
         faults.remove(at).map(|(_, _, fault)| fault)
     }

@@ -14,9 +14,9 @@ const SHOWN_MAX: usize = 8;
 pub(super) fn page(findings: &Findings) -> String {
     let mut page = String::from(HEAD);
     let (class, word) = if findings.is_good() { ("good", "PASS") } else { ("bad", "FAIL") };
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<header><h1>leasehold check</h1><span class=\"badge {class}\">{word}</span><p>{} starts of {} shards, {} faults</p></header>\n",
+        "<header><h1>leasehold check</h1><span class=\"badge {class}\">{word}</span><p>{} starts of {} shards, {} faults</p></header>",
         findings.starts,
         findings.shards,
         findings.faults.len()

@@ -1,0 +1,224 @@
+//! A task queue on nothing but a bucket. Workers hold shards of the queue, list only the shards that they hold, claim
+//! tasks by conditional writes, and look often while there is work and rarely while there is none. A monitor, itself
+//! sharded, gives back tasks that are stuck.
+//!
+//! ```text
+//! ready/<shard>/<task>   {"state":"ready"}, then {"state":"claimed","worker":…,"epoch":…}
+//! done/<shard>/<task>    made once, never twice: whoever makes it has completed the task
+//! ```
+//!
+//! ```text
+//! queue ADDRESS put TASKS SHARDS          puts tasks
+//! queue ADDRESS work NAME SHARDS TTL_MS   works on them until it is ended
+//! queue ADDRESS count SHARDS              says how many are ready and done
+//! ```
+//! ADDRESS is that of the store, such as `s3://bucket/prefix?endpoint=…`. Tasks lie in the same bucket, under `queue/`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use leasehold::{BoxError, Grant, Group, Node};
+use leasehold_object::Bucket;
+use leasehold_object::object_store::path::Path;
+use leasehold_object::object_store::{
+    Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
+};
+
+/// The pause between two looks at a shard: while there is work, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// A claim that nobody touched for so long, on our own clock, is given back.
+const STUCK_AFTER: Duration = Duration::from_secs(20);
+/// How often the monitor looks, and in how many shards it is divided.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+const SWEEPERS: u32 = 2;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [address, "put", tasks, shards] => put_tasks(address, tasks.parse()?, shards.parse()?).await,
+        [address, "work", name, shards, ttl_ms] => {
+            work(address, name, shards.parse()?, ttl_ms.parse()?).await
+        }
+        [address, "count", shards] => count(address, shards.parse()?).await,
+        _ => Err("usage: queue ADDRESS put TASKS SHARDS | work NAME SHARDS TTL_MS | count SHARDS".into()),
+    }
+}
+
+/// The queue in the bucket.
+#[derive(Clone)]
+struct Queue {
+    objects: Arc<dyn ObjectStore>,
+}
+
+impl Queue {
+    async fn list(&self, folder: &str, shard: u32) -> Result<Vec<ObjectMeta>, BoxError> {
+        let prefix = Path::from(format!("queue/{folder}/{shard:04}"));
+        Ok(self.objects.list(Some(&prefix)).try_collect().await?)
+    }
+
+    /// Writes on a condition; `false` if it did not hold. After any other trouble nothing is known, and the task is
+    /// looked at again later.
+    async fn write(&self, path: &Path, body: String, mode: PutMode) -> Result<bool, BoxError> {
+        let options = PutOptions { mode, ..PutOptions::default() };
+        match self.objects.put_opts(path, body.into(), options).await {
+            Ok(_) => Ok(true),
+            Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Claims a task for an epoch of its shard. Claims of earlier epochs are void: their holder has been stopped.
+    async fn claim(&self, task: &ObjectMeta, worker: &str, epoch: u64) -> Result<bool, BoxError> {
+        let found = match self.objects.get(&task.location).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let mode = update(&found.meta);
+        let state = found.bytes().await?;
+        if claimed_in(&state).is_some_and(|claimed| claimed >= epoch) {
+            return Ok(false);
+        }
+        let claim = format!("{{\"state\":\"claimed\",\"worker\":\"{worker}\",\"epoch\":{epoch}}}\n");
+        self.write(&task.location, claim, mode).await
+    }
+
+    /// Completes a task. Only one ever can, because what says so is made once.
+    async fn complete(&self, task: &ObjectMeta, worker: &str, epoch: u64) -> Result<bool, BoxError> {
+        let done = Path::from(task.location.as_ref().replacen("queue/ready/", "queue/done/", 1));
+        let body = format!("{{\"worker\":\"{worker}\",\"epoch\":{epoch}}}\n");
+        let first = self.write(&done, body, PutMode::Create).await?;
+        // It is done, whoever did it; what is left of it may go.
+        self.objects.delete(&task.location).await?;
+        Ok(first)
+    }
+}
+
+fn update(meta: &ObjectMeta) -> PutMode {
+    PutMode::Update(UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() })
+}
+
+/// The epoch that a task is claimed in, if it is.
+fn claimed_in(state: &[u8]) -> Option<u64> {
+    let state: serde_json::Value = serde_json::from_slice(state).ok()?;
+    state.get("epoch")?.as_u64()
+}
+
+/// The worker: holds shards of the queue and of the monitor until it is ended.
+async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64) -> Result<(), BoxError> {
+    let bucket = Bucket::open(address, "queue-workers")?;
+    let queue = Queue { objects: bucket.client()? };
+    let (lister, sweeper) = (queue.clone(), queue);
+    let worker: Arc<str> = name.into();
+    let node = Node::builder(Arc::new(bucket))
+        .name(name)
+        .ttl(Duration::from_millis(ttl_ms))
+        .new_namespace()
+        .group(Group::numbered("queue", shards), move |grant| {
+            let (queue, worker) = (lister.clone(), worker.clone());
+            async move { work_on(&queue, &worker, &grant).await }
+        })
+        .group(Group::numbered("monitor", SWEEPERS), move |grant| {
+            let queue = sweeper.clone();
+            async move { sweep(&queue, shards, &grant).await }
+        })
+        .start()
+        .await?;
+    node.until_left().await;
+    Ok(())
+}
+
+/// Works on one shard for as long as it is held.
+async fn work_on(queue: &Queue, worker: &str, grant: &Grant) -> Result<(), BoxError> {
+    let (shard, epoch) = (grant.slot().unwrap_or_default(), grant.epoch().0);
+    let mut pause = PAUSE.0;
+    while !grant.stopping().is_cancelled() {
+        grant.check()?;
+        println!("list {shard}");
+        for task in queue.list("ready", shard).await? {
+            grant.check()?;
+            if !queue.claim(&task, worker, epoch).await? {
+                continue;
+            }
+            pause = PAUSE.0;
+            // The work itself would be here.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            grant.check()?;
+            if queue.complete(&task, worker, epoch).await? {
+                println!("done {}", task.location.filename().unwrap_or_default());
+            }
+        }
+        grant.stopping().run_until_cancelled(tokio::time::sleep(pause)).await;
+        pause = (pause * 3 / 2).min(PAUSE.1);
+    }
+    Ok(())
+}
+
+/// Gives back what is claimed and does not move. Which claims those are is judged by looking twice.
+async fn sweep(queue: &Queue, shards: u32, grant: &Grant) -> Result<(), BoxError> {
+    let mine: Vec<u32> =
+        (0..shards).filter(|shard| shard % SWEEPERS == grant.slot().unwrap_or_default()).collect();
+    let mut seen: BTreeMap<Path, (Option<String>, leasehold::Moment)> = BTreeMap::new();
+    loop {
+        let mut there = BTreeMap::new();
+        for shard in &mine {
+            grant.check()?;
+            println!("sweep {shard}");
+            for task in queue.list("ready", *shard).await? {
+                let now = leasehold::clock::now();
+                let since = match seen.get(&task.location) {
+                    Some((etag, since)) if *etag == task.e_tag => *since,
+                    _ => now,
+                };
+                if now.since(since) > STUCK_AFTER {
+                    grant.check()?;
+                    queue.write(&task.location, ready(), update(&task)).await?;
+                }
+                there.insert(task.location, (task.e_tag, since));
+            }
+        }
+        seen = there;
+        if grant.stopping().run_until_cancelled(tokio::time::sleep(SWEEP_EVERY)).await.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// A task that is free, never with the same bytes twice.
+fn ready() -> String {
+    format!("{{\"state\":\"ready\",\"at\":{}}}\n", leasehold::clock::unix_ms())
+}
+
+async fn put_tasks(address: &str, tasks: u32, shards: u32) -> Result<(), BoxError> {
+    let queue = Queue { objects: Bucket::open(address, "queue-workers")?.client()? };
+    for task in 0..tasks {
+        let path = Path::from(format!("queue/ready/{:04}/task-{task:05}", task % shards));
+        // Making it a second time does nothing, so that it can be tried until it is there.
+        let mut tries = 0;
+        while let Err(error) = queue.write(&path, ready(), PutMode::Create).await {
+            tries += 1;
+            if tries == 10 {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE.1).await;
+        }
+    }
+    Ok(())
+}
+
+async fn count(address: &str, shards: u32) -> Result<(), BoxError> {
+    let queue = Queue { objects: Bucket::open(address, "queue-workers")?.client()? };
+    let (mut ready, mut done) = (0, 0);
+    for shard in 0..shards {
+        ready += queue.list("ready", shard).await?.len();
+        done += queue.list("done", shard).await?.len();
+    }
+    println!("ready {ready} done {done}");
+    Ok(())
+}
