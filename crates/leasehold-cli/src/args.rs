@@ -10,7 +10,7 @@ use crate::settings::{Everywhere, ForNodes, span};
 
 /// Every shard of your work run by exactly one live process, and stopped before its lease can be lost.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version = crate::build::VERSION, long_version = crate::build::LONG_VERSION)]
+#[command(name = "leasehold", version = crate::build::VERSION, long_version = crate::build::LONG_VERSION.as_str())]
 #[command(after_help = EXIT_CODES, max_term_width = 110)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {

@@ -1,19 +1,19 @@
 //! What this build is.
 
+use std::sync::LazyLock;
+
 /// The version of the program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version, with how it was built.
-pub(crate) const LONG_VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\ncommit   ",
-    env!("LEASEHOLD_BUILD_COMMIT"),
-    "\nrustc    ",
-    env!("LEASEHOLD_BUILD_RUSTC"),
-    "\ntarget   ",
-    env!("LEASEHOLD_BUILD_TARGET"),
-    "\nprofile  ",
-    env!("LEASEHOLD_BUILD_PROFILE"),
-    "\nstores   local, memory",
-    "\nprotocol 1, record format 1",
-);
+pub(crate) static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let stores: Vec<&str> = crate::stores::schemes().collect();
+    format!(
+        "{VERSION}\ncommit   {}\nrustc    {}\ntarget   {}\nprofile  {}\nstores   {}\nprotocol 1, record format 1",
+        env!("LEASEHOLD_BUILD_COMMIT"),
+        env!("LEASEHOLD_BUILD_RUSTC"),
+        env!("LEASEHOLD_BUILD_TARGET"),
+        env!("LEASEHOLD_BUILD_PROFILE"),
+        stores.join(", "),
+    )
+});

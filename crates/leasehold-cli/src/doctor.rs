@@ -166,7 +166,7 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
                     .good("conditional writes are honoured: a stale one and a second creation were refused");
                 judge_latency(&reads, &writes, config, findings);
             }
-            Err(what) => findings.bad(what, "this store cannot keep two holders apart: do not use it"),
+            Err((what, advice)) => findings.bad(what, advice),
         },
         Err(failure) => {
             findings.bad(format!("a scratch namespace cannot be opened: {}", failure.message), "see above")
@@ -174,7 +174,16 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
     }
 }
 
-async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, String> {
+/// What is wrong with conditional writes, and what to do.
+type Wrong = (String, &'static str);
+
+/// For a store that takes what it must refuse.
+const UNSAFE: &str = "this store cannot keep two holders apart: do not use it";
+
+/// For a store that takes nothing now.
+const MUST_WRITE: &str = "the store must take writes: mend that, and look again";
+
+async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, Wrong> {
     let key = Key::Group(GroupName::new("doctor").expect("a plain word is a name"));
     let swap = |expect: Option<Version>, value: Option<&str>| Swap {
         key: key.clone(),
@@ -196,21 +205,27 @@ async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, String> {
     Ok(writes)
 }
 
-async fn applied(store: &dyn Store, swap: Swap, took: &mut Vec<Duration>) -> Result<Version, String> {
+async fn applied(store: &dyn Store, swap: Swap, took: &mut Vec<Duration>) -> Result<Version, Wrong> {
     let began_at = clock::now();
-    let reply = store.swap(Lane::Work, &[swap]).await.map_err(|error| format!("writing failed: {error}"))?;
+    let reply = store
+        .swap(Lane::Work, &[swap])
+        .await
+        .map_err(|error| (format!("writing failed: {error}"), MUST_WRITE))?;
     took.push(clock::now().since(began_at));
     match reply.outcomes.into_iter().next() {
         Some(Swapped::Applied(version)) => Ok(version),
-        other => Err(format!("a write that should have been accepted was not: {other:?}")),
+        other => Err((format!("a write that should have been accepted was not: {other:?}"), UNSAFE)),
     }
 }
 
-async fn refused(store: &dyn Store, swap: Swap, what: &str) -> Result<(), String> {
-    let reply = store.swap(Lane::Work, &[swap]).await.map_err(|error| format!("writing failed: {error}"))?;
+async fn refused(store: &dyn Store, swap: Swap, what: &str) -> Result<(), Wrong> {
+    let reply = store
+        .swap(Lane::Work, &[swap])
+        .await
+        .map_err(|error| (format!("writing failed: {error}"), MUST_WRITE))?;
     match reply.outcomes.first() {
         Some(Swapped::Lost(_)) => Ok(()),
-        _ => Err(what.to_owned()),
+        _ => Err((what.to_owned(), UNSAFE)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! How the program fails: a sentence for people, and an exit code for programs.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use leasehold_core::store::{StoreError, StoreErrorKind};
@@ -51,7 +53,8 @@ impl Failure {
 
     /// Tells people, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("leasehold: {}", self.message);
+        // Nobody may be there to hear it.
+        let _ = writeln!(io::stderr(), "leasehold: {}", self.message);
         ExitCode::from(self.code as u8)
     }
 }
@@ -89,5 +92,17 @@ impl From<leasehold::Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Failure::new(Code::Failed, error.to_string())
+    }
+}
+
+/// Prints to standard output. A reader who went away (`| head`) is no failure; another error ends the program.
+pub(crate) fn print(text: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let failure = Failure::new(Code::Failed, format!("the output cannot be written: {error}"));
+        let _ = failure.report();
+        std::process::exit(failure.code as i32);
     }
 }

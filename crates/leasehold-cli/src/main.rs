@@ -4,6 +4,16 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+/// Prints to standard output. A reader who went away (`| head`) is no failure; another error ends the program.
+macro_rules! print {
+    ($($text:tt)*) => { crate::failure::print(format_args!($($text)*)) };
+}
+
+/// The same, with the end of a line.
+macro_rules! println {
+    ($($text:tt)*) => { print!("{}\n", format_args!($($text)*)) };
+}
+
 mod args;
 mod bench;
 mod build;
@@ -57,7 +67,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Check(what) => in_runtime(check::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut script);
+            print!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
         other => in_runtime(on_cluster(other)),
@@ -268,5 +280,7 @@ fn log_to_stderr(settings: &Settings) {
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false)
+        // It would tell so on standard error, and panic there.
+        .log_internal_errors(false)
         .init();
 }

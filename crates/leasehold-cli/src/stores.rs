@@ -21,7 +21,7 @@ pub(crate) enum Missing {
 }
 
 /// The kinds of stores that this build can open.
-fn schemes() -> impl Iterator<Item = &'static str> {
+pub(crate) fn schemes() -> impl Iterator<Item = &'static str> {
     leasehold::store::SCHEMES.iter().copied().chain(["memory"])
 }
 

@@ -57,9 +57,13 @@ fn print(text: &str, format: Format, watching: Watching) -> std::io::Result<()> 
             write!(out, "\x1b[H{text}\x1b[J")?;
             return out.flush();
         }
-        writeln!(out, "---")?;
     }
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    let mark = if watching == Watching::Always && format == Format::People { "---\n" } else { "" };
+    match out
+        .write_all(mark.as_bytes())
+        .and_then(|()| out.write_all(text.as_bytes()))
+        .and_then(|()| out.flush())
+    {
         // `leasehold shards | head` is no failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result,

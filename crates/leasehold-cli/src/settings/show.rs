@@ -8,7 +8,15 @@ use super::table::{Kind, SETTINGS};
 
 /// A store's URL without its secrets: user name and password, and parameters that may hold some.
 pub(crate) fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // A slip such as redis:user:password@host: only of a file it is known that no secret is in it.
+        return match url.split_once(':') {
+            Some(("local" | "memory", _)) => url.to_owned(),
+            Some((scheme, rest)) if rest.contains(['@', '?']) => format!("{scheme}:***"),
+            None if url.contains('@') => "***".to_owned(),
+            _ => url.to_owned(),
+        };
+    };
     // A password that should have been encoded may hold anything: what could be part of one is not shown.
     let (shown, query) = match (rest.rfind('@'), rest.find('?')) {
         (Some(at), Some(question)) if at > question => ("", "***"),
@@ -111,6 +119,10 @@ mod tests {
             ("redis://h?sentinel_password=p", "redis://h?***"),
             ("etcd://u:p/q@h/x", "etcd://***@h/x"),
             ("etcd://u:p?q@h/x", "etcd://***"),
+            ("redis:u:p@h", "redis:***"),
+            ("u:p@h", "u:***"),
+            ("p@h", "***"),
+            ("local:./a@b.db", "local:./a@b.db"),
         ] {
             assert_eq!(redacted(url), shown);
         }

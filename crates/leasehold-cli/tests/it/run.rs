@@ -53,6 +53,39 @@ fn named_shards_come_and_go_with_the_file_that_names_them() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let place = Place::new();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let arguments = ["run", "--node", "a", "--group", "g", "--new-namespace", "--ttl", "2s", "--shards", "3"];
+    let mut command = place.command(&arguments);
+    command.args(["--", "sh", "-c", POLITE]).stderr(full);
+    let mut node = command.spawn().unwrap();
+    place.wait_for_beats("a", 3);
+    place.leasehold(&["release", "g/0"]);
+    assert!(node.try_wait().unwrap().is_none(), "what it wanted to log is lost, and nothing else");
+    crate::process::send(node.id(), Signal::SIGTERM);
+    assert!(node.wait().unwrap().success());
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let place = Place::new();
+    let commands: [&[&str]; 5] = [
+        &["config", "explain"],
+        &["config", "show"],
+        &["doctor"],
+        &["completions", "bash"],
+        &["demo", "--plain", "--for", "1s"],
+    ];
+    for arguments in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = place.command(arguments).stdout(writer).status().unwrap();
+        assert!(status.success(), "{arguments:?}: {status}");
+    }
+}
+
+#[test]
 fn raw_output_is_not_touched() {
     let place = Place::new();
     let mut node =

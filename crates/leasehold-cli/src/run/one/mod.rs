@@ -395,4 +395,7 @@ async fn listen(mut pipe: pipe::Receiver, hear: mpsc::Sender<Said>) {
             }
         }
     }
+    if let Some(rest) = lines.rest() {
+        let _ = hear.send(Said::read(rest)).await;
+    }
 }
