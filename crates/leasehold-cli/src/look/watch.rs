@@ -50,15 +50,14 @@ pub(crate) async fn present(
 
 fn print(text: &str, format: Format, watching: Watching) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if watching == Watching::Always && format == Format::People {
-        if out.is_terminal() {
-            // Home, the text with each line cleared to its end, and nothing below.
-            let text = text.replace('\n', "\x1b[K\r\n");
-            write!(out, "\x1b[H{text}\x1b[J")?;
-            return out.flush();
-        }
+    let follows = watching == Watching::Always && format == Format::People;
+    if follows && out.is_terminal() {
+        // Home, the text with each line cleared to its end, and nothing below.
+        let text = text.replace('\n', "\x1b[K\r\n");
+        write!(out, "\x1b[H{text}\x1b[J")?;
+        return out.flush();
     }
-    let mark = if watching == Watching::Always && format == Format::People { "---\n" } else { "" };
+    let mark = if follows { "---\n" } else { "" };
     match out
         .write_all(mark.as_bytes())
         .and_then(|()| out.write_all(text.as_bytes()))
