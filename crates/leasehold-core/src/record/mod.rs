@@ -94,21 +94,27 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a stored value, whoever wrote it.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        #[derive(serde::Deserialize)]
-        struct Head {
-            format: u32,
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
+        if record.format() > FORMAT {
+            return Err(RecordError::TooNew { found: record.format() });
         }
-        let malformed = |e: serde_json::Error| RecordError::Malformed(e.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
-        if head.format > FORMAT {
-            return Err(RecordError::TooNew { found: head.format });
-        }
-        let record: Self = serde_json::from_slice(bytes).map_err(malformed)?;
         if let Some(found) = record.algorithm().filter(|found| *found > ALGORITHM) {
             return Err(RecordError::UnknownAlgorithm { found });
         }
         record.validate().map_err(RecordError::Impossible)?;
         Ok(record)
+    }
+}
+
+/// Why it is not of our shape: a newer version may have another one.
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> RecordError {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        format: u32,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) if head.format > FORMAT => RecordError::TooNew { found: head.format },
+        _ => RecordError::Malformed(error.to_string()),
     }
 }
 
