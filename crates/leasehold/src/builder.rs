@@ -28,6 +28,9 @@ type Edit = Box<dyn FnOnce(&mut Config) + Send>;
 /// How long a node without a store would live without renewing.
 const SOLO_TTL: Duration = Duration::from_secs(3600);
 
+/// Hooks that are asked more often than this would keep the driver from renewing.
+const HOOK_EVERY_MIN: Duration = Duration::from_millis(10);
+
 /// Sets up a [`Node`]. Whatever is wrong is reported by [`start`](Builder::start), all at once.
 pub struct Builder {
     store: Arc<dyn Store>,
@@ -283,6 +286,11 @@ impl Builder {
         }
         if let Err(errors) = config.check_on(&facts) {
             problems.extend(errors.iter().map(ToString::to_string));
+        }
+        if let Some(every) = self.hook_every.filter(|every| *every < HOOK_EVERY_MIN) {
+            problems.push(format!(
+                "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?}: it is also how long a hook may take; raise it"
+            ));
         }
         if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
             problems

@@ -110,6 +110,11 @@ impl Node {
 
     /// Holds at most this many shards in all.
     pub fn set_capacity(&self, shards_max: Option<u32>) -> Result<(), Error> {
+        if shards_max == Some(0) {
+            let problem =
+                "a capacity of 0 is refused, because it could mean nothing or no limit: set the weight to 0";
+            return Err(Error::Config(vec![problem.to_owned()]));
+        }
         self.wish(Wish::Capacity(shards_max))
     }
 
@@ -131,6 +136,7 @@ impl Node {
         Fut: Future<Output = Outcome> + Send + 'static,
     {
         let config = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
+        config.check().map_err(|errors| Error::Config(errors.iter().map(ToString::to_string).collect()))?;
         // The handler comes first, so that no shard starts without it.
         self.send(Input::Handle(config.group.clone(), Handler::new(work)))?;
         self.wish(Wish::Serve(config))

@@ -102,11 +102,17 @@ impl NodeRecord {
     }
 }
 
+/// More renewals than any session lives for, and still exact in every JSON reader.
+const SEQ_MAX: u64 = 1 << 53;
+
 impl Record for NodeRecord {
     record!();
     fn validate(&self) -> Result<(), String> {
         if !(1..=86_400_000).contains(&self.ttl_ms) {
             return Err(format!("ttl_ms {} is not between 1 and 86400000", self.ttl_ms));
+        }
+        if self.seq > SEQ_MAX {
+            return Err(format!("seq {} is above {SEQ_MAX}", self.seq));
         }
         Ok(())
     }

@@ -19,10 +19,15 @@ pub(super) fn check(config: &Config, found: &mut Found) {
             || format!("the group {} must be there once", group.group),
             "merge the two, or rename one",
         );
-        capacity(group.capacity, &format!("{at}.capacity"), found);
-        shards(group, &at, found);
-        policy(group, &at, found);
+        one(group, found);
     }
+}
+
+pub(super) fn one(group: &GroupConfig, found: &mut Found) {
+    let at = format!("groups[{}]", group.group);
+    capacity(group.capacity, &format!("{at}.capacity"), found);
+    shards(group, &at, found);
+    policy(group, &at, found);
 }
 
 fn shards(group: &GroupConfig, at: &str, found: &mut Found) {
