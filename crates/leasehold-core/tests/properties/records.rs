@@ -113,3 +113,14 @@ fn a_newer_format_is_told_apart_from_damage() {
         assert!(errors.iter().flatten().all(RecordError::is_too_new), "{errors:?}");
     }
 }
+
+/// What JSON readers can hold exactly is as far as numbers go that only ever rise.
+#[test]
+fn numbers_that_rise_have_an_end_that_every_reader_can_hold() {
+    let node = |seq| make::node_record("a", make::session(7), seq, NodeState::Active, 1);
+    assert!(NodeRecord::decode(&node(1 << 53).encode()).is_ok());
+    for seq in [(1 << 53) + 1, u64::MAX] {
+        let error = NodeRecord::decode(&node(seq).encode()).unwrap_err();
+        assert!(error.to_string().contains("seq"), "{error}");
+    }
+}

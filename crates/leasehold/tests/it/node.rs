@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold::{Error, Finish, Group, Health, Node, Pulse};
+use leasehold::{Error, Finish, Group, Health, Node, Policy, Pulse};
 use leasehold_core::event::Verdict;
 use leasehold_core::{Epoch, Notice, ShardId};
 
@@ -382,4 +382,41 @@ async fn solo_holds_everything_at_once() {
     }
     println!("all 100 after {:?}", node.now().since(began_at));
     assert_eq!(node.leave().await, Finish::Clean);
+}
+
+/// What is said at run time is checked like what was said at the start, and changes nothing if it is refused.
+#[tokio::test(start_paused = true)]
+async fn settings_at_run_time_are_checked_too() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let node = bench.node("a").group(Group::numbered("orders", 4), worker()).start().await.unwrap();
+    until("all run", 5, || bench.witness.at_work("a") == 4).await;
+    let refused = |group| match node.serve(group, worker()) {
+        Err(Error::Config(problems)) => problems,
+        other => panic!("{other:?}"),
+    };
+    let problems = refused(Group::numbered("zero", 0).capacity(0));
+    assert_eq!(problems.len(), 2, "{problems:#?}");
+    let unfair = Policy { balance_permille: 1, ..Policy::default() };
+    let problems = refused(Group::numbered("unfair", 2).policy(unfair));
+    assert!(problems[0].contains("balance_permille (1)"), "{problems:#?}");
+    assert!(matches!(node.set_capacity(Some(0)), Err(Error::Config(_))));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(node.owned().len(), 4);
+    assert!(bench.server.get_raw("test", "groups/zero").is_none());
+    assert!(bench.server.get_raw("test", "groups/unfair").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_at_their_ends_are_refused_and_never_a_panic() {
+    let bench = Bench::new();
+    for (ttl, hook_every, word) in [
+        (Duration::from_secs(10), Duration::ZERO, "hook_every (0ns)"),
+        (Duration::MAX, Duration::from_secs(1), "ttl"),
+        (Duration::ZERO, Duration::from_secs(1), "ttl"),
+    ] {
+        let builder = bench.node("a").ttl(ttl).hook_every(hook_every).hold(Group::leader("boss"));
+        let Err(Error::Config(problems)) = builder.start().await else { panic!("{word}: it started") };
+        assert!(problems.iter().any(|problem| problem.contains(word)), "{word}: {problems:#?}");
+    }
 }

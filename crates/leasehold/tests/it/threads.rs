@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::clock;
+use leasehold::registry::Registry;
 use leasehold::{Finish, Group, Node};
 use leasehold_core::ShardId;
 use leasehold_store::wrap::{CutOff, Link};
@@ -110,5 +111,19 @@ fn dropping_everything_at_once_is_safe() {
         }
         assert!(clock::now().since(began_at) < Duration::from_millis(1500), "the first one left by itself");
         assert_eq!(second.leave().await, Finish::Clean);
+    });
+}
+
+/// Whoever got the answer that a key is registered finds it in the health, on whichever thread it looks.
+#[test]
+fn an_answer_of_the_registry_comes_after_its_health() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let registry = Registry::on(Arc::new(server().open("test")));
+        for keys in 1..=2_000 {
+            registry.register(&format!("key-{keys}"), "x").await.unwrap();
+            assert_eq!(registry.health().keys, keys);
+        }
+        registry.close().await;
     });
 }
