@@ -218,7 +218,8 @@ impl Builder {
         self
     }
 
-    /// The runtime that handlers and hooks run on; the current one if not said.
+    /// The runtime that handlers and hooks run on; the current one if not said. When it is shut down the node leaves,
+    /// since it can run nothing any more.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
