@@ -293,6 +293,7 @@ impl Builder {
                 "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?}: it is also how long a hook may take; raise it"
             ));
         }
+        problems.extend(self.registry.problems());
         if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
             problems
                 .push("the kernel's dead-man timer knows no virtual time: use one or the other".to_owned());
