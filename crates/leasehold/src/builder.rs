@@ -137,7 +137,8 @@ impl Builder {
     /// Returning ends the shard's work for now; it is started again, with a growing pause if it failed. When the
     /// grant is [`stopping`](Grant::stopping) the handler should return soon: what still runs when time is up is cut
     /// off at its next `await`. What a handler spawns by itself is not cut off with it, so let it look at the grant.
-    /// A group may be given several times, with one more handler each: a shard's work has ended when all returned.
+    /// A group may be given several times with the same settings, and one more handler each: a shard's work has ended
+    /// when all returned.
     pub fn group<F, Fut>(mut self, group: Group, work: F) -> Self
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
@@ -276,8 +277,14 @@ impl Builder {
             match group.into_config() {
                 Ok(group) => {
                     handlers.extend(handler.map(|handler| (group.group.clone(), handler)));
-                    config.groups.retain(|known| known.group != group.group);
-                    config.groups.push(group);
+                    match config.groups.iter().find(|known| known.group == group.group) {
+                        None => config.groups.push(group),
+                        Some(known) if *known == group => {}
+                        Some(_) => problems.push(format!(
+                            "the group {} was given twice, with different settings: give it the same ones, or another name",
+                            group.group
+                        )),
+                    }
                 }
                 Err(problem) => problems.push(problem),
             }

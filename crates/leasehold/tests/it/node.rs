@@ -420,3 +420,50 @@ async fn times_at_their_ends_are_refused_and_never_a_panic() {
         assert!(problems.iter().any(|problem| problem.contains(word)), "{word}: {problems:#?}");
     }
 }
+
+/// What could never have an effect is an error, and not a silent yes.
+#[tokio::test(start_paused = true)]
+async fn only_shards_of_named_groups_that_are_served_are_engaged() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let node = bench
+        .node("a")
+        .group(Group::numbered("orders", 4), worker())
+        .hold(Group::named("tenants"))
+        .start()
+        .await
+        .unwrap();
+    let said = |outcome: Result<(), Error>| match outcome {
+        Err(Error::Unknown(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        for outcome in [node.engage(&shard("orders/1")), node.disengage(&shard("orders/1"))] {
+            assert!(said(outcome).contains("numbered slots 0 to 3"));
+        }
+        for outcome in
+            [node.engage(&shard("nope/x")), node.disengage(&shard("nope/x")), node.handle("nope", worker())]
+        {
+            assert!(said(outcome).contains("does not serve the group nope"));
+        }
+        node.engage(&shard("tenants/acme")).unwrap();
+        // Once more when the store has its say.
+        until("all is held", 10, || node.owned().len() == 5).await;
+    }
+    node.serve(Group::named("nope"), worker()).unwrap();
+    node.engage(&shard("nope/x")).unwrap();
+    until("it runs", 20, || node.owns(&shard("nope/x"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_given_twice_only_with_the_same_settings() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let both = |first: Group, second: Group| bench.node("a").group(first, worker()).hold(second);
+    let group = || Group::numbered("orders", 4);
+    assert!(both(group(), group()).start().await.is_ok());
+    for other in [Group::numbered("orders", 8), Group::named("orders"), group().capacity(2)] {
+        let Err(Error::Config(problems)) = both(group(), other).start().await else { panic!("it started") };
+        assert!(problems[0].contains("orders was given twice"), "{problems:#?}");
+    }
+}
