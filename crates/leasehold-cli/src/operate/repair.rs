@@ -101,6 +101,7 @@ fn salvaged_epoch(stored: &Stored) -> Epoch {
     epoch.filter(|epoch| *epoch < EPOCH_MAX).unwrap_or_default()
 }
 
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 fn fresh_write() -> Result<WriteId, Failure> {
     let mut bytes = [0u8; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

@@ -149,7 +149,7 @@ impl Config {
             try_timeout: ttl / 10,
             margin: ttl / 5,
             kill_budget: Duration::from_millis(250).min(ttl / 20),
-            list_every: ttl * 4 / 5,
+            list_every: ttl.saturating_mul(4) / 5,
             debounce: Duration::from_millis(200).min(ttl / 20),
             takeover_delay: ttl / 5,
             recover_window: ttl / 5,

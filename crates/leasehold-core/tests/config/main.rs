@@ -126,6 +126,7 @@ const BROKEN: &[(&[&str], Change)] = &[
     (&["slots_range"], |c| c.groups[0].shards = ShardSet::Numbered(0)),
     (&["slots_range"], |c| c.groups[0].shards = ShardSet::Numbered(SLOTS_MAX + 1)),
     (&["algorithm_known"], |c| c.groups[0].policy.algorithm = 0),
+    (&["algorithm_known"], |c| c.groups[0].policy.algorithm = 2),
     (&["balance_min"], |c| c.groups[0].policy.balance_permille = 999),
     (&["move_window_min"], |c| {
         c.groups[0].policy.moves_max = 1;
