@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::{Code, Failure};
-use crate::guard;
+use crate::guard::{self, Isolation};
 use crate::settings::{Problem, Problems, Settings};
 use crate::stores;
 
@@ -52,6 +52,7 @@ struct Supervisor {
     node: String,
     template: Template,
     rule: LeashRule,
+    isolation: Isolation,
     kill_after: Duration,
     printer: Printer,
     haste: watch::Receiver<Haste>,
@@ -62,6 +63,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     let names = require(settings)?;
     let template = Template::new(command)?;
     guard::adopt_orphans()?;
+    let isolation = isolation(settings).await?;
     raise_descriptor_limit();
     let signals = Signals::listen()?;
     let mut signals = signals;
@@ -76,6 +78,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
         node: config.node.to_string(),
         template,
         rule: LeashRule::of(&config),
+        isolation,
         kill_after: settings.span("kill_after").unwrap_or(Duration::from_secs(10)),
         printer: Printer::start(settings.text("output") == Some("raw"))?,
         haste,
@@ -180,6 +183,31 @@ fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
         );
     }
     if problems.is_empty() { Ok(names) } else { Err(Problems(problems).into()) }
+}
+
+/// Whether children get a namespace of their own, as far as this machine lets us.
+async fn isolation(settings: &Settings) -> Result<Isolation, Failure> {
+    let wanted = settings.text("isolate").unwrap_or("off");
+    if wanted == "off" {
+        return Ok(Isolation::Off);
+    }
+    match (Isolation::Pid.try_out().await, wanted) {
+        (Ok(()), _) => Ok(Isolation::Pid),
+        (Err(why), "auto") => {
+            tracing::warn!(
+                why,
+                "children have no process namespace of their own here: what they start in sessions of their own can \
+                 outlive the lease if this process and its guards are killed in one blow"
+            );
+            Ok(Isolation::Off)
+        }
+        (Err(why), _) => Err(Problems(vec![Problem::new(
+            settings.place_of("isolate"),
+            format!("children can have no process namespace of their own: {why}"),
+            "run as root, allow user namespaces, or write --isolate auto or off (docs/run.md)",
+        )])
+        .into()),
+    }
 }
 
 enum Ending {

@@ -216,6 +216,7 @@ impl Carer {
                 ("LEASEHOLD_PROTOCOL", message::PROTOCOL.to_string()),
             ],
             leash,
+            isolation: self.supervisor.isolation,
             stdin: Stdin::From(stdin),
             stdout: stdout.into(),
             stderr: self.supervisor.printer.stdio(),
