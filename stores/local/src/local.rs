@@ -11,7 +11,7 @@ use leasehold_store::{
     Watch,
 };
 
-use crate::claim::Claim;
+use crate::claim::{self, Claim};
 use crate::database::Check;
 use crate::lane::{LaneThread, Tidying};
 use crate::link::{Answered, Link, Shared};
@@ -153,6 +153,10 @@ impl Store for Local {
         if let Some(claim) = claim {
             claim.release();
         }
+    }
+
+    fn is_gone(&self, session: SessionId) -> bool {
+        claim::probe(&self.shared.place, session) == claim::Proof::Gone
     }
 
     fn registry(&self) -> Option<&dyn Registry> {
