@@ -101,7 +101,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
             tracing::info!("draining: children stop and shards are handed over; a second signal hurries");
             let leaving = node.leave_within(drain_within, returning);
             let finish = hurried(leaving, &mut signals, &hurry).await;
-            supervisor.printer.flush().await;
+            flush(&supervisor.printer, &mut signals).await;
             match finish {
                 Finish::Clean => Ok(()),
                 Finish::Unconfirmed => Err(Failure::new(
@@ -230,6 +230,14 @@ async fn supervise(node: &Node, signals: &mut Signals) -> Ending {
                 None => return Ending::Asked,
             },
         }
+    }
+}
+
+/// Waits until what children printed is written, though not for long; a signal ends it.
+async fn flush(printer: &Printer, signals: &mut Signals) {
+    tokio::select! {
+        () = printer.flush() => {}
+        () = signals.next() => tracing::warn!("hurrying: what children printed last is not written"),
     }
 }
 
