@@ -35,6 +35,7 @@ use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use failure::{Code, Failure};
 use leasehold_core::explain::WhatIf;
 use look::{Format, Watching};
+use operate::Others;
 use run::Mode;
 use settings::{Everywhere, Settings};
 use stores::Missing;
@@ -134,7 +135,9 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Register(what) => {
             let settings = Settings::load(&what.everywhere, None)?;
             log_to_stderr(&settings);
-            operate::register(&stores::open(&settings, Missing::Create)?, &what.key, &what.value).await
+            let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
+            let store = stores::open(&settings, Missing::Create)?;
+            operate::register(&store, &what.key, &what.value, others).await
         }
         Command::Demo(_)
         | Command::Run(_)

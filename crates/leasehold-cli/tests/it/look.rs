@@ -86,8 +86,26 @@ fn a_key_is_registered_for_as_long_as_its_process_lives() {
     wait_for("the key is there", PATIENCE, || {
         place.stdout(&["keys"]).contains("services/a  10.0.0.1:80").then_some(())
     });
+    let second = place.leasehold(&["register", "services/a", "10.0.0.2:80"]);
+    assert_eq!(second.status.code(), Some(5));
+    let told = String::from_utf8(second.stderr).unwrap();
+    assert!(told.contains("services/a is registered already, with the value \"10.0.0.1:80\""), "{told}");
+    let mut heir = place
+        .command(&["register", "services/a", "10.0.0.2:80", "--overwrite"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the key is taken over", PATIENCE, || {
+        place.stdout(&["keys"]).contains("services/a  10.0.0.2:80").then_some(())
+    });
     send(keeper.id(), Signal::SIGTERM);
     assert!(keeper.wait().unwrap().success());
+    assert!(
+        place.stdout(&["keys"]).contains("services/a  10.0.0.2:80"),
+        "the former keeper removes only its own"
+    );
+    send(heir.id(), Signal::SIGTERM);
+    assert!(heir.wait().unwrap().success());
     assert_eq!(place.stdout(&["keys"]), "there are no registered keys\n");
 }
 
