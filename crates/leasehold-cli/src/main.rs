@@ -54,7 +54,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(options) => in_runtime(demo::demo(options)),
         Command::Run(run) => {
-            let settings = Settings::load(&run.everywhere, Some(&run.node))?;
+            let lacks = |settings: &Settings| run::lacks(settings, &run.command);
+            let settings = Settings::load_for_node(&run.everywhere, &run.node, lacks)?;
             log_to_stderr(&settings);
             let mode = if run.one { Mode::One } else { Mode::Each };
             in_runtime(run::run(&settings, mode, run.command))
@@ -79,10 +80,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 
 fn configure(what: ConfigCommand) -> Result<(), Failure> {
     let load = |all: &args::ForAll| Settings::load(&all.everywhere, Some(&all.node));
+    let load_for_node =
+        |all: &args::ForAll| Settings::load_for_node(&all.everywhere, &all.node, |_| Vec::new());
     match what {
         ConfigCommand::Show { json, all } => config::show(&load(&all)?, json),
-        ConfigCommand::Check(all) => config::check(&load(&all)?)?,
-        ConfigCommand::Explain { nodes, all } => config::explain(&load(&all)?, nodes)?,
+        ConfigCommand::Check(all) => config::check(&load_for_node(&all)?)?,
+        ConfigCommand::Explain { nodes, all } => config::explain(&load_for_node(&all)?, nodes)?,
         ConfigCommand::Paths(all) => config::paths(&load(&all)?),
         ConfigCommand::Reference => config::print_reference(),
     }

@@ -60,8 +60,13 @@ struct Supervisor {
 
 /// Runs a node until it is told to leave.
 pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>) -> Result<(), Failure> {
-    let names = require(settings)?;
-    let template = Template::new(command)?;
+    let names = names(settings);
+    let template = Template::new(command);
+    if settings.text("store") == Some("memory:") {
+        tracing::warn!(
+            "a memory: store is seen by this process alone: fine for a try, and no other node can join"
+        );
+    }
     guard::adopt_orphans()?;
     let isolation = isolation(settings).await?;
     raise_descriptor_limit();
@@ -148,8 +153,8 @@ async fn engage(names: Option<Names>, node: &Node, group: &GroupName) {
     }
 }
 
-/// `run` needs a group, and its size or the names of its shards.
-fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
+/// What the settings lack for `run`: a store, a group, its size or the names of its shards, and a command.
+pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut wrong = |key: &str, what: String, advice: &str| {
         problems.push(Problem::new(settings.place_of(key), what, advice));
@@ -157,32 +162,32 @@ fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
     if settings.raw("group").is_none() {
         wrong("group", "`run` needs the setting `group`".into(), "name the group, such as --group orders");
     }
-    let names = match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
+    match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
         (None, None) => {
             let advice = "say how many, such as --shards 16, or which, such as --names a,b,c";
             wrong("shards", "`run` needs the setting `shards` or `names`".into(), advice);
-            None
         }
         (Some(_), Some(_)) => {
             let what = "`shards` and `names` are both given".into();
             wrong("names", what, "a group is either numbered or named: keep one of them");
-            None
         }
-        (_, Some(Err(mistakes))) => {
+        (None, Some(Err(mistakes))) => {
             for what in mistakes {
                 wrong("names", what, "write a,b,c, or @FILE with one name a line");
             }
-            None
         }
-        (_, Some(Ok(names))) => Some(names),
-        (Some(_), None) => None,
-    };
-    if settings.text("store") == Some("memory:") {
-        tracing::warn!(
-            "a memory: store is seen by this process alone: fine for a try, and no other node can join"
-        );
+        (None, Some(Ok(_))) | (Some(_), None) => {}
     }
-    if problems.is_empty() { Ok(names) } else { Err(Problems(problems).into()) }
+    problems.extend(template::problem(command));
+    if settings.raw("store").is_none() {
+        problems.extend(stores::problems(settings));
+    }
+    problems
+}
+
+/// The names of the shards, if the group has names.
+fn names(settings: &Settings) -> Option<Names> {
+    settings.text("names").and_then(|text| Names::parse(text).ok())
 }
 
 /// Whether children get a namespace of their own, as far as this machine lets us.
