@@ -130,6 +130,7 @@ settings! {
         kill_after: Kind::Span, "10s", "How long a child may take to end after SIGTERM; never longer than its lease";
         drain_within: Kind::Span, "30s", "How long SIGTERM or Ctrl-C hands shards over before what still runs is killed";
         output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether lines of children are marked with their shard";
+        isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets a process namespace of its own, with which all that it started dies";
         restart_first: Kind::Span, "200ms", "The pause before a child that ended is started again; it doubles";
         restart_max: Kind::Span, "30s", "The longest such pause";
         quarantine_after: Kind::Count, "8", "After how many failures in a row a shard is quarantined";
