@@ -247,6 +247,11 @@ impl Node {
         self.outbox.insert(shard.clone());
     }
 
+    /// Whether records of shards wait to be written until the store has answered others.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.outbox.is_empty() && self.requests_full()
+    }
+
     fn requests_full(&self) -> bool {
         self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= REQUESTS_MAX
     }
