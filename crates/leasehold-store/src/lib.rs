@@ -22,5 +22,5 @@ pub use leasehold_core::store::{
 pub use memory::{Memory, MemoryServer};
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
-pub use store::{Reading, Store, SwapReply, Watch};
+pub use store::{Charged, Reading, Store, SwapReply, Watch};
 pub use throwaway::Throwaway;

@@ -27,6 +27,17 @@ pub struct SwapReply {
     pub generation: String,
 }
 
+/// How many requests a client has made to a store that charges for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Objects written.
+    pub writes: u64,
+    /// Objects read, or found unchanged.
+    pub reads: u64,
+    /// Pages of listings.
+    pub lists: u64,
+}
+
 /// A store's stream of changes. It never ends by itself.
 pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
@@ -86,6 +97,11 @@ pub trait Store: Send + Sync + 'static {
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    /// How many requests this client has made, on a store that charges for each.
+    fn charged(&self) -> Option<Charged> {
+        None
     }
 
     /// Removes every trace of this namespace, if it is the one that this name was made up for. Whoever tried the store
