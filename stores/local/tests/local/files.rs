@@ -92,6 +92,62 @@ fn a_deleted_file_is_an_error_then_another_generation() {
     });
 }
 
+/// Somebody cleans up: the whole folder is deleted and made again, under handles that are all busy.
+#[test]
+fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
+    run(async {
+        for round in 0..6 {
+            let folder = Folder::new();
+            let stores: Vec<Local> =
+                (0..3).map(|_| Local::open_with(folder.file(), "test", quick()).expect("it opens")).collect();
+            let mut watches = Vec::new();
+            for store in &stores {
+                let mut watch = store.watch().await.expect("it starts").expect("there is one");
+                snapshot(&mut watch).await;
+                watches.push(watch);
+            }
+            applied(&stores[0], put("meta", None, b"1")).await;
+            let before = stores[0].generation().await.expect("known");
+            for path in fs::read_dir(folder.dir.path()).expect("there").flatten().map(|file| file.path()) {
+                let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            }
+            let _ = fs::remove_dir_all(folder.dir.path());
+            if round % 2 == 1 {
+                tokio::time::sleep(Duration::from_millis(350)).await;
+            }
+            let _ = fs::create_dir(folder.dir.path());
+            // Errors may come until it is made anew, and none of them is a riddle.
+            let mut left: Vec<usize> = vec![0, 1, 2];
+            let since = now();
+            while !left.is_empty() {
+                let mut still = Vec::new();
+                for which in left {
+                    let swaps = [put(&format!("nodes/{which}"), None, b"x")];
+                    for lane in [Lane::Renewal, Lane::Work] {
+                        match stores[which].swap(lane, &swaps).await {
+                            Ok(reply) => assert_ne!(reply.generation, before),
+                            Err(error) => {
+                                assert!(!error.message.contains("already exists"), "{error}");
+                                still.push(which);
+                            }
+                        }
+                    }
+                }
+                still.dedup();
+                left = still;
+                assert!(now() - since < Duration::from_secs(10), "{left:?} never came back");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            check_file(&folder);
+            let generation = stores[0].generation().await.expect("known");
+            for store in &stores {
+                assert_eq!(store.generation().await.expect("known"), generation);
+                assert_eq!(store.list().await.expect("listed").entries.len(), 3);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_file_that_is_put_back_goes_on() {
     run(async {
