@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::patience::Patience;
 use crate::place::Place;
 use crate::records::{self, Everything};
-use crate::trouble::refused;
+use crate::trouble::{self, refused};
 use crate::watch;
 
 /// The longest name of a namespace, in bytes.
@@ -153,6 +153,10 @@ impl Store for Local {
         if let Some(claim) = claim {
             claim.release();
         }
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        self.shared.waits.are_recent().then(|| trouble::locked(&self.shared.place.file))
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

@@ -39,3 +39,48 @@ async fn two_on_one_store() {
     }
     witness.assert_no_overlap();
 }
+
+/// Somebody left a transaction open: what the operator reads says so, although the calls' time was up first.
+#[tokio::test]
+async fn a_locked_store_is_named_where_operators_look() {
+    let ended = tokio::time::timeout(Duration::from_secs(30), locked_under_a_node()).await;
+    ended.expect("it degrades and comes back");
+}
+
+async fn locked_under_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.db");
+    let store = leasehold::store::open(&format!("local:{}", file.display()), "test").unwrap();
+    let shell = rusqlite::Connection::open(&file).unwrap();
+    let start = async |name: &str, ttl| {
+        let node = Node::builder(store.clone()).name(name).ttl(ttl).new_namespace();
+        node.hold(Group::leader("boss")).start().await.unwrap()
+    };
+    let words = format!("is locked by process {}", std::process::id());
+    // With a ttl of 2 s a call may take 200 ms, which is less than the store waits for a lock.
+    let node = start("a", Duration::from_secs(2)).await;
+    node.attached().await.unwrap();
+    let mut events = node.events();
+    shell.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let cause = loop {
+        let told = events.next().await.unwrap();
+        if let Notice::Standing { to, cause, .. } = &told.notice
+            && to.as_str() == "degraded"
+        {
+            break cause.to_string();
+        }
+    };
+    assert!(cause.contains(&words) && cause.contains("fuser"), "{cause}");
+    // A node that cannot even join says it too.
+    let late = start("b", Duration::from_secs(2)).await;
+    let mut events = late.events();
+    let error = loop {
+        if let Notice::StoreTrouble { error } = &events.next().await.unwrap().notice {
+            break error.clone();
+        }
+    };
+    assert!(error.contains(&words), "{error}");
+    shell.execute_batch("COMMIT").unwrap();
+    late.attached().await.unwrap();
+    assert_eq!((late.leave().await, node.leave().await), (Finish::Clean, Finish::Clean));
+}
