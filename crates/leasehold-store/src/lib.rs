@@ -6,6 +6,7 @@ mod address;
 pub mod conformance;
 mod finding;
 pub mod memory;
+mod namespace;
 mod registry;
 mod secret;
 mod store;
@@ -18,6 +19,7 @@ pub use leasehold_core::store::{
     WatchEvent,
 };
 pub use memory::{Memory, MemoryServer};
+pub use namespace::check_namespace;
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
 pub use store::{Reading, Store, SwapReply, Watch};

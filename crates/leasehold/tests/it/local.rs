@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Finish, Group, Node, Notice};
 
-use crate::bench::Witness;
+use leasehold_chaos::witness::Witness;
 
 /// Two nodes of one process on one store: neither's lock may speak for the other one.
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn two_on_one_store() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("local:{}/work.db", folder.path().display());
     let store = leasehold::store::open(&address, "test").unwrap();
-    let witness = Witness::new();
+    let witness = Witness::default();
     let start = async |name: &str| {
         let node = Node::builder(store.clone()).name(name).ttl(Duration::from_secs(2)).new_namespace();
         node.group(Group::numbered("orders", 4), witness.worker(name)).start().await.unwrap()
