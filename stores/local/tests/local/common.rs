@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_local::Local;
 use leasehold_servers::words;
-pub(crate) use leasehold_servers::words::{applied, key, next, now, put, read, remove, swap};
+pub(crate) use leasehold_servers::words::{applied, key, next, now, put, read, remove, swap, until};
 use leasehold_store::{Key, Listing, Stored, Watch, WatchEvent};
 use tempfile::TempDir;
 

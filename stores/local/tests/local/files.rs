@@ -112,8 +112,9 @@ fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
             let _ = fs::remove_dir_all(folder.dir.path());
-            if round % 2 == 1 {
-                tokio::time::sleep(Duration::from_millis(350)).await;
+            // In every other round it comes back only after all have noticed.
+            for store in stores.iter().filter(|_| round % 2 == 1) {
+                assert!(store.generation().await.is_err());
             }
             let _ = fs::create_dir(folder.dir.path());
             // Errors may come until it is made anew, and none of them is a riddle.
