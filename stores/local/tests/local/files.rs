@@ -173,7 +173,7 @@ fn a_replaced_file_is_another_generation_and_the_two_never_mix() {
         applied(&elsewhere.open(), put("meta", None, b"theirs")).await;
         let (store, second) = (folder.open(), folder.open());
         for number in 0..50 {
-            applied(&store, put(&format!("nodes/{number}"), None, &[b'x'; 900])).await;
+            applied(&store, put(&format!("nodes/{number}"), None, [b'x'; 900])).await;
         }
         let before = second.generation().await.expect("known");
         fs::rename(elsewhere.file(), folder.file()).expect("replaced");
@@ -258,7 +258,7 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
 
 async fn filled(folder: &Folder) {
     let store = folder.open();
-    let swaps: Vec<_> = (0..400).map(|n| put(&format!("nodes/{n}"), None, &[b'y'; 500])).collect();
+    let swaps: Vec<_> = (0..400).map(|n| put(&format!("nodes/{n}"), None, [b'y'; 500])).collect();
     for outcome in store.swap(Lane::Work, &swaps).await.expect("answered").outcomes {
         assert!(matches!(outcome, leasehold_store::Swapped::Applied(_)));
     }
@@ -372,7 +372,7 @@ fn ten_thousand_records_are_listed_quickly() {
         let store = folder.open();
         for chunk in 0..40 {
             let swaps: Vec<_> =
-                (0..250).map(|n| put(&format!("shards/g/{}", chunk * 250 + n), None, &[b'z'; 200])).collect();
+                (0..250).map(|n| put(&format!("shards/g/{}", chunk * 250 + n), None, [b'z'; 200])).collect();
             store.swap(Lane::Work, &swaps).await.expect("answered");
         }
         let since = now();
