@@ -235,7 +235,8 @@ impl Meters {
                 tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
             }
             Notice::Retried { shards } => tracing::debug!(node, shards, "looking again for shards"),
-            Notice::StoreTrouble { error } => tracing::debug!(node, error, "the store failed; trying again"),
+            // Told once until the store answers again.
+            Notice::StoreTrouble { error } => tracing::warn!(node, error, "the store failed; trying again"),
             other => tracing::debug!(node, ?other, "told"),
         }
     }

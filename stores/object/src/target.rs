@@ -68,7 +68,7 @@ impl std::fmt::Debug for Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Environment {
     Used,
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg(test)]
     Ignored,
 }
 

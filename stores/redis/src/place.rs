@@ -7,8 +7,6 @@ use leasehold_store::{Address, AddressError, Secret};
 
 use crate::tls::Tls;
 
-const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
-
 /// One server's address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
@@ -187,20 +185,13 @@ fn millis(address: &mut Address, name: &'static str, usual: u64) -> Duration {
 }
 
 fn check_namespace(address: &mut Address, namespace: &str) {
-    let wrong = if namespace.is_empty() {
-        "is empty"
-    } else if namespace.len() > NAMESPACE_BYTES_MAX {
-        "is too long"
-    } else if namespace.chars().any(char::is_control) {
-        "has a control character"
+    if let Err(error) = leasehold_store::check_namespace(namespace) {
+        address.wrong(error.message);
     } else if namespace.contains(['{', '}']) {
-        "has a brace, which would put its keys into different slots of a cluster"
-    } else {
-        return;
-    };
-    address.wrong(format!(
-        "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without braces and control characters"
-    ));
+        address.wrong(format!(
+            "the namespace {namespace:?} has a brace, which would put its keys into different slots of a cluster"
+        ));
+    }
 }
 
 #[cfg(test)]
