@@ -50,18 +50,17 @@ impl Options {
             );
         }
         if !address.path.is_empty() {
-            let path = address.path.clone();
-            address.wrong(format!("`/{path}` has no meaning here: write k8s://namespace?prefix=…"));
+            address.wrong("a path has no meaning here: write k8s://namespace?prefix=…");
         }
         let kube_namespace = address.hosts.first().map(|host| host.name.clone());
-        if let Some(name) = kube_namespace.as_deref().filter(|name| !naming::is_prefix(name)) {
-            let what = format!("{name:?} is no name of a Kubernetes namespace (a-z, 0-9, - and at most 63)");
-            address.wrong(what);
+        if kube_namespace.as_deref().is_some_and(|name| !naming::is_prefix(name)) {
+            address.wrong(
+                "what follows k8s:// is no name of a Kubernetes namespace (a-z, 0-9, - and at most 63)",
+            );
         }
         let prefix = address.param("prefix").unwrap_or(plain.prefix);
         if !naming::is_prefix(&prefix) {
-            let what = format!("`prefix={prefix}`: use a-z, 0-9 and -, at most 63, not at the ends");
-            address.wrong(what);
+            address.wrong("the value of `prefix` is wrong: use a-z, 0-9 and -, at most 63, not at the ends");
         }
         let number = "a number from 1 to 100000";
         let options = Options {
@@ -74,9 +73,11 @@ impl Options {
                 .unwrap_or(plain.writes_per_second),
             writes_burst: address.parsed::<u32>("writes_burst", number).unwrap_or(plain.writes_burst),
         };
-        for rate in [options.writes_per_second, options.writes_burst] {
+        let rates =
+            [("writes_per_second", options.writes_per_second), ("writes_burst", options.writes_burst)];
+        for (name, rate) in rates {
             if !(1..=100_000).contains(&rate) {
-                address.wrong(format!("a rate of {rate} is not {number}"));
+                address.wrong(format!("the value of `{name}` is wrong: {number}"));
             }
         }
         address.finish()?;
@@ -102,9 +103,11 @@ mod tests {
     fn all_mistakes_are_told_at_once() {
         let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red";
         let error = Options::parse(text).unwrap_err().message;
-        for part in ["credentials", "not a server", "`/x`", "\"Jobs\"", "prefix=A_b", "rate of 0", "colour"] {
+        for part in
+            ["credentials", "not a server", "a path", "no name", "`prefix`", "`writes_burst`", "a parameter"]
+        {
             assert!(error.contains(part), "{part} in {error}");
         }
-        assert!(!error.contains("pw"), "{error}");
+        assert!(!error.contains("pw") && !error.contains("A_b") && !error.contains("Jobs"), "{error}");
     }
 }

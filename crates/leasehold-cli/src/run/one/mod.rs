@@ -288,7 +288,7 @@ impl Carer {
 
     fn on_answer(&mut self, life: &mut Life, answer: Acknowledgement) {
         let Acknowledgement { shard, epoch, error } = answer;
-        if !self.held.get(&shard).is_some_and(|held| held.grant.epoch() == epoch) {
+        if self.held.get(&shard).is_none_or(|held| held.grant.epoch() != epoch) {
             tracing::warn!(%shard, %epoch, "the child acknowledged a shard that it does not hold");
             return;
         }
