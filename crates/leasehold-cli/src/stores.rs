@@ -1,5 +1,6 @@
 //! Stores by URL.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,12 @@ pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Resu
     match scheme {
         "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
         "local" => {
+            if missing == Missing::Refuse && !Path::new(rest).exists() {
+                let what = format!("there is no store at {rest}; nothing was made");
+                let advice =
+                    "start a node on it first, or look at the path: it counts from the current folder";
+                return Err(Failure::new(Code::Store, format!("{what}\n  {advice}")));
+            }
             let create = match missing {
                 Missing::Create => Create::IfMissing,
                 Missing::Refuse => Create::Never,
