@@ -105,7 +105,9 @@ pub(crate) fn reference() -> String {
         "# Settings\n\nA setting can stand in a file (TOML), in the environment or on the command line; later ones win.\n\
          `leasehold config show` prints what is in force and where each value came from; `leasehold config paths` where\n\
          files are looked for. Durations have a unit: `250ms`, `10s`, `2m`, `1h`. Instead of `LEASEHOLD_X`, the variable\n\
-         `LEASEHOLD_X_FILE` can name a file that holds the value, for secrets; secrets are never printed.\n\n\
+         `LEASEHOLD_X_FILE` can name a file that holds the value, for secrets; secrets are never printed. A setting that is\n\
+         true or false has a flag without a value; in a file and in the environment write `true` or `false`. The address of\n\
+         each store is described on its own page: `docs/etcd.md`, `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`.\n\n\
          This page is made by `leasehold config reference`.\n",
     );
     let mut part = None;
@@ -119,14 +121,15 @@ pub(crate) fn reference() -> String {
             text.push_str("| --- | --- | --- | --- | --- |\n");
             part = Some(setting.part);
         }
-        let (flag, variable) = (setting.flag(), setting.variable());
+        let variable = setting.variable();
+        let flag = match setting.kind {
+            Kind::Switch => setting.flag(),
+            kind => format!("{} {}", setting.flag(), kind.placeholder()),
+        };
         let _ = writeln!(
             text,
-            "| `{}` | `{flag} {}` | `{variable}` | {} | {} |",
-            setting.key,
-            setting.kind.placeholder(),
-            setting.default,
-            setting.help
+            "| `{}` | `{flag}` | `{variable}` | {} | {} |",
+            setting.key, setting.default, setting.help
         );
     }
     text
