@@ -9,7 +9,7 @@ use crate::config::GroupConfig;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked};
-use crate::record::{Control, NodeRecord, NodeState, Policy, Served, ShardSet, ShardState};
+use crate::record::{Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState};
 use crate::rules::Rules;
 
 /// A live node, as far as planning cares.
@@ -167,7 +167,9 @@ impl Planning {
         planner.obeying(&self.rules)
     }
 
-    /// What holds for the groups: the store's word, or else the static settings of those that serve them.
+    /// What holds for the groups: the store's word, or else the static settings of those that serve them. A group whose
+    /// record only a newer version understands has none: placing by older settings would be a guess, so nothing of it is
+    /// claimed or moved here, and what runs goes on.
     pub fn settings(
         &mut self,
         mirror: &Mirror,
@@ -176,7 +178,11 @@ impl Planning {
         let mut settings = BTreeMap::new();
         let names: BTreeSet<&GroupName> = mirror.groups.keys().chain(fallback.keys()).collect();
         for name in names {
-            let stored = mirror.groups.get(name).and_then(|seen| seen.best());
+            let seen = mirror.groups.get(name);
+            if seen.and_then(|seen| seen.record.as_ref().err()).is_some_and(RecordError::is_too_new) {
+                continue;
+            }
+            let stored = seen.and_then(|seen| seen.best());
             let Some((set, policy, epoch_floor, filled)) = stored
                 .map(|r| (r.shards, r.policy.clone(), r.epoch_floor, r.filled))
                 .or_else(|| fallback.get(name).map(|c| (c.shards, c.policy.clone(), Epoch(0), 0)))

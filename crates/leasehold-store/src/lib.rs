@@ -9,6 +9,7 @@ pub mod memory;
 mod registry;
 mod secret;
 mod store;
+mod throwaway;
 pub mod wrap;
 
 pub use address::{Address, AddressError, Host};
@@ -21,3 +22,4 @@ pub use memory::{Memory, MemoryServer};
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
 pub use store::{Reading, Store, SwapReply, Watch};
+pub use throwaway::Throwaway;

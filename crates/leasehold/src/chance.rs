@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_core::name::WriteId;
 
 /// Fills the bytes from the system's randomness. Panics if the system has none, which no supported one ever says.
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 fn fill(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {

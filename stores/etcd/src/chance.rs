@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// Any number. Without randomness it is zero, which only makes clients of one cluster less spread.
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 pub(crate) fn number() -> u32 {
     let mut bits = [0; 4];
     match rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty()) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_store::{
     Facts, Finding, Freshness, Key, Lane as Way, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Watch,
+    SwapReply, Throwaway, Watch,
 };
 
 use crate::chance;
@@ -111,6 +111,11 @@ impl Store for Etcd {
         let examined =
             self.work.run(move |switch| async move { Ok(examine::examine(&shared, &switch).await) });
         examined.await.unwrap_or_else(|error| vec![Finding::bad(error.to_string(), "try again")])
+    }
+
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        throwaway.must_be(self.shared.layout.namespace())?;
+        throwaway.sweep(self).await
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

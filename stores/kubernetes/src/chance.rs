@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// Somewhere from zero to `span`.
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 pub(crate) fn up_to(span: Duration) -> Duration {
     let mut bits = [0; 4];
     // Without randomness the pause is the longest one, which does no harm.
@@ -13,6 +14,7 @@ pub(crate) fn up_to(span: Duration) -> Duration {
 }
 
 /// A mark that never was before. Panics if the system has no randomness, which no supported one ever says.
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 pub(crate) fn mark() -> String {
     let mut bits = [0; 12];
     let mut filled = 0;

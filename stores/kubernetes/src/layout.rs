@@ -63,6 +63,11 @@ impl Layout {
         Layout { prefix: prefix.to_owned(), namespace: namespace.to_owned() }
     }
 
+    /// The namespace of Leasehold.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Selects all Leases of this namespace, and no others.
     pub(crate) fn selector(&self) -> String {
         format!(

@@ -15,6 +15,8 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context to use.
     pub context: Option<String>,
+    /// A host and port to connect to instead, which pass everything on to the API server.
+    pub via: Option<String>,
     /// How many writes a second this process sends over time, renewals not counted.
     pub writes_per_second: u32,
     /// How many of them it may send at once.
@@ -28,6 +30,7 @@ impl Default for Options {
             prefix: "leasehold".to_owned(),
             kubeconfig: None,
             context: None,
+            via: None,
             writes_per_second: 50,
             writes_burst: 50,
         }
@@ -35,7 +38,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads an address: `k8s://namespace?prefix=…&kubeconfig=…&context=…&writes_per_second=…&writes_burst=…`.
+    /// Reads an address: `k8s://namespace?prefix=…&kubeconfig=…&context=…&via=…&writes_per_second=…&writes_burst=…`.
     pub fn parse(address: &str) -> Result<Self, StoreError> {
         let mut address = Address::parse(address, |_| None)?;
         let plain = Options::default();
@@ -68,6 +71,7 @@ impl Options {
             prefix,
             kubeconfig: address.param("kubeconfig").map(PathBuf::from),
             context: address.param("context"),
+            via: address.param("via"),
             writes_per_second: address
                 .parsed::<u32>("writes_per_second", number)
                 .unwrap_or(plain.writes_per_second),
@@ -79,6 +83,11 @@ impl Options {
             if !(1..=100_000).contains(&rate) {
                 address.wrong(format!("the value of `{name}` is wrong: {number}"));
             }
+        }
+        let is_place =
+            |via: &&String| via.parse::<http::uri::Authority>().is_ok_and(|place| place.port_u16().is_some());
+        if options.via.as_ref().is_some_and(|via| !is_place(&via)) {
+            address.wrong("the value of `via` is wrong: a host and a port");
         }
         address.finish()?;
         Ok(options)
@@ -101,11 +110,18 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red";
+        let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red&via=here";
         let error = Options::parse(text).unwrap_err().message;
-        for part in
-            ["credentials", "not a server", "a path", "no name", "`prefix`", "`writes_burst`", "a parameter"]
-        {
+        for part in [
+            "credentials",
+            "not a server",
+            "a path",
+            "no name",
+            "`prefix`",
+            "`writes_burst`",
+            "a parameter",
+            "`via`",
+        ] {
             assert!(error.contains(part), "{part} in {error}");
         }
         assert!(!error.contains("pw") && !error.contains("A_b") && !error.contains("Jobs"), "{error}");

@@ -26,6 +26,7 @@ fn line_of(path: &str) -> String {
 }
 
 /// 128 bits of the system's randomness, in hexadecimal.
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 pub(crate) fn random_id() -> Result<String, leasehold_store::StoreError> {
     let mut bytes = [0u8; 16];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

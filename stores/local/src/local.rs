@@ -172,7 +172,7 @@ pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
     let namespace = link.shared.namespace.clone();
     let answered = link.read(|connection, _| records::list(connection, &namespace))?;
     let Answered { value: Everything { entries, foreign }, head, generation } = answered;
-    Ok(Listing { entries, foreign, generation, revision: Some(head.revision) })
+    Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
 }
 
 fn check_namespace(namespace: &str) -> Result<(), StoreError> {

@@ -17,6 +17,7 @@ pub(crate) fn pause_of(at_most: Duration) -> Duration {
     at_most / 2 + (at_most / 2).saturating_mul(part) / 0x1_0000
 }
 
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 fn bits() -> Result<u128, StoreError> {
     let mut bytes = [0u8; 16];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {

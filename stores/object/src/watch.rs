@@ -9,6 +9,7 @@ use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
 
 use crate::chance;
 use crate::folder::{Folder, Looked};
+use crate::shelf::Sweep;
 
 /// Starts to watch. It looks only while somebody waits for it.
 pub(crate) fn start(folder: Arc<Folder>) -> Watch {
@@ -34,7 +35,7 @@ impl Watcher {
             if self.told.is_some() || self.interrupted {
                 self.wait().await;
             }
-            match self.folder.look().await {
+            match self.folder.look(Sweep::IfMarked).await {
                 Ok(looked) => {
                     self.interrupted = false;
                     // Renewals that were read on the side are told as well, and are no reason to hurry.

@@ -124,6 +124,21 @@ impl Records {
         }
     }
 
+    /// Removes what is left of a namespace without records.
+    pub(crate) async fn discard(&self) -> Result<(), StoreError> {
+        let place = &self.line.place;
+        let keys = ["store", "index", "removed"].map(|key| place.key(key)).into();
+        let answer = self.line.call(&Call::new(Script::Discard, keys), Wait::No).await;
+        let left = answer.map_err(|(trouble, written)| trouble.tell(written))?;
+        match number(Some(left))? {
+            0 => Ok(()),
+            left => Err(StoreError::new(
+                StoreErrorKind::Busy,
+                format!("{left} records have appeared in {}, so it stays", place.namespace),
+            )),
+        }
+    }
+
     /// Somebody may have changed the server's policy since we connected.
     async fn refuse_eviction(&self) -> Result<(), StoreError> {
         let place = &self.line.place;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
-use leasehold_core::config::stretch;
+use leasehold_core::config::{proof_lasts, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
     EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, Record, ShardRecord, ShardState,
@@ -36,7 +36,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     let meta = found[1].as_ref().and_then(|stored| Meta::decode(&stored.value).ok());
     let group = found[2].as_ref().and_then(|stored| GroupRecord::decode(&stored.value).ok());
     let ttl_max = meta.as_ref().map_or(TTL_MAX, |meta| Duration::from_millis(meta.max_ttl_ms));
-    let wait = stretch(ttl_max, DRIFT_PERMILLE);
+    let wait = stretch(proof_lasts(ttl_max, store.facts().reads), DRIFT_PERMILLE);
     eprintln!("the record of {shard} is damaged: {error}");
     eprintln!(
         "somebody may hold the shard: waiting {} until nobody can any more",
@@ -101,6 +101,7 @@ fn salvaged_epoch(stored: &Stored) -> Epoch {
     epoch.filter(|epoch| *epoch < EPOCH_MAX).unwrap_or_default()
 }
 
+#[allow(clippy::disallowed_methods, reason = "the one place where this crate takes the system's randomness")]
 fn fresh_write() -> Result<WriteId, Failure> {
     let mut bytes = [0u8; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

@@ -153,7 +153,7 @@ settings! {
         acquire_retry_interval: Kind::Span, "1s, at most ttl / 10", "How often a wanted shard is looked at if the watch is silent; 0s is off";
         acquire_retry_window: Kind::Span, "ttl", "For how long after a change of plan it is looked at; 0s is off";
         vanish_freeze_permille: Kind::Count, "334", "Voluntary moves freeze when this many thousandths of the nodes vanish at once";
-        drain_at_once: Kind::Count, "64", "How many shards a draining node hands over at once";
+        give_up_at_once: Kind::Count, "64", "How many shards a node gives up at once, in a drain or when the plan moves them";
         retired_kept: Kind::Span, "1h", "How long a named shard stays retired before its record is removed";
     }
 }

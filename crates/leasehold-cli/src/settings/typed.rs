@@ -194,8 +194,8 @@ impl Settings {
         config.drift_permille = self.count("drift_permille").unwrap_or(config.drift_permille);
         config.vanish_freeze_permille =
             self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
-        config.drain_at_once =
-            self.count("drain_at_once").map_or(config.drain_at_once, |count| count as usize);
+        config.give_up_at_once =
+            self.count("give_up_at_once").map_or(config.give_up_at_once, |count| count as usize);
     }
 
     fn set_times(&self, config: &mut Config) {
@@ -287,7 +287,7 @@ fn effective(config: &Config, key: &str) -> Option<String> {
         "drift_permille" => return Some(config.drift_permille.to_string()),
         "quarantine_after" => return Some(config.quarantine_after.to_string()),
         "vanish_freeze_permille" => return Some(config.vanish_freeze_permille.to_string()),
-        "drain_at_once" => return Some(config.drain_at_once.to_string()),
+        "give_up_at_once" => return Some(config.give_up_at_once.to_string()),
         _ => return None,
     };
     Some(span::show(span))

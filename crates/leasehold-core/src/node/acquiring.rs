@@ -47,6 +47,12 @@ impl Node {
         let delay = self.config.takeover_delay;
         let turn_at = since + delay * rank.clamp(1, 4);
         if self.now.at >= turn_at {
+            // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
+            // and whoever took what others are about to write would only have to give it back.
+            if self.is_behind() {
+                self.wake_at(shard, self.now.at + delay);
+                return None;
+            }
             return Some(MoveReason::Takeover);
         }
         let jitter = self.chance.up_to(delay / 4);

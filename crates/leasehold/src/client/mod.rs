@@ -173,6 +173,7 @@ impl Scout {
     async fn run(self, mut watched: mpsc::Receiver<WatchEvent>, list_every: Duration) {
         let facts = self.store.facts();
         let every = if facts.watch { list_every } else { facts.poll_every.min(list_every) };
+        let every = every.max(VIEW_EVERY_MIN);
         let mut list_at = self.clock.now() + every;
         let mut publish_at = Moment::NEVER;
         let mut not_before = Moment::ZERO;
