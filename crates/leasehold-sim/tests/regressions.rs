@@ -80,6 +80,22 @@ fn damage_is_mended() {
     }
 }
 
+/// A shard was given up for a node that had not looked yet when its former holder took it back, again and again.
+#[test]
+fn whoever_has_to_look_gets_the_time_to_look() {
+    let options = Options {
+        nodes: 3,
+        shards: 6,
+        faults_for: Duration::from_secs(40),
+        store: Some(StoreKind::Object),
+        ..Options::default()
+    };
+    for seed in [1_005_778, 17] {
+        let outcome = run(&options, seed);
+        assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
+    }
+}
+
 /// Renewals went through and nothing else did, so that a holder never saw that its shard's record was damaged, and
 /// went on for ever, while the others took the shard when nobody could be holding it any more.
 #[test]

@@ -22,11 +22,11 @@ pub(crate) const AT_ONCE: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looked {
     /// The marker alone: nothing happened since the last look but renewals.
-    AtRest,
+    Marker,
     /// Everything, although the marker tells of nothing.
-    AtAll,
+    Everything,
     /// Everything, since something happened.
-    AtChanges,
+    Changes,
 }
 
 /// What all parts of one client share.
@@ -100,7 +100,7 @@ impl Folder {
         let sweep = self.shelf().count_list();
         let looked = self.look(sweep).await?;
         let mut listing = self.listing();
-        listing.newest &= looked != Looked::AtRest;
+        listing.newest &= looked != Looked::Marker;
         if listing.newest {
             self.shelf().listed_newest();
         }
@@ -126,11 +126,11 @@ impl Folder {
         // The marker before the listing: what it tells of is in the listing, and what comes later changes it again.
         let marker = self.marker.read(&self.work).await?;
         if sweep == Sweep::IfMarked && self.shelf().is_current(&marker) {
-            return Ok(Looked::AtRest);
+            return Ok(Looked::Marker);
         }
         let looked = match self.shelf().is_marked(&marker) {
-            true => Looked::AtAll,
-            false => Looked::AtChanges,
+            true => Looked::Everything,
+            false => Looked::Changes,
         };
         let issued = self.shelf().ticket();
         let listed = self.work.list("").await?;

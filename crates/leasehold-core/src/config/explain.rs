@@ -120,7 +120,7 @@ impl Config {
             unowned_worst: sum([
                 looks_every,
                 self.debounce,
-                self.takeover_delay.saturating_mul(RANKS),
+                self.turn_lasts(facts).saturating_mul(RANKS),
                 self.retry.longest(),
                 calls(3),
             ]),

@@ -187,6 +187,15 @@ impl Config {
         shrink(proof_lasts(self.ttl, reads), self.drift_permille)
     }
 
+    /// How long an unowned shard waits for each rank before the next one takes it: `takeover_delay`, and on a store that
+    /// has to be looked at long enough for the first in rank to have looked.
+    pub fn turn_lasts(&self, facts: &Facts) -> Duration {
+        match (facts.watch, facts.reads) {
+            (true, Freshness::Newest) => self.takeover_delay,
+            _ => self.takeover_delay.max(facts.poll_every * 3 / 2 + self.try_timeout * 2),
+        }
+    }
+
     /// How long others must see a session of this ttl silent, on their own clock, before they may fence it.
     pub fn silent_for(&self) -> Duration {
         stretch(self.ttl, self.drift_permille)
