@@ -190,7 +190,8 @@ fn check_namespace(address: &mut Address, namespace: &str) {
         address.wrong("the namespace is empty, too long, or has a control character".to_owned());
     } else if namespace.contains(['{', '}']) {
         address.wrong(
-            "the namespace has a brace, which would put its keys into different slots of a cluster".to_owned(),
+            "the namespace has a brace, which would put its keys into different slots of a cluster"
+                .to_owned(),
         );
     }
 }
