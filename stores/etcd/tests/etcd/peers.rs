@@ -10,7 +10,9 @@ use leasehold_store::{Lane, Store};
 
 use crate::common::{Stopwatch, key, open, put, put_patiently, swap};
 use crate::members::until_told;
-use crate::nodes::{Witness, sessions, start};
+use leasehold_chaos::witness::Witness;
+
+use crate::nodes::{sessions, start, until_all_at_work};
 
 /// The default.
 const TTL: Duration = Duration::from_secs(10);
@@ -81,7 +83,7 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
     for node in &nodes {
         node.attached().await.unwrap();
     }
-    witness.until_all_at_work(Duration::from_secs(20)).await;
+    until_all_at_work(&witness, Duration::from_secs(20)).await;
     let before = sessions(&nodes);
 
     let leader = server.leader().expect("somebody leads");
@@ -98,7 +100,7 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
     server.revive(leader);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(sessions(&nodes), before, "nobody lost its session without its leader");
-    witness.until_all_at_work(Duration::from_secs(5)).await;
+    until_all_at_work(&witness, Duration::from_secs(5)).await;
 
     // While a member is cut off a node ends: the others take its shards over in time.
     server.cut_off(server.leader().expect("somebody leads"));
@@ -106,10 +108,10 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
     let held = dead.owned().len();
     let began = Stopwatch::start();
     drop(dead);
-    while witness.at_work_of("c") > 0 {
+    while witness.at_work("c") > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    witness.until_all_at_work(TTL + Duration::from_secs(5)).await;
+    until_all_at_work(&witness, TTL + Duration::from_secs(5)).await;
     println!("{held} shards of a node that ended ran elsewhere after {:?}", began.elapsed());
     for node in nodes {
         node.leave().await;

@@ -44,7 +44,7 @@ fn answers_of_dropped_calls_go_to_nobody() {
     let store = Arc::new(open(&server.address()));
     run(async {
         for i in 0..20 {
-            applied(&*store, put(&format!("nodes/n{i}"), None, &i.to_string())).await;
+            applied(&*store, put(&format!("nodes/n{i}"), None, i.to_string())).await;
         }
         for round in 0..50_u64 {
             for i in 0..20 {
