@@ -9,7 +9,7 @@ use leasehold::clock::{self, Clock};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::store::{Key, Lane, StoreError, Swap, Swapped, Version};
-use leasehold_store::{Grade, Store};
+use leasehold_store::{Grade, Store, Throwaway};
 
 use crate::failure::{Code, Failure};
 use crate::settings::{Settings, redacted, span};
@@ -97,9 +97,10 @@ impl Patient {
     }
 
     /// A namespace of our own, so that nobody is disturbed.
-    fn scratch(&self) -> Result<Arc<dyn Store>, Failure> {
-        let namespace = format!("leasehold-doctor-{}", std::process::id());
-        stores::open_address(&self.url, &namespace, Missing::Create)
+    fn scratch(&self) -> Result<(Throwaway, Arc<dyn Store>), Failure> {
+        let throwaway = Throwaway::new("doctor")?;
+        let store = stores::open_address(&self.url, throwaway.name(), Missing::Create)?;
+        Ok((throwaway, store))
     }
 }
 
@@ -160,14 +161,26 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
         }
     }
     match patient.scratch() {
-        Ok(scratch) => match check_swaps(&*scratch).await {
-            Ok(writes) => {
-                findings
-                    .good("conditional writes are honoured: a stale one and a second creation were refused");
-                judge_latency(&reads, &writes, config, findings);
+        Ok((throwaway, scratch)) => {
+            match check_swaps(&*scratch).await {
+                Ok(writes) => {
+                    findings.good(
+                        "conditional writes are honoured: a stale one and a second creation were refused",
+                    );
+                    judge_latency(&reads, &writes, config, findings);
+                }
+                Err((what, advice)) => findings.bad(what, advice),
             }
-            Err((what, advice)) => findings.bad(what, advice),
-        },
+            // What the local store keeps of a namespace is nothing but its records.
+            if scratch.facts().kind != "local"
+                && let Err(error) = scratch.discard(&throwaway).await
+            {
+                findings.doubtful(
+                    format!("what was tried stays in the namespace {throwaway}: {error}"),
+                    "it does no harm, and can be removed by hand",
+                );
+            }
+        }
         Err(failure) => {
             findings.bad(format!("a scratch namespace cannot be opened: {}", failure.message), "see above")
         }

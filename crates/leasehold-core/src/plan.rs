@@ -342,8 +342,8 @@ pub fn roster(mirror: &Mirror) -> Roster {
     let alive = mirror.nodes.iter().filter_map(|(name, node)| {
         // A damaged record says nothing new: the node stays what it was until it is proved dead.
         let record = node.seen.as_ref()?.best()?;
-        (record.state.is_alive() && !mirror.dead.contains_key(&record.session))
-            .then(|| (name.clone(), Member::of(record)))
+        let over = mirror.dead.contains_key(&record.session) || mirror.gone.contains(&record.session);
+        (record.state.is_alive() && !over).then(|| (name.clone(), Member::of(record)))
     });
     let mut roster: Roster = alive.collect();
     apply_control(&mut roster, mirror.control.as_ref().and_then(|seen| seen.best()));

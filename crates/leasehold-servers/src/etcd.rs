@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::peers::{self, Doors};
 use crate::{Certificates, Process, Program, find, free_port, wait_until};
 
 /// How a cluster of etcd is to be.
@@ -15,6 +16,8 @@ pub struct EtcdSetup {
     pub members: usize,
     /// Whether clients must use TLS and show a certificate.
     pub tls: bool,
+    /// Whether members can be cut off from each other.
+    pub doors: bool,
     /// More arguments for every member.
     pub args: Vec<String>,
 }
@@ -22,7 +25,7 @@ pub struct EtcdSetup {
 impl EtcdSetup {
     /// One member of this version, without TLS.
     pub fn single(program: Program) -> Self {
-        EtcdSetup { program, members: 1, tls: false, args: Vec::new() }
+        EtcdSetup { program, members: 1, tls: false, doors: false, args: Vec::new() }
     }
 
     /// The same with so many members.
@@ -34,6 +37,12 @@ impl EtcdSetup {
     /// The same with TLS, for clients with a certificate.
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// The same with members that can be cut off from each other while their clients still reach them.
+    pub fn doors(mut self) -> Self {
+        self.doors = true;
         self
     }
 
@@ -52,6 +61,7 @@ pub struct Etcd {
     folder: TempDir,
     certificates: Option<Certificates>,
     members: Vec<Member>,
+    doors: Doors,
     /// What `etcdctl` says it is, as `user:password`.
     login: Option<String>,
 }
@@ -61,6 +71,8 @@ struct Member {
     name: String,
     client_port: u16,
     peer_port: u16,
+    /// Where the other members find it.
+    door: u16,
     data: PathBuf,
     process: Option<Process>,
 }
@@ -75,14 +87,17 @@ impl Etcd {
         let folder =
             tempfile::Builder::new().prefix("leasehold-etcd-").tempdir().expect("a folder can be made");
         let certificates = setup.tls.then(|| Certificates::make(folder.path(), "tester"));
+        let doors = Doors::default();
         let members = (0..setup.members)
             .map(|number| {
                 let name = format!("m{number}");
                 let data = folder.path().join(format!("{name}.data"));
-                Member { name, client_port: free_port(), peer_port: free_port(), data, process: None }
+                let peer_port = free_port();
+                let door = if setup.doors { doors.before(peer_port) } else { peer_port };
+                Member { name, client_port: free_port(), peer_port, door, data, process: None }
             })
             .collect();
-        let mut cluster = Etcd { setup, program, folder, certificates, members, login: None };
+        let mut cluster = Etcd { setup, program, folder, certificates, members, doors, login: None };
         (0..cluster.members.len()).for_each(|member| cluster.launch(member));
         cluster.wait_until_it_serves();
         Some(cluster)
@@ -97,6 +112,20 @@ impl Etcd {
     /// One member as `host:port`.
     pub fn host(&self, member: usize) -> String {
         format!("127.0.0.1:{}", self.members[member].client_port)
+    }
+
+    /// Cuts a member off from the others; its clients still reach it.
+    ///
+    /// # Panics
+    /// If the set-up has no doors.
+    pub fn cut_off(&self, member: usize) {
+        assert!(self.setup.doors, "members of this cluster cannot be cut off");
+        self.doors.cut_off(self.members[member].door);
+    }
+
+    /// Lets members that were cut off reach the others again.
+    pub fn reconnect(&self) {
+        self.doors.heal();
     }
 
     /// The certificates, if there is TLS.
@@ -177,7 +206,7 @@ impl Etcd {
         self.kill(0);
         let data = tempfile::Builder::new().prefix("restored-").tempdir_in(self.folder.path());
         let data = data.expect("a folder can be made").keep().join("data");
-        let (cluster, peer) = (self.initial_cluster(), peer_url(&self.members[0]));
+        let (cluster, peer) = (self.initial_cluster(), peers::url(self.members[0].door));
         let mut args = vec!["snapshot".to_owned(), "restore".into(), file.display().to_string()];
         args.extend(["--data-dir".into(), data.display().to_string(), "--name".into(), "m0".into()]);
         args.extend(["--initial-cluster".into(), cluster, "--initial-advertise-peer-urls".into(), peer]);
@@ -219,7 +248,8 @@ impl Etcd {
     }
 
     fn initial_cluster(&self) -> String {
-        let members = self.members.iter().map(|member| format!("{}={}", member.name, peer_url(member)));
+        let members =
+            self.members.iter().map(|member| format!("{}={}", member.name, peers::url(member.door)));
         members.collect::<Vec<_>>().join(",")
     }
 
@@ -234,8 +264,8 @@ impl Etcd {
         set("data-dir", member.data.display().to_string());
         set("listen-client-urls", client.clone());
         set("advertise-client-urls", client);
-        set("listen-peer-urls", peer_url(member));
-        set("initial-advertise-peer-urls", peer_url(member));
+        set("listen-peer-urls", peers::url(member.peer_port));
+        set("initial-advertise-peer-urls", peers::url(member.door));
         set("initial-cluster", cluster);
         set("initial-cluster-state", "new".into());
         set("logger", "zap".into());
@@ -253,8 +283,4 @@ impl Etcd {
         let process = Process::start(&member.name, &self.program, self.folder.path(), &args);
         self.members[number].process = Some(process);
     }
-}
-
-fn peer_url(member: &Member) -> String {
-    format!("http://127.0.0.1:{}", member.peer_port)
 }

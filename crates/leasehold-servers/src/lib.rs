@@ -8,6 +8,7 @@ mod certificates;
 mod etcd;
 mod install;
 mod kubernetes;
+mod peers;
 mod ports;
 mod process;
 mod redis;

@@ -3,6 +3,7 @@
 //! against the contract ([`conformance`]).
 
 mod address;
+pub mod chance;
 pub mod conformance;
 mod finding;
 pub mod memory;
@@ -10,6 +11,7 @@ mod namespace;
 mod registry;
 mod secret;
 mod store;
+mod throwaway;
 pub mod wrap;
 
 pub use address::{Address, AddressError, Host};
@@ -23,3 +25,4 @@ pub use namespace::check_namespace;
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
 pub use store::{Reading, Store, SwapReply, Watch};
+pub use throwaway::Throwaway;

@@ -3,9 +3,11 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use futures::Stream;
 use leasehold_core::SessionId;
-use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Stored, Swap, Swapped, WatchEvent};
+use leasehold_core::store::{
+    Facts, Key, Lane, Listing, StoreError, StoreErrorKind, Stored, Swap, Swapped, WatchEvent,
+};
 
-use crate::{Finding, Registry};
+use crate::{Finding, Registry, Throwaway};
 
 /// What is under each key that was read, in the order asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,10 +81,25 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Whether the kernel proves that the process of a session is gone, with all that it started. `false` says nothing:
+    /// it lives, or this store cannot tell.
+    fn is_gone(&self, session: SessionId) -> bool {
+        let _ = session;
+        false
+    }
+
     /// Looks at how the store is set up for the usual mistakes, and at what the set-up costs: for `leasehold doctor`.
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    /// Removes every trace of this namespace, if it is the one that this name was made up for. Whoever tried the store
+    /// out calls it last, when no node and no client uses the namespace any more.
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        let kind = self.facts().kind;
+        let message = format!("a store of the kind {kind} removes no namespace, so {throwaway} stays");
+        Err(StoreError::new(StoreErrorKind::Refused, message))
     }
 
     /// The store's keys that live on its own lease, if it has such a thing.

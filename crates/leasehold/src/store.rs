@@ -72,6 +72,19 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
     }
 }
 
+/// The host and port of the one server that clients at an address connect to, if the address does not name it itself: on
+/// Kubernetes and object stores. With `via=host:port` added to the address they connect to another one, which passes
+/// everything on: a tunnel, or something that breaks connections on purpose. `None` where that cannot be done.
+pub async fn server(address: &str) -> Result<Option<String>, StoreError> {
+    match address.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "kubernetes")]
+        Some("k8s") => leasehold_kubernetes::Kubernetes::server_of(address).await,
+        #[cfg(feature = "object")]
+        Some("s3" | "gs" | "az") => leasehold_object::Bucket::server_of(address),
+        _ => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

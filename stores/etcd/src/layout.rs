@@ -38,6 +38,11 @@ pub(crate) enum Place {
 }
 
 impl Layout {
+    /// The namespace, as it stands in the keys.
+    pub(crate) fn namespace(&self) -> &str {
+        self.root.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+    }
+
     pub(crate) fn new(prefix: &str, namespace: &str) -> Result<Self, StoreError> {
         check_namespace(namespace)?;
         // A slash would put one namespace inside another.

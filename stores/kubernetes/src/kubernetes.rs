@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use leasehold_store::{
     Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety, Store, StoreError, Swap, SwapReply,
-    Swapped, Version, Watch,
+    Swapped, Throwaway, Version, Watch,
 };
 
 use crate::layout::{self, Base};
 use crate::leases::{Leases, Wrote};
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::{examine, watch, zone};
@@ -57,6 +57,12 @@ impl Kubernetes {
             pace: Pace::new(options.writes_per_second, options.writes_burst),
         };
         Kubernetes { inner: Arc::new(inner) }
+    }
+
+    /// The host and port of the API server that clients at an address connect to. With `via=host:port` in the address
+    /// they connect to another one, which passes everything on.
+    pub async fn server_of(address: &str) -> Result<Option<String>, StoreError> {
+        link::server(&Options::parse(address)?).await
     }
 
     /// The zone of the Kubernetes node that a pod runs on, by its label `topology.kubernetes.io/zone`; give it to
@@ -128,6 +134,17 @@ impl Store for Kubernetes {
 
     async fn examine(&self) -> Vec<Finding> {
         examine::examine(&self.inner, &self.facts()).await
+    }
+
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        let Inner { leases, work, .. } = &*self.inner;
+        throwaway.must_be(leases.layout.namespace())?;
+        // Nodes need no right to delete many at once, so that whoever has only their rights does it one by one.
+        if !leases.delete_all(work).await? {
+            throwaway.sweep(self).await?;
+            leases.delete_anchor(work).await?;
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,8 @@ use crate::wire::{GROUP, Lease, LeaseList};
 
 /// How long one request may take, where the caller has no shorter patience.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The same, where thousands are deleted at once.
+const DELETED_WITHIN: Duration = Duration::from_secs(60);
 /// How many Leases one page of a listing has.
 const PAGE: u32 = 500;
 /// How often a listing begins anew when it was overtaken.
@@ -112,6 +114,30 @@ impl Leases {
                 ),
             )),
             Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
+            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
+        }
+    }
+
+    /// Deletes all Leases of this namespace with one request; `false` if RBAC does not allow that.
+    pub(crate) async fn delete_all(&self, link: &Link) -> Result<bool, StoreError> {
+        let at = place(link).await?;
+        let selected = ListParams::default().labels(&self.layout.selector());
+        let request = at.requests.delete_collection(&DeleteParams::default(), &selected).map_err(unbuilt)?;
+        match link.ask::<serde::de::IgnoredAny>(DELETED_WITHIN, request).await {
+            Ok(_) => Ok(true),
+            Err(trouble) if trouble.code() == Some(403) => Ok(false),
+            Err(trouble) => Err(trouble.tell(&at.asked("deletecollection"))),
+        }
+    }
+
+    /// Deletes the Lease whose uid is the generation.
+    pub(crate) async fn delete_anchor(&self, link: &Link) -> Result<(), StoreError> {
+        let at = place(link).await?;
+        let request =
+            at.requests.delete(&self.layout.anchor_name(), &DeleteParams::default()).map_err(unbuilt)?;
+        match link.ask::<serde::de::IgnoredAny>(ANSWER_WITHIN, request).await {
+            Ok(_) => Ok(()),
+            Err(trouble) if trouble.code() == Some(404) => Ok(()),
             Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
         }
     }

@@ -150,7 +150,29 @@ pub(crate) fn quiet<F: Future>(call: F) -> impl Future<Output = F::Output> {
 }
 
 async fn connect(options: &Options) -> Result<Client, StoreError> {
-    client(configuration(options).await?)
+    let mut config = configuration(options).await?;
+    if let Some(via) = &options.via {
+        pass(&mut config, via)?;
+    }
+    client(config)
+}
+
+/// The host and port of the API server.
+pub(crate) async fn server(options: &Options) -> Result<Option<String>, StoreError> {
+    let url = configuration(options).await?.cluster_url;
+    let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    Ok(url.host().map(|host| format!("{host}:{}", url.port_u16().unwrap_or(usual))))
+}
+
+/// Connects to somebody who passes everything on; the certificate must still be that of the API server.
+fn pass(config: &mut Config, via: &str) -> Result<(), StoreError> {
+    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    config.tls_server_name.get_or_insert(host);
+    let mut parts = config.cluster_url.clone().into_parts();
+    parts.authority = via.parse().ok();
+    config.cluster_url = http::Uri::from_parts(parts)
+        .map_err(|e| refused(format!("the API server cannot be reached via {via}: {e}")))?;
+    Ok(())
 }
 
 /// A client of this configuration that retries nothing.

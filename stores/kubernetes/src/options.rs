@@ -15,6 +15,8 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context to use.
     pub context: Option<String>,
+    /// A host and port to connect to instead, which pass everything on to the API server.
+    pub via: Option<String>,
     /// How many writes a second this process sends over time, renewals not counted.
     pub writes_per_second: u32,
     /// How many of them it may send at once.
@@ -28,6 +30,7 @@ impl Default for Options {
             prefix: "leasehold".to_owned(),
             kubeconfig: None,
             context: None,
+            via: None,
             writes_per_second: 50,
             writes_burst: 50,
         }
@@ -35,7 +38,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads an address: `k8s://namespace?prefix=…&kubeconfig=…&context=…&writes_per_second=…&writes_burst=…`.
+    /// Reads an address: `k8s://namespace?prefix=…&kubeconfig=…&context=…&via=…&writes_per_second=…&writes_burst=…`.
     pub fn parse(address: &str) -> Result<Self, StoreError> {
         let mut address = Address::parse(address, |_| None)?;
         let plain = Options::default();
@@ -69,6 +72,7 @@ impl Options {
             prefix,
             kubeconfig: address.param("kubeconfig").map(PathBuf::from),
             context: address.param("context"),
+            via: address.param("via"),
             writes_per_second: address
                 .parsed::<u32>("writes_per_second", number)
                 .unwrap_or(plain.writes_per_second),
@@ -78,6 +82,11 @@ impl Options {
             if !(1..=100_000).contains(&rate) {
                 address.wrong(format!("a rate of {rate} is not {number}"));
             }
+        }
+        let is_place =
+            |via: &&String| via.parse::<http::uri::Authority>().is_ok_and(|place| place.port_u16().is_some());
+        if let Some(via) = options.via.as_ref().filter(|via| !is_place(via)) {
+            address.wrong(format!("`via={via}`: must be a host and a port"));
         }
         address.finish()?;
         Ok(options)
@@ -100,9 +109,18 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red";
+        let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red&via=here";
         let error = Options::parse(text).unwrap_err().message;
-        for part in ["credentials", "not a server", "`/x`", "\"Jobs\"", "prefix=A_b", "rate of 0", "colour"] {
+        for part in [
+            "credentials",
+            "not a server",
+            "`/x`",
+            "\"Jobs\"",
+            "prefix=A_b",
+            "rate of 0",
+            "colour",
+            "via=here",
+        ] {
             assert!(error.contains(part), "{part} in {error}");
         }
         assert!(!error.contains("pw"), "{error}");

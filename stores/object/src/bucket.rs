@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use leasehold_core::name::NAME_BYTES_MAX;
 use leasehold_store::{
     Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Swapped, Watch,
+    SwapReply, Swapped, Throwaway, Watch,
 };
 use object_store::path::Path;
 
@@ -29,6 +29,7 @@ pub struct Bucket {
     target: Target,
     probe: Probe,
     meter: Arc<Meter>,
+    namespace: String,
 }
 
 impl Bucket {
@@ -58,7 +59,13 @@ impl Bucket {
         let (renewal, work) = (wire()?, wire()?);
         let probe = Probe::new(work.at(target.prefix.clone()), &target);
         let folder = Arc::new(Folder::new(renewal, work, options));
-        Ok(Bucket { folder, target, probe, meter })
+        Ok(Bucket { folder, target, probe, meter, namespace: namespace.to_owned() })
+    }
+
+    /// The host and port that clients of the bucket at an address connect to, as far as it can be known without asking.
+    /// With `via=host:port` in the address they connect to another one, which passes everything on.
+    pub fn server_of(address: &str) -> Result<Option<String>, StoreError> {
+        Ok(Target::parse(address, &mut Options::default(), Environment::Used)?.server())
     }
 
     /// How many requests this client has made.
@@ -188,6 +195,19 @@ impl Store for Bucket {
 
     async fn examine(&self) -> Vec<Finding> {
         examine::examine(self).await
+    }
+
+    /// Objects are really deleted here, and only here. A folder of the same name around the namespace goes as well:
+    /// then the check of the bucket was made in there.
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        throwaway.must_be(&self.namespace)?;
+        self.folder.work.delete_all().await?;
+        match self.target.prefix.parts().next_back() {
+            Some(part) if part.as_ref() == throwaway.name() => {
+                self.folder.work.at(self.target.prefix.clone()).delete_all().await
+            }
+            _ => Ok(()),
+        }
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

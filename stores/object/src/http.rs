@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::BodyExt;
+use hyper::Uri;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -49,6 +51,7 @@ pub(crate) async fn noted<T>(call: impl Future<Output = T>) -> (T, Answer) {
 pub(crate) struct Connector {
     tls: rustls::ClientConfig,
     connect_within: Duration,
+    via: Option<Uri>,
 }
 
 impl Connector {
@@ -69,7 +72,16 @@ impl Connector {
             .map_err(|e| format!("TLS cannot be set up: {e}"))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Connector { tls, connect_within })
+        Ok(Connector { tls, connect_within, via: None })
+    }
+
+    /// The same, but all connections go to this host and port, which pass them on. Names and certificates are
+    /// unchanged.
+    pub(crate) fn via(mut self, place: &str) -> Result<Self, String> {
+        let via = Uri::builder().scheme("http").authority(place).path_and_query("/").build();
+        let via = via.ok().filter(|uri| uri.port().is_some());
+        self.via = Some(via.ok_or_else(|| format!("`via={place}`: must be a host and a port"))?);
+        Ok(self)
     }
 }
 
@@ -83,7 +95,7 @@ impl Connects for Connector {
             .with_tls_config(self.tls.clone())
             .https_or_http()
             .enable_http1()
-            .wrap_connector(tcp);
+            .wrap_connector(By { tcp, via: self.via.clone() });
         let client = Client::builder(TokioExecutor::new())
             // A request is sent once: whatever becomes of it, its outcome is told.
             .retry_canceled_requests(false)
@@ -94,7 +106,28 @@ impl Connects for Connector {
     }
 }
 
-struct Service(Client<HttpsConnector<HttpConnector>, HttpRequestBody>);
+/// Connects to where it was told to, whatever the name is.
+#[derive(Clone)]
+struct By {
+    tcp: HttpConnector,
+    via: Option<Uri>,
+}
+
+impl tower_service::Service<Uri> for By {
+    type Response = <HttpConnector as tower_service::Service<Uri>>::Response;
+    type Error = <HttpConnector as tower_service::Service<Uri>>::Error;
+    type Future = <HttpConnector as tower_service::Service<Uri>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.tcp.poll_ready(cx)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        self.tcp.call(self.via.clone().unwrap_or(to))
+    }
+}
+
+struct Service(Client<HttpsConnector<By>, HttpRequestBody>);
 
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -106,6 +106,7 @@ impl Target {
         let endpoint = address.param("endpoint");
         let region = address.param("region");
         let ca = address.param("ca");
+        let via = address.param("via");
         let access = Access {
             user: address.user.clone(),
             secret: address.password.as_ref().map(|secret| secret.reveal().to_owned()),
@@ -128,6 +129,10 @@ impl Target {
         }
         options.poll_first = options.poll_first.min(options.poll_every);
         let connector = Connector::new(ca.as_deref(), options.request_within.min(Duration::from_secs(3)));
+        let connector = connector.and_then(|connector| match &via {
+            Some(place) => connector.via(place),
+            None => Ok(connector),
+        });
         let connector = match connector {
             Ok(connector) => Some(connector),
             Err(problem) => {
@@ -174,6 +179,30 @@ impl Target {
         let status = answer.status().as_u16();
         let body = answer.into_body().bytes().await.map_err(|_| fail(&"the answer broke off"))?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    /// The host and port that connections are made to.
+    pub(crate) fn server(&self) -> Option<String> {
+        let endpoint = match self.provider {
+            Provider::S3 => {
+                let builder = self.s3();
+                let configured = |key| builder.get_config_value(&key);
+                configured(AmazonS3ConfigKey::Endpoint).or_else(|| {
+                    let region = configured(AmazonS3ConfigKey::Region)?;
+                    Some(format!("https://s3.{region}.amazonaws.com"))
+                })
+            }
+            Provider::Google => {
+                Some(self.endpoint.clone().unwrap_or("https://storage.googleapis.com".to_owned()))
+            }
+            Provider::Azure => self
+                .endpoint
+                .clone()
+                .or_else(|| Some(format!("https://{}.blob.core.windows.net", self.access.user.as_deref()?))),
+        };
+        let endpoint: hyper::Uri = endpoint?.parse().ok()?;
+        let usual = if endpoint.scheme_str() == Some("http") { 80 } else { 443 };
+        Some(format!("{}:{}", endpoint.host()?, endpoint.port_u16().unwrap_or(usual)))
     }
 
     /// The bucket, for people. Without credentials.
@@ -292,6 +321,10 @@ mod tests {
         assert_eq!(options.poll_every, Duration::from_millis(200));
         assert_eq!(options.poll_first, options.poll_every);
         assert_eq!(target.place(), "s3://bucket at http://127.0.0.1:1");
+        assert_eq!(target.server().as_deref(), Some("127.0.0.1:1"));
+        let server = |text: &str| parse(text).unwrap().server();
+        assert_eq!(server("s3://b?region=eu-west-1").as_deref(), Some("s3.eu-west-1.amazonaws.com:443"));
+        assert_eq!(server("gs://b?unsigned=true").as_deref(), Some("storage.googleapis.com:443"));
         assert!(!format!("{target:?}").contains("sec/ret"));
         target.client().unwrap();
         parse("gs://bucket/p?unsigned=true").unwrap().client().unwrap();
@@ -302,6 +335,9 @@ mod tests {
     fn all_that_is_wrong_is_told_at_once() {
         let error = parse("s3://a,b/x?endpoint=http://h&poll=soon&colour=red&ca=/none").unwrap_err();
         assert_eq!(error.0.len(), 5, "{error}");
+        for via in ["nowhere", "a:b", "a:1/x", ""] {
+            assert!(parse(&format!("s3://b/x?via={via}")).is_err(), "{via}");
+        }
         assert!(parse("ftp://bucket").is_err());
     }
 }

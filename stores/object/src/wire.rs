@@ -201,6 +201,19 @@ impl Wire {
         Ok(found.into_iter().filter_map(own).collect())
     }
 
+    /// Deletes everything in this folder, without any condition.
+    pub(crate) async fn delete_all(&self) -> Result<(), StoreError> {
+        for listed in self.list("").await? {
+            let path = self.path(&listed.object);
+            let (outcome, answer) = self.call(&self.meter.puts, self.store.delete(&path)).await?;
+            match outcome {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(trouble::told(&self.place, &error, &answer)),
+            }
+        }
+        Ok(())
+    }
+
     /// What the server says when it is asked for an object that is not there, with the time that it has.
     pub(crate) async fn knock(&self) -> (Result<(), StoreError>, Answer) {
         let path = self.path("nothing-is-here");

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_store::{
     Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError,
-    StoreErrorKind, Swap, SwapReply, Watch,
+    StoreErrorKind, Swap, SwapReply, Throwaway, Watch,
 };
 
 use crate::engine::Engine;
@@ -112,6 +112,15 @@ impl Store for Redis {
         let (engine, records) = self.records(Lane::Work);
         let examined = engine.run(|_| async move { Ok(examine::examine(&records).await) }).await;
         examined.unwrap_or_else(|error| vec![Finding::bad(error.to_string(), "Try again.")])
+    }
+
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        let namespace = self.namespace();
+        // The address may name a parent, in which the namespace is.
+        throwaway.must_be(namespace.rsplit('/').next().unwrap_or_default())?;
+        throwaway.sweep(self).await?;
+        let (engine, records) = self.records(Lane::Work);
+        engine.run(|_| async move { records.discard().await }).await
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

@@ -19,6 +19,7 @@ pub(crate) enum Script {
     Revoke,
     Keys,
     Rights,
+    Discard,
 }
 
 /// Whether a script goes on when the server's memory is full.
@@ -31,7 +32,7 @@ enum WhenFull {
 const ENTER: &str = include_str!("lua/enter.lua");
 const SWAP: &str = include_str!("lua/swap.lua");
 
-const ALL: [(Script, WhenFull, &[&str]); 12] = [
+const ALL: [(Script, WhenFull, &[&str]); 13] = [
     (Script::Read, WhenFull::GoOn, &[ENTER, include_str!("lua/read.lua")]),
     (Script::Page, WhenFull::GoOn, &[ENTER, include_str!("lua/page.lua")]),
     (Script::Swap, WhenFull::GoOn, &[ENTER, SWAP]),
@@ -44,6 +45,7 @@ const ALL: [(Script, WhenFull, &[&str]); 12] = [
     (Script::Revoke, WhenFull::GoOn, &[include_str!("lua/revoke.lua")]),
     (Script::Keys, WhenFull::GoOn, &[include_str!("lua/keys.lua")]),
     (Script::Rights, WhenFull::GoOn, &[include_str!("lua/rights.lua")]),
+    (Script::Discard, WhenFull::GoOn, &[include_str!("lua/discard.lua")]),
 ];
 
 /// The commands that load them all.

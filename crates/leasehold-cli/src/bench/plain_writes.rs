@@ -57,7 +57,8 @@ pub(super) async fn measure(
 
 /// Writes one record after the other, each at its moment, as a loop of renewals does.
 async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Vec<Duration>, u64) {
-    let group = GroupName::new("plain").expect("a plain word is a name");
+    // Each is a group of its own, so that no store packs several of them into one object.
+    let group = |slot: u32| GroupName::new(format!("plain-{slot}")).expect("a plain word is a name");
     let mut versions: Vec<Option<Version>> = vec![None; slots.len()];
     let (mut took, mut failed) = (Vec::new(), 0);
     let pause = EVERY / u32::try_from(slots.len().max(1)).unwrap_or(u32::MAX);
@@ -74,7 +75,7 @@ async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Ve
             slots[place], 0
         );
         let swap = Swap {
-            key: Key::Shard(ShardId::slot(&group, slots[place])),
+            key: Key::Shard(ShardId::slot(&group(slots[place]), 0)),
             expect: versions[place].clone(),
             value: Some(value.into_bytes().into()),
         };

@@ -139,7 +139,9 @@ impl Asked {
     fn allowed_faults(&self, kind: &Kind, problems: &mut Vec<Problem>) -> Vec<Fault> {
         let why_not = |fault: Fault| match kind {
             Kind::File(_) if fault.needs_network() => Some("a file has no network"),
-            Kind::Network { .. } | Kind::Other(_) if fault.needs_file() => Some("it is no file"),
+            Kind::Network { .. } | Kind::Via { .. } | Kind::Other(_) if fault.needs_file() => {
+                Some("it is no file")
+            }
             Kind::Other(why) if fault.needs_network() => Some(*why),
             _ => None,
         };

@@ -77,7 +77,7 @@ impl<'a> Trial<'a> {
             operator: Operator::of(Client::open(scratch.store.clone()).await?),
             file: match &scratch.kind {
                 Kind::File(path) => Some(path.clone()),
-                Kind::Network { .. } | Kind::Other(_) => None,
+                Kind::Network { .. } | Kind::Via { .. } | Kind::Other(_) => None,
             },
             lock: None,
             returning: Vec::new(),

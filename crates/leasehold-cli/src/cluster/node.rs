@@ -26,6 +26,8 @@ use super::GROUP;
 pub(super) const HIDDEN: &str = "trial-node";
 /// How often a node says how it is.
 const SAY_EVERY: Duration = Duration::from_millis(200);
+/// How long handing everything over may take, as for whoever changes nothing.
+const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 /// How often it writes down what it asked of the store.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
@@ -126,7 +128,7 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
             () = tokio::time::sleep(SAY_EVERY) => {}
         }
     }
-    let leaving = node.leave_within(Duration::from_secs(5), Returning::No);
+    let leaving = node.leave_within(DRAIN_WITHIN, Returning::No);
     tokio::select! {
         _ = leaving => {}
         () = note_events(&recorder, &mut events) => {}

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::clock;
-use leasehold_core::store::{Lane, Swap};
-use leasehold_store::Store;
+use leasehold_store::{Store, Throwaway};
 
 use super::stage::{self, Kind};
 use crate::failure::{Code, Failure};
@@ -15,11 +13,11 @@ use crate::stores;
 
 /// How long the store may take to answer the first question.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often clearing is tried while the last writes of nodes may still arrive.
-const ROUNDS: usize = 5;
+/// How long clearing may take: some stores remove one record at a time.
+const CLEARED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A namespace of our own; on a local store a file of our own, beside the one that was named, because whoever holds
-/// its write lock holds up everybody.
+/// its write lock holds up everybody; in a bucket a folder of our own, because a bucket is checked beside its namespaces.
 pub(crate) struct Scratch {
     /// Where nodes find it. It may hold secrets.
     pub(crate) url: String,
@@ -28,6 +26,7 @@ pub(crate) struct Scratch {
     pub(crate) kind: Kind,
     pub(crate) namespace: String,
     pub(crate) store: Arc<dyn Store>,
+    throwaway: Throwaway,
 }
 
 impl Scratch {
@@ -43,16 +42,18 @@ impl Scratch {
                 "name a store that processes share, such as local:./leasehold.db",
             ));
         }
-        let kind = stage::kind(url).map_err(|what| refused(&what, "mend the URL"))?;
-        let mark = format!("leasehold-{purpose}-{}-{:x}", std::process::id(), clock::unix_ms());
+        let kind = stage::kind(url).await.map_err(|what| refused(&what, "mend the URL"))?;
+        let throwaway = Throwaway::new(purpose)?;
+        let mark = throwaway.name();
         let (url, kind) = match kind {
             Kind::File(path) => {
-                let path = beside(&path, &mark);
+                let path = beside(&path, mark);
                 (format!("local:{}", path.display()), Kind::File(path))
             }
+            other if is_bucket(url) => (below(url, mark), other),
             other => (url.to_owned(), other),
         };
-        let store = leasehold::store::open(&url, &mark)?;
+        let store = leasehold::store::open(&url, mark)?;
         let shown = redacted(stores::address(settings)?);
         match tokio::time::timeout(PATIENCE, store.list()).await {
             Ok(listing) => drop(listing?),
@@ -64,52 +65,33 @@ impl Scratch {
                 return Err(Failure::new(Code::Store, message));
             }
         }
-        Ok(Scratch { url, shown, kind, namespace: mark, store })
+        Ok(Scratch { url, shown, kind, namespace: mark.to_owned(), store, throwaway })
     }
 
-    /// Clears it, and says what could not be removed.
+    /// Clears it, and says what could not be removed. All nodes and clients must have ended.
     pub(crate) async fn clear(self) -> Option<String> {
-        let stays = format!("the namespace {} stays on {}", self.namespace, self.shown);
         if let Kind::File(path) = &self.kind {
             let path = path.clone();
             drop(self.store);
             return remove_files(&path).err().map(|error| format!("{} stays: {error}", path.display()));
         }
-        if !self.store.facts().removes {
-            return Some(format!("{stays}: this store removes nothing"));
+        let stays = |why: String| Some(format!("{} stays on {}: {why}", self.throwaway, self.shown));
+        match tokio::time::timeout(CLEARED_WITHIN, self.store.discard(&self.throwaway)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => stays(error.to_string()),
+            Err(_) => stays(format!("it was not removed within {} s", CLEARED_WITHIN.as_secs())),
         }
-        let mut trouble = String::from("records kept appearing");
-        for _ in 0..ROUNDS {
-            match self.sweep().await {
-                Ok(0) => return self.marks(),
-                Ok(_) => {}
-                Err(error) => trouble = error,
-            }
-        }
-        Some(format!("{stays}: {trouble}"))
     }
+}
 
-    /// What is in the store beside records, and cannot be removed through it.
-    fn marks(&self) -> Option<String> {
-        let name = &self.namespace;
-        self.url.starts_with("redis").then(|| {
-            format!("Two keys that tell the state of a namespace stay on {}: {{{name}}}:store and {{{name}}}:removed.", self.shown)
-        })
-    }
+fn is_bucket(url: &str) -> bool {
+    ["s3://", "gs://", "az://"].into_iter().any(|scheme| url.starts_with(scheme))
+}
 
-    /// Removes every record that is there now; the answer is how many there were.
-    async fn sweep(&self) -> Result<usize, String> {
-        let listing = self.store.list().await.map_err(|error| error.to_string())?;
-        let swaps: Vec<Swap> = listing
-            .entries
-            .into_iter()
-            .map(|(key, stored)| Swap { key, expect: Some(stored.version), value: None })
-            .collect();
-        for some in swaps.chunks(self.store.facts().swaps_max.max(1)) {
-            self.store.swap(Lane::Work, some).await.map_err(|error| error.to_string())?;
-        }
-        Ok(swaps.len())
-    }
+/// The URL of a folder in a bucket.
+fn below(url: &str, folder: &str) -> String {
+    let (place, question) = url.split_at(url.find('?').unwrap_or(url.len()));
+    format!("{}/{folder}{question}", place.trim_end_matches('/'))
 }
 
 fn beside(path: &Path, mark: &str) -> PathBuf {
@@ -127,4 +109,18 @@ fn remove_files(path: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_folder_goes_before_the_question_mark() {
+        for (url, expected) in [
+            ("s3://b", "s3://b/f"),
+            ("s3://b/", "s3://b/f"),
+            ("gs://u:p@b/x/y?a=1/2", "gs://u:p@b/x/y/f?a=1/2"),
+        ] {
+            assert_eq!(super::below(url, "f"), expected);
+        }
+    }
 }

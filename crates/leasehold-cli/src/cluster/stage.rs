@@ -14,12 +14,25 @@ pub(crate) enum Kind {
     File(PathBuf),
     /// Servers that nodes connect to, and that a proxy can stand before.
     Network { upstreams: Vec<String> },
+    /// One server that the URL does not name, and that nodes reach by way of another place if they are told to.
+    Via { upstream: String },
     /// Something else, and why no proxy can stand before it.
     Other(&'static str),
 }
 
-/// What kind of store a URL is of.
-pub(super) fn kind(url: &str) -> Result<Kind, String> {
+/// What kind of store a URL is of, also where the URL does not say everything itself.
+pub(super) async fn kind(url: &str) -> Result<Kind, String> {
+    match named_kind(url)? {
+        Kind::Other(why) => match leasehold::store::server(url).await {
+            Ok(Some(upstream)) => Ok(Kind::Via { upstream }),
+            Ok(None) => Ok(Kind::Other(why)),
+            Err(error) => Err(error.message),
+        },
+        named => Ok(named),
+    }
+}
+
+fn named_kind(url: &str) -> Result<Kind, String> {
     let Some((scheme, rest)) = url.split_once("://") else {
         let path = url.strip_prefix("local:").unwrap_or(url);
         return Ok(Kind::File(PathBuf::from(path)));
@@ -80,6 +93,12 @@ impl Way {
     pub(crate) fn to(url: &str, kind: &Kind) -> io::Result<Way> {
         match kind {
             Kind::File(_) | Kind::Other(_) => Ok(Way { url: url.to_owned(), proxy: None }),
+            Kind::Via { upstream } => {
+                let proxy = Proxy::start([upstream.clone()])?;
+                let via = proxy.addresses()[0];
+                let url = format!("{url}{}via={via}", if url.contains('?') { "&" } else { "?" });
+                Ok(Way { url, proxy: Some(proxy) })
+            }
             Kind::Network { upstreams } => {
                 let proxy = Proxy::start(upstreams.iter().cloned())?;
                 Ok(Way { url: with_hosts(url, &proxy.addresses()), proxy: Some(proxy) })
@@ -94,15 +113,25 @@ mod tests {
 
     #[test]
     fn hosts_are_found_with_their_usual_ports() {
-        let network = |url: &str| match kind(url).unwrap() {
+        let network = |url: &str| match named_kind(url).unwrap() {
             Kind::Network { upstreams } => upstreams.join(" "),
             other => panic!("{url}: {other:?}"),
         };
         assert_eq!(network("etcd://a:1,b,[::1]:3/prefix"), "a:1 b:2379 [::1]:3");
         assert_eq!(network("redis://user:se%40cret@h/0?namespace=x"), "h:6379");
-        assert_eq!(kind("local:./x.db").unwrap(), Kind::File("./x.db".into()));
-        assert!(matches!(kind("redis+sentinel://h:1"), Ok(Kind::Other(_))));
-        assert!(matches!(kind("s3://bucket/prefix"), Ok(Kind::Other(_))));
+        assert_eq!(named_kind("local:./x.db").unwrap(), Kind::File("./x.db".into()));
+        assert!(matches!(named_kind("redis+sentinel://h:1"), Ok(Kind::Other(_))));
+    }
+
+    #[cfg(feature = "object")]
+    #[tokio::test]
+    async fn a_bucket_is_reached_by_way_of_a_proxy() {
+        let url = "s3://k:s@bucket/p?endpoint=http://127.0.0.1:9&allow_http=true";
+        let kind = kind(url).await.unwrap();
+        assert_eq!(kind, Kind::Via { upstream: "127.0.0.1:9".to_owned() });
+        let way = Way::to(url, &kind).unwrap();
+        let address = way.proxy.as_ref().unwrap().addresses()[0];
+        assert_eq!(way.url, format!("{url}&via={address}"));
     }
 
     #[test]

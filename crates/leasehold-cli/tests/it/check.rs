@@ -119,7 +119,7 @@ fn a_bench_prints_both_sides() {
 #[test]
 fn etcd_passes_and_its_namespace_is_removed() {
     let Some(server) = Etcd::start(EtcdSetup::single(Program::Etcd34)) else { return };
-    network_check(&format!("etcd://{}/it", server.hosts()), "Nothing of this stays on");
+    network_check(&format!("etcd://{}/it", server.hosts()));
 }
 
 #[test]
@@ -128,14 +128,11 @@ fn redis_passes_and_the_password_is_nowhere() {
     let Some(_server) = RedisServer::start_at(Program::Redis, port, &["requirepass hush-hush"]) else {
         return;
     };
-    network_check(
-        &format!("redis://:hush-hush@127.0.0.1:{port}/0"),
-        "Two keys that tell the state of a namespace stay",
-    );
+    network_check(&format!("redis://:hush-hush@127.0.0.1:{port}/0"));
 }
 
 /// Every fault of the network, and secrets that must be told to nobody.
-fn network_check(url: &str, stays: &str) {
+fn network_check(url: &str) {
     let folder = tempfile::tempdir().unwrap();
     let output = leasehold(
         folder.path(),
@@ -146,7 +143,7 @@ fn network_check(url: &str, stays: &str) {
     );
     let told = told(&output);
     assert!(output.status.success(), "{told}");
-    assert!(told.contains(stays), "{told}");
+    assert!(told.contains("Nothing of this stays on"), "{told}");
     for fault in ["stall", "cut off", "reset", "late"] {
         assert!(told.contains(fault), "no {fault} in\n{told}");
     }

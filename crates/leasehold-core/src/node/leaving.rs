@@ -85,7 +85,13 @@ impl Node {
         if at >= leaving.deadline + GIVE_UP_AFTER {
             return self.finish();
         }
-        if !self.holds.is_empty() || !self.orphans.is_empty() || at < leaving.last_word_at {
+        // Past the deadline what is stopped need not be released one by one any more: the last word frees it.
+        let stopped = |phase: Phase| matches!(phase, Phase::Stopped { .. } | Phase::Releasing);
+        let ready = match at >= leaving.deadline {
+            true => self.holds.values().all(|hold| stopped(hold.phase)),
+            false => self.holds.is_empty(),
+        };
+        if !ready || !self.orphans.is_empty() || at < leaving.last_word_at {
             return;
         }
         // A renewal under way would take the place that the last word expects: its answer comes first.

@@ -212,7 +212,7 @@ impl Node {
             && let Some((since, _)) = self.mirror.vanished.get(shard)
             && self.rules.hold(Rule::AbsentIsNotDead)
         {
-            let at = *since + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
+            let at = *since + self.lost_wait();
             if self.now.at < at {
                 self.wake_at(shard, at);
                 return true;
@@ -245,6 +245,11 @@ impl Node {
         let write = Write::new(WriteKind::Create, base, record);
         self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
         self.outbox.insert(shard.clone());
+    }
+
+    /// Whether records of shards wait to be written until the store has answered others.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.outbox.is_empty() && self.requests_full()
     }
 
     fn requests_full(&self) -> bool {

@@ -109,18 +109,24 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a stored value, whoever wrote it.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        #[derive(serde::Deserialize)]
-        struct Head {
-            format: u32,
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
+        if record.format() > FORMAT {
+            return Err(RecordError::TooNew { found: record.format() });
         }
-        let malformed = |e: serde_json::Error| RecordError::Malformed(e.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
-        if head.format > FORMAT {
-            return Err(RecordError::TooNew { found: head.format });
-        }
-        let record: Self = serde_json::from_slice(bytes).map_err(malformed)?;
         record.validate()?;
         Ok(record)
+    }
+}
+
+/// Why it is not of our shape: a newer version may have another one.
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> RecordError {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        format: u32,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) if head.format > FORMAT => RecordError::TooNew { found: head.format },
+        _ => RecordError::Malformed(error.to_string()),
     }
 }
 

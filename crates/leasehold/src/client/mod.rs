@@ -93,6 +93,7 @@ impl Client {
             list(&*store, &clock).await.map_err(|error| Error::store("reading the namespace", error))?;
         let mut observer = Observer::new(options.placement.clone());
         observer.listed(clock.read(), &listing);
+        note_the_gone(&mut observer, &*store);
         let first = observer.view(clock.read());
         let seen = Arc::new(Seen(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
         let (views_tx, views) = watch::channel(Arc::new(first));
@@ -220,10 +221,20 @@ impl Scout {
         match listed {
             Ok(listing) => {
                 seen.observer.listed(self.clock.read(), &listing);
+                note_the_gone(&mut seen.observer, &*self.store);
                 seen.heard_at = self.clock.now();
                 seen.trouble = None;
             }
             Err(error) => seen.trouble = Some(error),
+        }
+    }
+}
+
+/// A record shows nothing of its writer's death; where the kernel does, that is asked.
+fn note_the_gone(observer: &mut Observer, store: &dyn Store) {
+    for session in observer.sessions() {
+        if store.is_gone(session) {
+            observer.process_gone(session);
         }
     }
 }

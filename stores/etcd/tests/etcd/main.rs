@@ -6,5 +6,6 @@ mod conformance;
 mod cut;
 mod members;
 mod nodes;
+mod peers;
 mod registered;
 mod security;

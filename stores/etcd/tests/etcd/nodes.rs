@@ -33,7 +33,7 @@ pub(crate) async fn start(store: Arc<dyn Store>, name: &str, ttl: Duration, witn
         .unwrap()
 }
 
-fn sessions(nodes: &[Node]) -> Vec<String> {
+pub(crate) fn sessions(nodes: &[Node]) -> Vec<String> {
     nodes.iter().map(|node| format!("{:?}", node.view().me.as_ref().and_then(|me| me.session))).collect()
 }
 
