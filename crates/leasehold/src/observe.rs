@@ -32,6 +32,7 @@
 //! | `leasehold_registry_renewals_total` | counter | `result` | renewals of the lease of registered keys |
 //! | `leasehold_registry_restores_total` | counter | `result` | tries to register everything again after an outage |
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::notice::{Gone, Standing};
@@ -53,6 +54,8 @@ pub(crate) struct Meters {
     unowned: Gauge,
     running: Gauge,
     gap: Histogram,
+    /// Trouble with the store was logged as a warning; once is enough until the session is renewed or moves on.
+    trouble_logged: AtomicBool,
 }
 
 impl Meters {
@@ -71,6 +74,7 @@ impl Meters {
             unowned: gauge!("leasehold_shards_unowned", "node" => label()),
             running: gauge!("leasehold_shards_running", "node" => label()),
             gap: histogram!("leasehold_handoff_gap_seconds", "node" => label()),
+            trouble_logged: AtomicBool::new(false),
             node,
         }
     }
@@ -107,12 +111,14 @@ impl Meters {
         self.log(notice);
         match notice {
             Notice::Standing { to, cause, .. } => {
+                self.trouble_logged.store(false, Ordering::Relaxed);
                 let attached = matches!(to, Standing::Attached | Standing::Degraded);
                 self.attached.set(if attached { 1.0 } else { 0.0 });
                 let labels = [("to", to.as_str()), ("cause", cause.as_str())];
                 self.count2("leasehold_standing_changes_total", labels);
             }
             Notice::Renewed { took } => {
+                self.trouble_logged.store(false, Ordering::Relaxed);
                 self.renewals_ok.increment(1);
                 self.renewal_seconds.record(*took);
                 self.streak.set(0.0);
@@ -235,8 +241,10 @@ impl Meters {
                 tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
             }
             Notice::Retried { shards } => tracing::debug!(node, shards, "looking again for shards"),
-            // Told once until the store answers again.
-            Notice::StoreTrouble { error } => tracing::warn!(node, error, "the store failed; trying again"),
+            Notice::StoreTrouble { error } => match self.trouble_logged.swap(true, Ordering::Relaxed) {
+                false => tracing::warn!(node, error, "the store failed; trying again"),
+                true => tracing::debug!(node, error, "the store failed again"),
+            },
             other => tracing::debug!(node, ?other, "told"),
         }
     }

@@ -97,7 +97,7 @@ pub(crate) fn replaced(place: &Place) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
-            "{} was deleted or replaced during this call. What was written went to the former file and does not \
+            "{} was deleted, emptied or replaced during this call. What was written went to the former file and does not \
              count. Nodes detach and start anew from what is there now.",
             place.file.display()
         ),
@@ -115,7 +115,7 @@ fn settle_file(place: &Place, create: Create) -> Result<Identity, StoreError> {
     };
     let note = place.live.join(FILE_NAME);
     let standing = place.standing()?;
-    if let Standing::File(identity) = standing {
+    if let Standing::File(identity) | Standing::Empty(identity) = standing {
         let noted = fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u64>().ok());
         match noted {
             Some(inode) if inode == identity.inode() => return Ok(identity),
@@ -131,7 +131,9 @@ fn settle_file(place: &Place, create: Create) -> Result<Identity, StoreError> {
             refused(format!("{} cannot be made ({e}): is its folder writable?", place.file.display()))
         })?;
     }
-    let Standing::File(identity) = place.standing()? else { return Err(missing(place)) };
+    let (Standing::File(identity) | Standing::Empty(identity)) = place.standing()? else {
+        return Err(missing(place));
+    };
     write_note(&note, identity.inode()).map_err(|e| refuse("writing a note", e))?;
     sync_folder(place.file.parent());
     Ok(identity)

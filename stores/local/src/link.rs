@@ -221,7 +221,7 @@ impl Link {
                 return Ok(());
             }
             if !same {
-                tracing::warn!(file = %shared.place.file.display(), "the file was deleted or replaced under this process");
+                tracing::warn!(file = %shared.place.file.display(), "the file was deleted, emptied or replaced under this process");
             }
             self.database = None;
         }

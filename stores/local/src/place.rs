@@ -33,6 +33,8 @@ pub(crate) struct Identity {
 pub(crate) enum Standing {
     /// This file.
     File(Identity),
+    /// This file, with nothing in it: no database has been made in it yet, or it was cut to nothing.
+    Empty(Identity),
     /// Nothing.
     Nothing,
 }
@@ -78,7 +80,8 @@ impl Place {
         match rustix::fs::stat(&*self.file) {
             Ok(found) => match rustix::fs::FileType::from_raw_mode(found.st_mode) {
                 rustix::fs::FileType::RegularFile => {
-                    Ok(Standing::File(Identity { device: found.st_dev, inode: found.st_ino }))
+                    let identity = Identity { device: found.st_dev, inode: found.st_ino };
+                    Ok(if found.st_size > 0 { Standing::File(identity) } else { Standing::Empty(identity) })
                 }
                 rustix::fs::FileType::Directory => {
                     Err(refused(format!("{} is a folder: name a file in it", self.file.display())))

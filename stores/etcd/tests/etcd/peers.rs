@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_chaos::witness::Witness;
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
 use leasehold_store::{Lane, Store};
 
 use crate::common::{Stopwatch, key, open, put, put_patiently, swap};
 use crate::members::until_told;
-use leasehold_chaos::witness::Witness;
-
 use crate::nodes::{sessions, start, until_all_at_work};
 
 /// The default.

@@ -92,6 +92,46 @@ fn a_deleted_file_is_an_error_then_another_generation() {
     });
 }
 
+/// What is in the `-wal` could be used for ever by those who have it open, and by nobody else.
+#[test]
+fn a_file_that_is_cut_to_nothing_keeps_no_newcomer_out() {
+    run(async {
+        let folder = Folder::new();
+        let stores = [folder.open(), folder.open()];
+        let mut watch = stores[1].watch().await.expect("it starts").expect("there is one");
+        snapshot(&mut watch).await;
+        applied(&stores[0], put("meta", None, b"1")).await;
+        fs::File::create(folder.file()).expect("cut");
+        let since = now();
+        let newcomer = loop {
+            for store in &stores {
+                for lane in [Lane::Renewal, Lane::Work] {
+                    let _ = store.swap(lane, &[put("control", None, b"1")]).await;
+                }
+            }
+            match Local::open(folder.file(), "test") {
+                Ok(store) => break store,
+                Err(error) => assert!(now() - since < Duration::from_secs(15), "{error}"),
+            }
+        };
+        for store in &stores {
+            until_listed(store).await;
+            let (ours, theirs) =
+                (store.list().await.expect("listed"), newcomer.list().await.expect("listed"));
+            assert_eq!((ours.entries, ours.generation), (theirs.entries, theirs.generation));
+        }
+        check_file(&folder);
+    });
+}
+
+async fn until_listed(store: &Local) {
+    let since = now();
+    while let Err(error) = store.list().await {
+        assert!(now() - since < Duration::from_secs(15), "{error}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Somebody cleans up: the whole folder is deleted and made again, under handles that are all busy.
 #[test]
 fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
