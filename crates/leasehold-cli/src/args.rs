@@ -423,6 +423,9 @@ pub(crate) struct Register {
     pub(crate) key: String,
     /// Its value
     pub(crate) value: String,
+    /// Take the key over if somebody else has registered it
+    #[arg(long)]
+    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }

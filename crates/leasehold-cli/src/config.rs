@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 
-use leasehold_core::store::Facts;
-use leasehold_store::{MemoryServer, Store};
-
 use crate::failure::Failure;
 use crate::settings::{Settings, reference};
 use crate::stores;
 
 /// Prints every setting.
 pub(crate) fn show(settings: &Settings, json: bool) {
-    let effective = facts(settings).map(|facts| settings.effective(&facts)).unwrap_or_default();
+    let effective = settings.effective(&stores::facts(settings));
     if json {
         println!("{:#}", settings.as_json(&effective));
     } else {
@@ -21,7 +18,7 @@ pub(crate) fn show(settings: &Settings, json: bool) {
 
 /// Says whether the settings are safe together.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
-    let facts = facts(settings)?;
+    let facts = stores::facts(settings);
     let ttl = settings.node_config(&facts)?.ttl;
     println!("the settings are safe on {} at a ttl of {}", facts.kind, crate::settings::span::show(ttl));
     Ok(())
@@ -29,7 +26,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 
 /// Says what the settings amount to.
 pub(crate) fn explain(settings: &Settings, nodes: u64) -> Result<(), Failure> {
-    let facts = facts(settings)?;
+    let facts = stores::facts(settings);
     let config = settings.node_config(&facts)?;
     print!("{}\n{}", config.explain(&facts), shard_guidance(nodes));
     Ok(())
@@ -68,27 +65,4 @@ pub(crate) fn paths(settings: &Settings) {
 /// Prints the reference of all settings.
 pub(crate) fn print_reference() {
     print!("{}", reference());
-}
-
-/// The facts of the store in the settings; of a local one if none is given.
-fn facts(settings: &Settings) -> Result<Facts, Failure> {
-    match settings.text("store") {
-        Some(url) if url.starts_with("memory:") => {
-            Ok(MemoryServer::with_clock(leasehold::clock::now).open("x").facts())
-        }
-        // Nothing is sent to a store elsewhere before it is used.
-        Some(url) if !url.starts_with("local:") => {
-            stores::address(settings)?;
-            Ok(stores::open(settings, stores::Missing::Refuse)?.facts())
-        }
-        // The facts of a local store are the same for every file, so none is made for a question.
-        _ => {
-            if settings.text("store").is_some() {
-                stores::address(settings)?;
-            }
-            let folder = tempfile::tempdir()?;
-            let store = leasehold_local::Local::open(folder.path().join("x.db"), "x")?;
-            Ok(store.facts())
-        }
-    }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Code {
     Store = 3,
     /// There is no such shard, node, group or key.
     NotFound = 4,
-    /// Another live process uses this node's name.
+    /// Another live process uses this node's name, or has registered this key.
     NameTaken = 5,
     /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`, `sim`).
     Unhealthy = 6,
@@ -42,7 +42,7 @@ Exit codes:
   2  the command line or the settings are wrong; nothing was started
   3  the store cannot be reached, refuses, or is damaged
   4  there is no such shard, node, group or key
-  5  another live process uses this node's name
+  5  another live process uses this node's name, or has registered this key
   6  a check found something that is not as it should be
   7  the node left, but could not confirm that everything was handed over";
 

@@ -35,6 +35,7 @@ use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use failure::{Code, Failure};
 use leasehold_core::explain::WhatIf;
 use look::{Format, Watching};
+use operate::Others;
 use run::Mode;
 use settings::{Everywhere, Settings};
 use stores::Missing;
@@ -53,7 +54,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(options) => in_runtime(demo::demo(options)),
         Command::Run(run) => {
-            let settings = Settings::load(&run.everywhere, Some(&run.node))?;
+            let lacks = |settings: &Settings| run::lacks(settings, &run.command);
+            let settings = Settings::load_for_node(&run.everywhere, &run.node, lacks)?;
             log_to_stderr(&settings);
             let mode = if run.one { Mode::One } else { Mode::Each };
             in_runtime(run::run(&settings, mode, run.command))
@@ -78,10 +80,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 
 fn configure(what: ConfigCommand) -> Result<(), Failure> {
     let load = |all: &args::ForAll| Settings::load(&all.everywhere, Some(&all.node));
+    let load_for_node =
+        |all: &args::ForAll| Settings::load_for_node(&all.everywhere, &all.node, |_| Vec::new());
     match what {
         ConfigCommand::Show { json, all } => config::show(&load(&all)?, json),
-        ConfigCommand::Check(all) => config::check(&load(&all)?)?,
-        ConfigCommand::Explain { nodes, all } => config::explain(&load(&all)?, nodes)?,
+        ConfigCommand::Check(all) => config::check(&load_for_node(&all)?)?,
+        ConfigCommand::Explain { nodes, all } => config::explain(&load_for_node(&all)?, nodes)?,
         ConfigCommand::Paths(all) => config::paths(&load(&all)?),
         ConfigCommand::Reference => config::print_reference(),
     }
@@ -134,7 +138,9 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Register(what) => {
             let settings = Settings::load(&what.everywhere, None)?;
             log_to_stderr(&settings);
-            operate::register(&stores::open(&settings, Missing::Create)?, &what.key, &what.value).await
+            let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
+            let store = stores::open(&settings, Missing::Create)?;
+            operate::register(&store, &what.key, &what.value, others).await
         }
         Command::Demo(_)
         | Command::Run(_)

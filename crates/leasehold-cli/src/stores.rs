@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::store::{Facts, StoreError, StoreErrorKind};
 use leasehold_local::{Create, Local, Options};
 use leasehold_store::{MemoryServer, Store};
 
@@ -102,9 +102,41 @@ fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, Opening> {
 
 /// The URL, if it is one that this build can open.
 pub(crate) fn address(settings: &Settings) -> Result<&str, Failure> {
-    let wrong = |what: String, advice: String| {
-        Failure::from(Problems(vec![Problem::new(settings.place_of("store"), what, advice)]))
+    judge(settings).map_err(|problem| Problems(vec![problem]).into())
+}
+
+/// What is wrong with the URL of the store, as far as can be told without asking anybody.
+pub(crate) fn problems(settings: &Settings) -> Vec<Problem> {
+    let url = match judge(settings) {
+        Ok(url) => url,
+        Err(problem) => return vec![problem],
     };
+    // A file would be made by opening it.
+    if url.starts_with("local:") || url.starts_with("memory:") {
+        return Vec::new();
+    }
+    match leasehold::store::open(url, settings.namespace()) {
+        Err(error) if error.kind == StoreErrorKind::Refused => {
+            let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+            let advice = format!("the page about {scheme} in docs/ shows how its address is written");
+            vec![Problem::new(settings.place_of("store"), error.message, advice)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The facts of the store in the settings; of a local one if none is given, or if it cannot be opened. Nothing is sent
+/// to a store elsewhere, and no file is made.
+pub(crate) fn facts(settings: &Settings) -> Facts {
+    let elsewhere = judge(settings).ok().filter(|url| !url.starts_with("local:"));
+    match elsewhere.and_then(|url| open_address(url, settings.namespace(), Missing::Refuse).ok()) {
+        Some(store) => store.facts(),
+        None => Local::FACTS,
+    }
+}
+
+fn judge(settings: &Settings) -> Result<&str, Problem> {
+    let wrong = |what: String, advice: String| Problem::new(settings.place_of("store"), what, advice);
     let Some(url) = settings.text("store") else {
         return Err(wrong(
             "no store was given".into(),

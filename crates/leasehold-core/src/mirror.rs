@@ -3,7 +3,7 @@
 //! Watches may be late and listings may cross each other, so the mirror judges by content which of two states of a
 //! record is the newer one, and keeps the newer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{Control, GroupRecord, Meta, NodeRecord, Record, RecordError, ShardRecord, ShardState};
@@ -104,6 +104,8 @@ pub struct Mirror {
     pub groups: BTreeMap<GroupName, Seen<GroupRecord>>,
     /// `nodes/…`, also of nodes whose record vanished.
     pub nodes: BTreeMap<NodeName, SeenNode>,
+    /// Sessions whose process the kernel proves gone, for those who only look. Nodes fence them instead.
+    pub gone: BTreeSet<SessionId>,
     /// `shards/…`
     pub shards: BTreeMap<ShardId, Seen<ShardRecord>>,
     /// Shard records that were there and vanished: when we saw that, and their last epoch.

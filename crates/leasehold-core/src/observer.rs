@@ -7,7 +7,7 @@ use crate::config::GroupConfig;
 use crate::event::Located;
 use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::mirror::{Mirror, Source};
-use crate::name::{GroupName, ShardId};
+use crate::name::{GroupName, SessionId, ShardId};
 use crate::placement::Placement;
 use crate::plan::{self, GroupSettings, Plan, Planning, Roster};
 use crate::store::{Listing, WatchEvent};
@@ -47,7 +47,9 @@ impl Observer {
             rolled_back |= matches!(change, crate::mirror::Change::RolledBack(_));
         });
         if rolled_back {
+            let gone = std::mem::take(&mut self.mirror.gone);
             self.mirror = Mirror::default();
+            self.mirror.gone = gone;
             self.mirror.observe_listing(now.at, Source::Fresh(0), listing, |_, _| {});
         }
         self.stale = true;
@@ -63,8 +65,19 @@ impl Observer {
                 }
                 self.stale = true;
             }
-            WatchEvent::Interrupted(_) | WatchEvent::ProcessGone(_) => {}
+            WatchEvent::ProcessGone(session) => self.process_gone(session),
+            WatchEvent::Interrupted(_) => {}
         }
+    }
+
+    /// The kernel says that a session's process is gone, with all that it started.
+    pub fn process_gone(&mut self, session: SessionId) {
+        self.stale |= self.mirror.gone.insert(session);
+    }
+
+    /// The sessions that are alive as far as their records say.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        self.mirror.nodes.values().filter_map(crate::mirror::SeenNode::alive).collect()
     }
 
     /// Whether a first listing has arrived.

@@ -9,7 +9,7 @@ use crate::config::GroupConfig;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked};
-use crate::record::{Control, NodeRecord, NodeState, Policy, Served, ShardSet, ShardState};
+use crate::record::{Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState};
 use crate::rules::Rules;
 
 /// A live node, as far as planning cares.
@@ -167,7 +167,9 @@ impl Planning {
         planner.obeying(&self.rules)
     }
 
-    /// What holds for the groups: the store's word, or else the static settings of those that serve them.
+    /// What holds for the groups: the store's word, or else the static settings of those that serve them. A group whose
+    /// record only a newer version understands has none: placing by older settings would be a guess, so nothing of it is
+    /// claimed or moved here, and what runs goes on.
     pub fn settings(
         &mut self,
         mirror: &Mirror,
@@ -176,7 +178,11 @@ impl Planning {
         let mut settings = BTreeMap::new();
         let names: BTreeSet<&GroupName> = mirror.groups.keys().chain(fallback.keys()).collect();
         for name in names {
-            let stored = mirror.groups.get(name).and_then(|seen| seen.best());
+            let seen = mirror.groups.get(name);
+            if seen.and_then(|seen| seen.record.as_ref().err()).is_some_and(RecordError::is_too_new) {
+                continue;
+            }
+            let stored = seen.and_then(|seen| seen.best());
             let Some((set, policy, epoch_floor, filled)) = stored
                 .map(|r| (r.shards, r.policy.clone(), r.epoch_floor, r.filled))
                 .or_else(|| fallback.get(name).map(|c| (c.shards, c.policy.clone(), Epoch(0), 0)))
@@ -336,8 +342,8 @@ pub fn roster(mirror: &Mirror) -> Roster {
     let alive = mirror.nodes.iter().filter_map(|(name, node)| {
         // A damaged record says nothing new: the node stays what it was until it is proved dead.
         let record = node.seen.as_ref()?.best()?;
-        (record.state.is_alive() && !mirror.dead.contains_key(&record.session))
-            .then(|| (name.clone(), Member::of(record)))
+        let over = mirror.dead.contains_key(&record.session) || mirror.gone.contains(&record.session);
+        (record.state.is_alive() && !over).then(|| (name.clone(), Member::of(record)))
     });
     let mut roster: Roster = alive.collect();
     apply_control(&mut roster, mirror.control.as_ref().and_then(|seen| seen.best()));

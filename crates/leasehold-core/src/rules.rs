@@ -48,6 +48,8 @@ pub enum Rule {
     LeftOnlyWhenStopped,
     /// A holder whose record does not name its session stops.
     VerifyHeld,
+    /// Nothing runs for long after a listing last showed that it is ours, however well renewals do.
+    HoldingIsProved,
     /// A corrupt record counts as held by an unknown session.
     CorruptIsHeld,
     /// A change of the store's generation or of the incarnation detaches.

@@ -121,6 +121,8 @@ pub struct Listing {
     pub generation: String,
     /// A number that only grows over the life of a store, if it has one: a smaller one means a rolled-back store.
     pub revision: Option<u64>,
+    /// Of a store whose listings may be behind: whether this one shows what was there when it was asked for.
+    pub newest: bool,
 }
 
 /// What the store is asked to do.
@@ -268,9 +270,13 @@ pub struct Facts {
 pub enum Freshness {
     /// Always.
     Newest,
-    /// Listings may be behind; reads of single records and swaps never are.
+    /// Listings may be behind; reads of single records and swaps never are. One listing in [`LISTS_A_SWEEP`] is
+    /// [`Listing::newest`].
     ListsMayLag,
 }
+
+/// How many listings a store whose listings may be behind is asked for, until one must show the newest state.
+pub const LISTS_A_SWEEP: u32 = 12;
 
 /// What is left of acknowledged writes after a failover of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::event::{Located, shard_of};
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::plan::{GroupSettings, Plan, Roster};
-use crate::record::{NodeState, Policy, ShardSet};
+use crate::record::{NodeRecord, NodeState, Policy, ShardSet};
 use crate::store::Key;
 use crate::time::Now;
 
@@ -66,8 +66,8 @@ pub struct NodeView {
     pub name: NodeName,
     /// Its session.
     pub session: SessionId,
-    /// Alive or over.
-    pub state: NodeState,
+    /// What it is doing, or how it ended.
+    pub state: NodePhase,
     /// Whether it takes new shards.
     pub accepting: bool,
     /// Its weight in the plan, after what operators asked for.
@@ -78,8 +78,12 @@ pub struct NodeView {
     pub zone: Option<String>,
     /// Where callers reach it.
     pub address: Option<String>,
+    /// What its owner wrote on it.
+    pub labels: BTreeMap<String, String>,
     /// Its ttl, in milliseconds.
     pub ttl_ms: u64,
+    /// Whether we have seen it renew. A record alone does not show whether anybody still renews it.
+    pub seen_to_renew: bool,
     /// For how long its record has not changed, as we saw it, in milliseconds.
     pub silent_for_ms: u64,
     /// Shards that it holds.
@@ -90,6 +94,54 @@ pub struct NodeView {
     pub agrees: bool,
     /// What operators asked of it.
     pub wishes: Vec<String>,
+}
+
+/// What a node is doing, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodePhase {
+    /// It takes shards.
+    Active,
+    /// It keeps what it has, and takes no more.
+    NotAccepting,
+    /// It hands everything over.
+    Draining,
+    /// It was asked to hand everything over, and has.
+    Drained,
+    /// It left by itself.
+    Left,
+    /// Somebody proved that its session is over.
+    Fenced,
+    /// The kernel proves that its process is gone; nobody has fenced its session yet.
+    Gone,
+}
+
+impl NodePhase {
+    /// Whether its session goes on, as far as we know.
+    pub fn is_alive(self) -> bool {
+        !matches!(self, NodePhase::Left | NodePhase::Fenced | NodePhase::Gone)
+    }
+
+    fn of(record: &NodeRecord, mirror: &Mirror, drain: DrainAsked, held: usize) -> NodePhase {
+        match record.state {
+            NodeState::Left => NodePhase::Left,
+            NodeState::Fenced => NodePhase::Fenced,
+            _ if mirror.dead.contains_key(&record.session) => NodePhase::Fenced,
+            _ if mirror.gone.contains(&record.session) => NodePhase::Gone,
+            _ if drain == DrainAsked::Yes && held == 0 => NodePhase::Drained,
+            NodeState::Draining => NodePhase::Draining,
+            NodeState::Active if drain == DrainAsked::Yes => NodePhase::Draining,
+            NodeState::Active if record.accepting => NodePhase::Active,
+            NodeState::Active => NodePhase::NotAccepting,
+        }
+    }
+}
+
+/// Whether an operator asked a node to hand everything over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DrainAsked {
+    Yes,
+    No,
 }
 
 /// A group.
@@ -121,6 +173,8 @@ pub struct ShardView {
     pub epoch: Epoch,
     /// Who should hold it.
     pub wanted: Option<NodeName>,
+    /// Where an operator pinned it to.
+    pub pinned_to: Option<NodeName>,
     /// What it is doing.
     pub state: ShardPhase,
 }
@@ -211,6 +265,11 @@ pub fn of_mirror(
         .filter_map(|(name, node)| {
             let record = node.seen.as_ref()?.good()?;
             let member = roster.get(name);
+            let held = held.get(name).copied().unwrap_or(0);
+            let drain = match control.is_some_and(|control| control.drain.contains_key(name)) {
+                true => DrainAsked::Yes,
+                false => DrainAsked::No,
+            };
             let mut wishes = Vec::new();
             if let Some(control) = control {
                 wishes.extend(
@@ -221,19 +280,17 @@ pub fn of_mirror(
             Some(NodeView {
                 name: name.clone(),
                 session: record.session,
-                state: if mirror.dead.contains_key(&record.session) && record.state.is_alive() {
-                    NodeState::Fenced
-                } else {
-                    record.state
-                },
+                state: NodePhase::of(record, mirror, drain, held),
                 accepting: record.accepting,
                 weight: member.map_or(record.weight, |member| member.weight),
                 capacity: record.capacity,
                 zone: record.zone.clone(),
                 address: record.address.clone(),
+                labels: record.labels.clone(),
                 ttl_ms: record.ttl_ms,
+                seen_to_renew: node.first_seen_at > node.session_seen_at,
                 silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
-                shards: held.get(name).copied().unwrap_or(0),
+                shards: held,
                 wanted: wanted.get(name).copied().unwrap_or(0),
                 agrees: record.view == plan.view,
                 wishes,
@@ -266,7 +323,8 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     let holder = record.and_then(|record| record.holder()).filter(|holder| {
         let node = mirror.nodes.get(&holder.node).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
         let replaced = node.is_some_and(|node| node.session != holder.session);
-        !replaced && !mirror.dead.contains_key(&holder.session)
+        let dead = mirror.dead.contains_key(&holder.session) || mirror.gone.contains(&holder.session);
+        !replaced && !dead
     });
     let state = match (seen.map(|seen| &seen.record), record.map(|record| &record.state)) {
         (Some(Err(_)), _) => ShardPhase::Corrupt,
@@ -283,12 +341,14 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
                 .into(),
         });
     }
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
     ShardView {
         id: ShardKey(id.clone()),
         holder: holder.map(|holder| holder.node.clone()),
         session: holder.map(|holder| holder.session),
         epoch: record.map_or(Epoch(0), |record| record.epoch),
         wanted,
+        pinned_to: control.and_then(|control| control.pins.get(id)).cloned(),
         state,
     }
 }
@@ -334,6 +394,16 @@ fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
                 )
             };
             problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
+        }
+    }
+    for (name, node) in &mirror.nodes {
+        if node.alive().is_some_and(|session| mirror.gone.contains(&session)) {
+            problems.push(Problem {
+                kind: "gone_node",
+                subject: name.to_string(),
+                message: "its process is gone, and no other node has taken over what it held: start one"
+                    .into(),
+            });
         }
     }
     for key in &mirror.foreign {

@@ -42,23 +42,36 @@ impl Bounds {
         let unowned = true_time(stated.unowned_worst + stated.restart_grace);
         let failover = true_time(stated.failover_worst);
         let settle = true_time(stated.settle_for);
+        let lost = if faults.iter().any(loses_records) { true_time(stated.lost_for) } else { 0 };
         let usurped =
             |planned: &Planned| matches!(planned.fault, Fault::Corrupt { how: Damage::Usurped, .. });
         let usurper = if faults.iter().any(usurped) { setting.usurper_ttl * 104 / 100 } else { 0 };
         let stop = Duration::from_millis(policy.stop_timeout_ms);
         Bounds {
             unowned,
-            owned: settle + failover + unowned + usurper,
+            owned: lost + settle + failover + unowned + usurper,
             settled: true_time(stated.recovery_worst + stop)
                 + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
                 + 3 * true_time(stated.ttl)
                 + 20 * SECOND,
             quiet: true_time(stated.ttl) * 3 / 2,
-            calm_after: settle + failover + true_time(stated.recovery_worst),
+            calm_after: lost + settle + failover + true_time(stated.recovery_worst),
             rest: true_time(stated.ttl) + 2 * SECOND,
             renew_every: shortest.as_nanos() as u64,
         }
     }
+}
+
+/// Whether it may leave a shard that somebody holds without a record that says so.
+fn loses_records(planned: &Planned) -> bool {
+    matches!(
+        planned.fault,
+        Fault::Corrupt { .. }
+            | Fault::Vanish { .. }
+            | Fault::Emptied { .. }
+            | Fault::RolledBack { .. }
+            | Fault::Failover { .. }
+    )
 }
 
 /// How long a time of the slowest clock really is.

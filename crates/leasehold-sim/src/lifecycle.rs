@@ -50,6 +50,7 @@ impl World {
             ticks: 0,
             sessions: Vec::new(),
             waiting: BTreeSet::new(),
+            lists: 0,
             watch: Watch::default(),
             workers: Vec::new(),
             standing: Standing::Joining,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use leasehold_core::event::Event;
 use leasehold_core::store::{
-    Answer, Key, Lane, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
+    Answer, Key, LISTS_A_SWEEP, Lane, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap,
+    Swapped,
 };
 
 use crate::clock::{Instant, MS, SECOND};
@@ -179,7 +180,11 @@ impl World {
             }
             Op::List => {
                 self.stats.lists += 1;
-                Answer::Listed(self.list_for(process).0)
+                self.processes[process].lists += 1;
+                match self.processes[process].lists.is_multiple_of(LISTS_A_SWEEP) {
+                    true => Answer::Listed(Listing { newest: true, ..self.store.list() }),
+                    false => Answer::Listed(self.list_for(process).0),
+                }
             }
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());

@@ -118,6 +118,8 @@ pub(crate) struct Process {
     pub(crate) sessions: Vec<Session>,
     /// Requests that wait for their answer.
     pub(crate) waiting: BTreeSet<RequestId>,
+    /// How many listings it was given.
+    pub(crate) lists: u32,
     pub(crate) watch: Watch,
     /// Workers that have not ended.
     pub(crate) workers: Vec<usize>,

@@ -34,7 +34,7 @@ pub enum Duty {
     EndedMeansEnded,
 }
 
-const RULES: [Rule; 27] = [
+const RULES: [Rule; 28] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -57,6 +57,7 @@ const RULES: [Rule; 27] = [
     Rule::UnownedAtOnce,
     Rule::LeftOnlyWhenStopped,
     Rule::VerifyHeld,
+    Rule::HoldingIsProved,
     Rule::CorruptIsHeld,
     Rule::GenerationChecked,
     Rule::MetaAfterCreate,
@@ -95,6 +96,7 @@ impl Sabotage {
     fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
         match self {
             Sabotage::Core(Rule::CorruptIsHeld) => Some((None, "corrupt=6,cut=4,refuse=4")),
+            Sabotage::Core(Rule::HoldingIsProved) => Some((None, "corrupt=6,cut=6")),
             Sabotage::Core(Rule::MetaAfterCreate) => {
                 Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish=1"))
             }
@@ -140,6 +142,7 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::UnownedAtOnce => "no stabiliser delays an unowned shard",
         Rule::LeftOnlyWhenStopped => "*left* is not written while work is unconfirmed",
         Rule::VerifyHeld => "a holder whose record names another stops",
+        Rule::HoldingIsProved => "nothing runs for long after a listing last showed that it is ours",
         Rule::CorruptIsHeld => "a damaged record counts as held",
         Rule::GenerationChecked => "another generation of the store detaches",
         Rule::MetaAfterCreate => "whoever created a shard's record reads `meta` before the work starts",

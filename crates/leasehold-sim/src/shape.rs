@@ -20,9 +20,9 @@ pub enum StoreKind {
     Etcd,
     /// Redis: a failover loses the last acknowledged writes.
     Redis,
-    /// Kubernetes: listings may be behind, and may go back in time.
+    /// Kubernetes: slow, with versions that come again after a restore.
     Kubernetes,
-    /// An object store: no watch, slow, no mark of identity, no conditional removal.
+    /// An object store: no watch, slow, no mark of identity; listings may be behind, and may go back in time.
     Object,
     /// Postgres: watched, no revision, another system id after a restore.
     Postgres,
@@ -83,7 +83,6 @@ impl StoreKind {
             },
             StoreKind::Kubernetes => Shape {
                 swaps_max: 8,
-                reads: Freshness::ListsMayLag,
                 ttl: Duration::from_secs(15),
                 answer_in: (4 * MS, 40 * MS),
                 tail: 400 * MS,
@@ -92,8 +91,8 @@ impl StoreKind {
             },
             StoreKind::Object => Shape {
                 watch: false,
+                reads: Freshness::ListsMayLag,
                 swaps_max: 16,
-                removes: false,
                 ttl: Duration::from_secs(20),
                 answer_in: (20 * MS, 150 * MS),
                 tail: 900 * MS,

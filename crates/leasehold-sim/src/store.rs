@@ -146,6 +146,7 @@ impl SimStore {
             foreign: Vec::new(),
             generation: self.generation.clone(),
             revision,
+            newest: false,
         }
     }
 

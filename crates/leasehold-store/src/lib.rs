@@ -3,6 +3,7 @@
 //! against the contract ([`conformance`]).
 
 mod address;
+pub mod chance;
 pub mod conformance;
 mod finding;
 pub mod memory;

@@ -86,6 +86,13 @@ pub trait Store: Send + Sync + 'static {
         let _ = session;
     }
 
+    /// Whether the kernel proves that the process of a session is gone, with all that it started. `false` says nothing:
+    /// it lives, or this store cannot tell.
+    fn is_gone(&self, session: SessionId) -> bool {
+        let _ = session;
+        false
+    }
+
     /// Looks at how the store is set up for the usual mistakes, and at what the set-up costs: for `leasehold doctor`.
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {

@@ -2,7 +2,7 @@ use std::fmt;
 
 use leasehold_core::store::{Lane, StoreError, StoreErrorKind, Swap};
 
-use crate::Store;
+use crate::{Store, chance};
 
 /// How often a sweep is tried while the last writes of nodes may still arrive.
 const ROUNDS: usize = 5;
@@ -19,13 +19,7 @@ pub struct Throwaway {
 impl Throwaway {
     /// Makes up a name, `leasehold-<purpose>-<32 digits>`.
     pub fn new(purpose: &str) -> Result<Throwaway, StoreError> {
-        let mut bits = [0; 16];
-        match rustix::rand::getrandom(&mut bits, rustix::rand::GetRandomFlags::empty()) {
-            Ok(16) => {
-                Ok(Throwaway { name: format!("leasehold-{purpose}-{:032x}", u128::from_ne_bytes(bits)) })
-            }
-            _ => Err(refused("the system gives no randomness, so no name can be made up".to_owned())),
-        }
+        Ok(Throwaway { name: format!("leasehold-{purpose}-{}", chance::fresh_id()?) })
     }
 
     /// The name.

@@ -4,8 +4,8 @@
 //! terminals on the same file, each with a name of its own, and kill one of them:
 //!
 //! ```text
-//! cargo run --example worker -- local:/tmp/work.db worker-1 60
-//! cargo run --example worker -- local:/tmp/work.db worker-2 60
+//! cargo run -p leasehold --example worker -- local:/tmp/work.db worker-1 60
+//! cargo run -p leasehold --example worker -- local:/tmp/work.db worker-2 60
 //! ```
 
 use std::sync::Arc;

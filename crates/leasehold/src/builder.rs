@@ -28,6 +28,9 @@ type Edit = Box<dyn FnOnce(&mut Config) + Send>;
 /// How long a node without a store would live without renewing.
 const SOLO_TTL: Duration = Duration::from_secs(3600);
 
+/// Hooks that are asked more often than this would keep the driver from renewing.
+const HOOK_EVERY_MIN: Duration = Duration::from_millis(10);
+
 /// Sets up a [`Node`]. Whatever is wrong is reported by [`start`](Builder::start), all at once.
 pub struct Builder {
     store: Arc<dyn Store>,
@@ -134,7 +137,8 @@ impl Builder {
     /// Returning ends the shard's work for now; it is started again, with a growing pause if it failed. When the
     /// grant is [`stopping`](Grant::stopping) the handler should return soon: what still runs when time is up is cut
     /// off at its next `await`. What a handler spawns by itself is not cut off with it, so let it look at the grant.
-    /// A group may be given several times, with one more handler each: a shard's work has ended when all returned.
+    /// A group may be given several times with the same settings, and one more handler each: a shard's work has ended
+    /// when all returned.
     pub fn group<F, Fut>(mut self, group: Group, work: F) -> Self
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
@@ -215,7 +219,8 @@ impl Builder {
         self
     }
 
-    /// The runtime that handlers and hooks run on; the current one if not said.
+    /// The runtime that handlers and hooks run on; the current one if not said. When it is shut down the node leaves,
+    /// since it can run nothing any more.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -272,8 +277,14 @@ impl Builder {
             match group.into_config() {
                 Ok(group) => {
                     handlers.extend(handler.map(|handler| (group.group.clone(), handler)));
-                    config.groups.retain(|known| known.group != group.group);
-                    config.groups.push(group);
+                    match config.groups.iter().find(|known| known.group == group.group) {
+                        None => config.groups.push(group),
+                        Some(known) if *known == group => {}
+                        Some(_) => problems.push(format!(
+                            "the group {} was given twice, with different settings: give it the same ones, or another name",
+                            group.group
+                        )),
+                    }
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -284,6 +295,12 @@ impl Builder {
         if let Err(errors) = config.check_on(&facts) {
             problems.extend(errors.iter().map(ToString::to_string));
         }
+        if let Some(every) = self.hook_every.filter(|every| *every < HOOK_EVERY_MIN) {
+            problems.push(format!(
+                "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?}: it is also how long a hook may take; raise it"
+            ));
+        }
+        problems.extend(self.registry.problems());
         if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
             problems
                 .push("the kernel's dead-man timer knows no virtual time: use one or the other".to_owned());

@@ -39,6 +39,13 @@ pub(crate) struct Hooks {
     pub(crate) gate: Option<AskGate>,
 }
 
+impl Hooks {
+    /// Whether user code is asked nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.weight.is_none() && self.health.is_none() && self.gate.is_none()
+    }
+}
+
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooks")

@@ -1,6 +1,6 @@
 //! Putting a node together and starting its threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::placement::Placement;
@@ -87,6 +87,9 @@ impl Setup {
             told: told.downgrade(),
             finished,
             registry: Some(registry),
+            served: Mutex::new(
+                self.config.groups.iter().map(|group| (group.group.clone(), group.shards)).collect(),
+            ),
         };
         self.launch(Ends { core, inputs, inbox, grants, watchdog, publisher, told, finished: finished_tx })?;
         Ok(node)

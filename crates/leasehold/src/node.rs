@@ -1,12 +1,14 @@
 //! A node: what a program holds to take part.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::event::{Located, Returning};
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
+use leasehold_core::record::ShardSet;
 use leasehold_core::{Event, GroupName, Moment, NodeName, ShardId, View, Wish};
 use leasehold_store::{LeaseId, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -35,6 +37,8 @@ pub struct Node {
     pub(crate) told: broadcast::WeakSender<Arc<Told>>,
     pub(crate) finished: watch::Receiver<Option<Finish>>,
     pub(crate) registry: Option<Registry>,
+    /// The groups that this node serves, with what it would say of their shards if the store says nothing.
+    pub(crate) served: Mutex<BTreeMap<GroupName, ShardSet>>,
 }
 
 impl Node {
@@ -110,6 +114,11 @@ impl Node {
 
     /// Holds at most this many shards in all.
     pub fn set_capacity(&self, shards_max: Option<u32>) -> Result<(), Error> {
+        if shards_max == Some(0) {
+            let problem =
+                "a capacity of 0 is refused, because it could mean nothing or no limit: set the weight to 0";
+            return Err(Error::Config(vec![problem.to_owned()]));
+        }
         self.wish(Wish::Capacity(shards_max))
     }
 
@@ -131,8 +140,10 @@ impl Node {
         Fut: Future<Output = Outcome> + Send + 'static,
     {
         let config = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
+        config.check().map_err(|errors| Error::Config(errors.iter().map(ToString::to_string).collect()))?;
         // The handler comes first, so that no shard starts without it.
         self.send(Input::Handle(config.group.clone(), Handler::new(work)))?;
+        self.served().insert(config.group.clone(), config.shards);
         self.wish(Wish::Serve(config))
     }
 
@@ -142,16 +153,21 @@ impl Node {
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
     {
-        self.send(Input::Handle(group_name(group)?, Handler::new(work)))
+        let group = group_name(group)?;
+        self.shards_of(&group)?;
+        self.send(Input::Handle(group, Handler::new(work)))
     }
 
-    /// Says that this node can run a shard of a named group. Said again, nothing changes and the grant stays.
+    /// Says that this node can run a shard of a named group that it serves. Said again, nothing changes and the grant
+    /// stays.
     pub fn engage(&self, shard: &ShardId) -> Result<(), Error> {
+        self.check_named(shard)?;
         self.wish(Wish::Engage(shard.clone()))
     }
 
     /// Says that this node can no longer run a shard of a named group.
     pub fn disengage(&self, shard: &ShardId) -> Result<(), Error> {
+        self.check_named(shard)?;
         self.wish(Wish::Disengage(shard.clone()))
     }
 
@@ -237,6 +253,35 @@ impl Node {
             let _ = answer.send(question(core, now));
         })))?;
         waiting.await.map_err(|_| Error::Left)
+    }
+
+    fn served(&self) -> MutexGuard<'_, BTreeMap<GroupName, ShardSet>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which shards a group has that this node serves: by the store's word, or else by its own.
+    fn shards_of(&self, group: &GroupName) -> Result<ShardSet, Error> {
+        let own = self.served().get(group).copied();
+        let own = own.ok_or_else(|| {
+            Error::Unknown(format!(
+                "this node does not serve the group {group}, so nothing was changed: give it to the builder, or call \
+                 serve first"
+            ))
+        })?;
+        let views = self.views.borrow();
+        Ok(views.groups.iter().find(|known| known.group == *group).map_or(own, |known| known.shards))
+    }
+
+    fn check_named(&self, shard: &ShardId) -> Result<(), Error> {
+        match self.shards_of(&shard.group)? {
+            ShardSet::Named => Ok(()),
+            ShardSet::Numbered(slots) => Err(Error::Unknown(format!(
+                "the group {} has the numbered slots 0 to {}, which are neither engaged nor disengaged; nothing was \
+                 changed: use a named group",
+                shard.group,
+                slots.saturating_sub(1)
+            ))),
+        }
     }
 
     fn wish(&self, wish: Wish) -> Result<(), Error> {

@@ -4,10 +4,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_store::{
     Facts, Finding, Freshness, Key, Lane as Way, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Throwaway, Watch,
+    SwapReply, Throwaway, Watch, chance,
 };
 
-use crate::chance;
 use crate::lane::{Lane, Switch, Trouble};
 use crate::layout::Layout;
 use crate::line::{Line, Method};
@@ -55,7 +54,7 @@ impl Etcd {
         let layout = Layout::new(&options.prefix, namespace)?;
         let options = Arc::new(options);
         // Clients spread over the members, and the two lanes of one client don't begin at the same one.
-        let first = chance::number() as usize % options.hosts.len();
+        let first = chance::bits().map_or(0, |bits| bits as usize) % options.hosts.len();
         let second = (first + 1) % options.hosts.len();
         let renewal = Lane::new("lh-etcd-renewal", Arc::clone(&options), first);
         let work = Lane::new("lh-etcd-work", Arc::clone(&options), second);

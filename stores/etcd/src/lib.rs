@@ -8,7 +8,6 @@
 //! for TLS, and a dozen hand-written messages. `docs/etcd.md` in the repository has the layout of the keys, the
 //! permissions that are needed, and what this store promises.
 
-mod chance;
 mod dial;
 mod etcd;
 mod examine;

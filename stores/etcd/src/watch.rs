@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
-use leasehold_store::{Listing, StoreError, Watch, WatchEvent};
+use leasehold_store::{Listing, StoreError, Watch, WatchEvent, chance};
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
@@ -17,7 +17,7 @@ use crate::line::{Line, Method};
 use crate::proto::{
     Event, WatchAsked, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
-use crate::{chance, dial, records};
+use crate::{dial, records};
 
 /// How many answers wait for a reader; more wait in etcd.
 const UNREAD_MAX: usize = 64;
@@ -32,7 +32,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Begins to watch.
 pub(crate) fn start(lane: &Lane, shared: Arc<Shared>) -> Result<Watch, StoreError> {
     let (told, unread) = mpsc::channel(UNREAD_MAX);
-    let first = chance::number() as usize;
+    let first = chance::bits().map_or(0, |bits| bits as usize);
     let task = lane.spawn(Watcher { shared, told, next: first, gap_told: true }.run())?;
     Ok(Box::pin(Watched { unread, _task: task }))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use leasehold_core::record::{NodeRecord, Record, ShardRecord};
-use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version};
+use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version, chance};
 
+use crate::naming;
 use crate::wire::{GROUP, Lease, Metadata, Spec};
-use crate::{chance, naming};
 
 pub(crate) const PREFIX: &str = "leasehold.dev/prefix";
 pub(crate) const NAMESPACE: &str = "leasehold.dev/namespace";
@@ -115,7 +115,7 @@ impl Layout {
             lease.metadata.labels.insert(GROUP_OF.to_owned(), naming::label_value(group.as_str()));
         }
         lease.metadata.annotations.insert(RECORD.to_owned(), text.to_owned());
-        lease.metadata.annotations.insert(WRITE.to_owned(), chance::mark());
+        lease.metadata.annotations.insert(WRITE.to_owned(), chance::fresh_id()?);
         match key {
             Key::Node(_) => lease.spec = node_spec(value),
             Key::Shard(_) => shard_spec(value, &mut lease),

@@ -17,7 +17,6 @@
 //! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as
 //! preconditions. Reads and listings ask for the newest state; only the watch may be late. Nothing is retried in here.
 
-mod chance;
 mod clock;
 mod examine;
 mod kubernetes;

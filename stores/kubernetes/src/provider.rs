@@ -12,9 +12,8 @@ use kube::api::{ListParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ObjectList, Request, WatchEvent};
 use kube::{Client, Config};
-use leasehold_store::StoreError;
+use leasehold_store::{StoreError, chance};
 
-use crate::chance;
 use crate::link::{self, Link};
 use crate::options::Options;
 use crate::trouble::{Asked, refused};

@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream, ReadyChunks};
 use futures::{StreamExt, stream::unfold};
 use leasehold_core::Moment;
-use leasehold_store::{Key, Listing, StoreError, Stored, Watch, WatchEvent};
+use leasehold_store::{Key, Listing, StoreError, Stored, Watch, WatchEvent, chance};
 
 use crate::kubernetes::Inner;
 use crate::layout::Entry;
 use crate::leases::{Page, WATCH_FOR};
 use crate::trouble::{Asked, Trouble};
 use crate::wire::Lease;
-use crate::{chance, clock, link};
+use crate::{clock, link};
 
 /// Bookmarks come about once a minute, renewals of any node far more often.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(75);

@@ -24,16 +24,3 @@ pub(crate) fn machine_id() -> String {
 fn line_of(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
-
-/// 128 bits of the system's randomness, in hexadecimal.
-pub(crate) fn random_id() -> Result<String, leasehold_store::StoreError> {
-    let mut bytes = [0u8; 16];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match got {
-        Ok(16) => Ok(format!("{:032x}", u128::from_be_bytes(bytes))),
-        _ => Err(leasehold_store::StoreError::new(
-            leasehold_store::StoreErrorKind::Unreachable,
-            "the system gave no randomness; nothing was written; it is tried again",
-        )),
-    }
-}

@@ -4,11 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use leasehold_store::chance::fresh_id;
 use leasehold_store::{StoreError, StoreErrorKind};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::bell::Bell;
-use crate::clock::random_id;
 use crate::options::Create;
 use crate::patience;
 use crate::place::{Identity, Place, Standing};
@@ -237,7 +237,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
 fn make_tables(connection: &mut Connection) -> Result<(), Trouble> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(include_str!("schema.sql"))?;
-    transaction.execute("INSERT INTO store VALUES (1, ?, 0, 0)", [random_id()?])?;
+    transaction.execute("INSERT INTO store VALUES (1, ?, 0, 0)", [fresh_id()?])?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit().map_err(Trouble::Commit)
@@ -274,7 +274,7 @@ fn renew_id_if_rolled_back(
         file = %place.file.display(), found = head.revision, seen = known,
         "the database is older than it was: it was restored, and gets a new generation"
     );
-    let fresh = Head { id: random_id()?, revision: known + 1, forgotten: known + 1 };
+    let fresh = Head { id: fresh_id()?, revision: known + 1, forgotten: known + 1 };
     fresh.write(&transaction)?;
     transaction.commit().map_err(Trouble::Commit)
 }

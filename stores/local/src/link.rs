@@ -1,5 +1,6 @@
 //! One thread's connection to the file, with a look at which file it is before and after every call.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::Moment;
@@ -27,6 +28,9 @@ pub(crate) struct Shared {
     seen: Mutex<Option<Seen>>,
     /// Since when the file has been missing.
     missing_since: Mutex<Option<Moment>>,
+    /// How often a thread found the file damaged. The others' connections may go on in what they have cached or in a
+    /// `-wal` that nobody else can see, so each of them looks at the file again, too.
+    alarms: AtomicU64,
 }
 
 /// An answer, and the generation that it is from.
@@ -55,12 +59,21 @@ pub(crate) struct Link {
     check: Check,
     /// The revision at which the `-wal` was written back last.
     tidied: Option<u64>,
+    /// The alarms that were raised before the file was opened.
+    alarms: u64,
 }
 
 impl Shared {
     /// For a store at this place.
     pub(crate) fn new(place: Place, namespace: String, options: Options) -> Self {
-        Shared { place, namespace, options, seen: Mutex::default(), missing_since: Mutex::default() }
+        Shared {
+            place,
+            namespace,
+            options,
+            seen: Mutex::default(),
+            missing_since: Mutex::default(),
+            alarms: AtomicU64::new(0),
+        }
     }
 
     fn seen(&self) -> Option<Seen> {
@@ -72,6 +85,12 @@ impl Shared {
         match &mut *seen {
             Some(seen) if seen.id == head.id => seen.revision = seen.revision.max(head.revision),
             _ => *seen = Some(Seen { id: head.id.clone(), revision: head.revision }),
+        }
+    }
+
+    fn raise_alarm(&self, error: &StoreError) {
+        if error.kind == StoreErrorKind::Damaged {
+            self.alarms.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -95,12 +114,12 @@ impl Link {
     /// Opens the file, as a user asked for it.
     pub(crate) fn open(shared: Arc<Shared>, check: Check) -> Result<Self, StoreError> {
         let database = Database::open(&shared.place, shared.options.create, None, check)?;
-        Ok(Link { shared, database: Some(database), check: Check::Whole, tidied: None })
+        Ok(Link { shared, database: Some(database), check: Check::Whole, tidied: None, alarms: 0 })
     }
 
     /// A connection that is opened at its first call.
     pub(crate) fn unopened(shared: Arc<Shared>) -> Self {
-        Link { shared, database: None, check: Check::Head, tidied: None }
+        Link { shared, database: None, check: Check::Head, tidied: None, alarms: 0 }
     }
 
     /// Reads one state of the database.
@@ -162,8 +181,8 @@ impl Link {
         &mut self,
         work: impl FnOnce(&mut Connection, Option<Seen>) -> Result<(T, Head), Trouble>,
     ) -> Result<Answered<T>, StoreError> {
-        self.settle()?;
         let shared = Arc::clone(&self.shared);
+        self.settle().inspect_err(|e| shared.raise_alarm(e))?;
         let database = self.database.as_mut().ok_or_else(|| missing(&shared.place))?;
         // Taken before the transaction begins: what was seen by then must be in it.
         let done = work(&mut database.connection, shared.seen());
@@ -177,6 +196,9 @@ impl Link {
             }
             Err(trouble) => Err(trouble.tell(&shared.place.file)),
         };
+        if let Err(error) = &answer {
+            shared.raise_alarm(error);
+        }
         if answer.as_ref().is_err_and(|e| e.kind != StoreErrorKind::Busy) {
             // The next call opens the file again, whichever stands there by then.
             self.database = None;
@@ -190,16 +212,21 @@ impl Link {
         let standing = shared.place.standing()?;
         let create = shared.may_create(standing);
         if let Some(database) = &self.database {
-            if standing == Standing::File(database.identity) {
+            let same = standing == Standing::File(database.identity);
+            if same && self.alarms == shared.alarms.load(Ordering::Acquire) {
                 return Ok(());
             }
-            tracing::warn!(file = %shared.place.file.display(), "the file was deleted or replaced under this process");
+            if !same {
+                tracing::warn!(file = %shared.place.file.display(), "the file was deleted or replaced under this process");
+            }
             self.database = None;
         }
         if standing == Standing::Nothing && create == Create::Never {
             return Err(missing(&shared.place));
         }
+        let alarms = shared.alarms.load(Ordering::Acquire);
         self.database = Some(Database::open(&shared.place, create, shared.seen(), self.check)?);
+        self.alarms = alarms;
         self.check = Check::Whole;
         Ok(())
     }

@@ -11,7 +11,7 @@ use leasehold_store::{
     Watch,
 };
 
-use crate::claim::Claim;
+use crate::claim::{self, Claim};
 use crate::database::Check;
 use crate::lane::{LaneThread, Tidying};
 use crate::link::{Answered, Link, Shared};
@@ -36,6 +36,20 @@ pub struct Local {
 }
 
 impl Local {
+    /// What every local store is like, wherever its file is.
+    pub const FACTS: Facts = Facts {
+        kind: "local",
+        watch: true,
+        poll_every: Duration::from_millis(250),
+        write_every_min: Duration::from_millis(1),
+        // Keeps the write lock for some milliseconds only, so that renewals of all processes get their turn.
+        swaps_max: 256,
+        reads: Freshness::Newest,
+        removes: true,
+        safety: Safety::Strict,
+        ttl_default: Duration::from_secs(10),
+    };
+
     /// Opens the file, and makes it if it is missing. It blocks for some milliseconds while it checks the file.
     pub fn open(path: impl AsRef<Path>, namespace: &str) -> Result<Self, StoreError> {
         Local::open_with(path, namespace, Options::default())
@@ -81,18 +95,7 @@ impl Local {
 #[async_trait]
 impl Store for Local {
     fn facts(&self) -> Facts {
-        Facts {
-            kind: "local",
-            watch: true,
-            poll_every: Duration::from_millis(250),
-            write_every_min: Duration::from_millis(1),
-            // Keeps the write lock for some milliseconds only, so that renewals of all processes get their turn.
-            swaps_max: 256,
-            reads: Freshness::Newest,
-            removes: true,
-            safety: Safety::Strict,
-            ttl_default: Duration::from_secs(10),
-        }
+        Local::FACTS
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
@@ -155,6 +158,10 @@ impl Store for Local {
         }
     }
 
+    fn is_gone(&self, session: SessionId) -> bool {
+        claim::probe(&self.shared.place, session) == claim::Proof::Gone
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         Some(self)
     }
@@ -165,7 +172,7 @@ pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
     let namespace = link.shared.namespace.clone();
     let answered = link.read(|connection, _| records::list(connection, &namespace))?;
     let Answered { value: Everything { entries, foreign }, head, generation } = answered;
-    Ok(Listing { entries, foreign, generation, revision: Some(head.revision) })
+    Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
 }
 
 fn check_namespace(namespace: &str) -> Result<(), StoreError> {

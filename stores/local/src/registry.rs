@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold_store::chance::fresh_id;
 use leasehold_store::{LeaseId, LeaseState, Registry, StoreError};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -26,7 +27,7 @@ impl Now {
 #[async_trait]
 impl Registry for Local {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        let lease = clock::random_id()?;
+        let lease = fresh_id()?;
         let granted = lease.clone();
         self.registered(move |connection, namespace, now| {
             remove_expired(connection, namespace, now)?;

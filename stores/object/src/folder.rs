@@ -11,20 +11,22 @@ use crate::layout::{self, Kind};
 use crate::marker::Marker;
 use crate::options::Options;
 use crate::page::{Content, TooNew};
-use crate::shelf::{Held, Shelf};
+use crate::shelf::{Held, Shelf, Sweep};
 use crate::trouble::failed;
 use crate::wire::{Got, Wire};
 
 /// How many objects are fetched or written at once.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// What the marker said at a look.
+/// What a look was at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looked {
-    /// Nothing happened since the last look but renewals.
-    AtRest,
-    /// Something happened.
-    AtChanges,
+    /// The marker alone: nothing happened since the last look but renewals.
+    Marker,
+    /// Everything, although the marker tells of nothing.
+    Everything,
+    /// Everything, since something happened.
+    Changes,
 }
 
 /// What all parts of one client share.
@@ -95,14 +97,21 @@ impl Folder {
 
     /// Everything, as it was at some time after this was called, or since the last change of which the marker tells.
     pub(crate) async fn list(&self) -> Result<Listing, StoreError> {
-        self.look().await?;
-        Ok(self.listing())
+        let sweep = self.shelf().count_list();
+        let looked = self.look(sweep).await?;
+        let mut listing = self.listing();
+        listing.newest &= looked != Looked::Marker;
+        if listing.newest {
+            self.shelf().listed_newest();
+        }
+        Ok(listing)
     }
 
-    /// What is known now.
+    /// What is known now. Of objects that changed while they were fetched nothing is.
     pub(crate) fn listing(&self) -> Listing {
         let shelf = self.shelf();
-        let mut listing = Listing { foreign: shelf.foreign().to_vec(), ..Listing::default() };
+        let (foreign, newest) = (shelf.foreign().to_vec(), !shelf.has_doubts());
+        let mut listing = Listing { foreign, newest, ..Listing::default() };
         for (object, held) in shelf.all() {
             listing.entries.extend(held.content.entries());
             listing.foreign.extend(held.content.strange(object));
@@ -111,18 +120,18 @@ impl Folder {
     }
 
     /// Finds out what changed: one small read if nothing did, otherwise a listing and what is new in it.
-    pub(crate) async fn look(&self) -> Result<Looked, StoreError> {
+    pub(crate) async fn look(&self, sweep: Sweep) -> Result<Looked, StoreError> {
         let _alone = self.looking.lock().await;
         self.marker.settle(&self.work, self.options.marker_within).await;
         // The marker before the listing: what it tells of is in the listing, and what comes later changes it again.
         let marker = self.marker.read(&self.work).await?;
-        let looked = match self.shelf().is_marked(&marker) {
-            true => Looked::AtRest,
-            false => Looked::AtChanges,
-        };
-        if self.shelf().is_current(&marker, self.options.sweep_after) {
-            return Ok(looked);
+        if sweep == Sweep::IfMarked && self.shelf().is_current(&marker) {
+            return Ok(Looked::Marker);
         }
+        let looked = match self.shelf().is_marked(&marker) {
+            true => Looked::Everything,
+            false => Looked::Changes,
+        };
         let issued = self.shelf().ticket();
         let listed = self.work.list("").await?;
         let (mut changed, mut foreign) = (Vec::new(), Vec::new());

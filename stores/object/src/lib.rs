@@ -20,7 +20,6 @@
 //! not survive a bucket that loses acknowledged writes.
 
 mod bucket;
-mod chance;
 mod date;
 mod examine;
 mod folder;

@@ -5,9 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_store::StoreError;
+use leasehold_store::{StoreError, chance};
 
-use crate::chance;
 use crate::layout::MARKER;
 use crate::wire::{Condition, Got, Mark, Wire};
 

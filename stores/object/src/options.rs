@@ -13,8 +13,6 @@ pub struct Options {
     pub request_within: Duration,
     /// How long the marker may hold up the answer to a write.
     pub marker_within: Duration,
-    /// After how many looks without a change everything is listed all the same.
-    pub sweep_after: u32,
     /// How many objects the shards of a group are packed into. For measurements only: every client of a namespace
     /// must have the same number for ever.
     pub pages: u32,
@@ -27,7 +25,6 @@ impl Default for Options {
             poll_first: Duration::from_millis(500),
             request_within: Duration::from_secs(10),
             marker_within: Duration::from_millis(1000),
-            sweep_after: leasehold_core::config::LOOKS_A_SWEEP,
             pages: layout::PAGES,
         }
     }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, join_all};
-use leasehold_store::{StoreError, StoreErrorKind};
+use leasehold_store::{StoreError, StoreErrorKind, chance};
 
-use crate::chance;
 use crate::target::Target;
 use crate::trouble::{failed, refused};
 use crate::wire::{Condition, Got, Mark, Refusal, Wire};
@@ -113,7 +112,7 @@ impl Check {
             if self.race(None).await? && self.read().await?.is_none() {
                 return Err(self.bad("forgets what it was given"));
             }
-            tokio::time::sleep(chance::pause_of(PAUSE)).await;
+            tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
         }
         Err(self.busy())
     }
@@ -128,7 +127,7 @@ impl Check {
             }
             if now == current {
                 // Nobody won, and nobody else wrote: a server that is too busy to say who did.
-                tokio::time::sleep(chance::pause_of(PAUSE)).await;
+                tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
             }
             current = now;
         }

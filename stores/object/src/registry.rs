@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind, chance};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::bucket::Bucket;
-use crate::chance;
 use crate::folder::AT_ONCE;
 use crate::layout::{LEASES, REGISTERED, escaped};
 use crate::trouble::{failed, refused};

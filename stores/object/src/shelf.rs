@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leasehold_core::store::LISTS_A_SWEEP;
+
 use crate::page::Content;
 use crate::wire::Mark;
 
@@ -25,6 +27,15 @@ impl Held {
     }
 }
 
+/// Whether everything is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    /// If the marker tells of a change.
+    IfMarked,
+    /// Whatever the marker tells.
+    Always,
+}
+
 /// When a request was issued, counted in requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
@@ -37,8 +48,8 @@ pub(crate) struct Shelf {
     slots: BTreeMap<String, Slot>,
     /// The marker's state at the last complete look.
     marker: Option<Option<String>>,
-    /// Looks since everything was listed.
-    looks: u32,
+    /// Listings that were asked for since one of them showed everything as it was.
+    lists: u32,
     foreign: Vec<String>,
 }
 
@@ -99,16 +110,25 @@ impl Shelf {
         self.marker.as_ref() == Some(marker)
     }
 
-    /// Whether the last look was complete and saw this state of the marker, not too many looks ago.
-    pub(crate) fn is_current(&mut self, marker: &Option<String>, sweep_after: u32) -> bool {
-        self.looks = self.looks.saturating_add(1);
-        self.looks < sweep_after && self.is_marked(marker) && !self.has_doubts()
+    /// A listing is asked for. One in so many shows everything as it is, whatever the marker says.
+    pub(crate) fn count_list(&mut self) -> Sweep {
+        self.lists = self.lists.saturating_add(1);
+        if self.lists < LISTS_A_SWEEP { Sweep::IfMarked } else { Sweep::Always }
+    }
+
+    /// A listing shows everything as it is.
+    pub(crate) fn listed_newest(&mut self) {
+        self.lists = 0;
+    }
+
+    /// Whether the last look was complete and saw this state of the marker.
+    pub(crate) fn is_current(&self, marker: &Option<String>) -> bool {
+        self.is_marked(marker) && !self.has_doubts()
     }
 
     /// A look was complete.
     pub(crate) fn looked(&mut self, marker: Option<String>, foreign: Vec<String>) {
         self.marker = Some(marker);
-        self.looks = 0;
         self.foreign = foreign;
     }
 

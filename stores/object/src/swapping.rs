@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{NodeRecord, Record};
-use leasehold_store::{Key, Lane, StoreError, Stored, Swap, Swapped, Version};
+use leasehold_store::{Key, Lane, StoreError, Stored, Swap, Swapped, Version, chance};
 
-use crate::chance;
 use crate::folder::Folder;
 use crate::page::Content;
 use crate::shelf::Held;
@@ -96,7 +95,7 @@ impl Attempt<'_> {
             }
             if tries > 0 {
                 let longest = (PAUSE.0 * 2u32.pow(tries.min(8) - 1)).min(PAUSE.1);
-                tokio::time::sleep(chance::pause_of(longest)).await;
+                tokio::time::sleep(longest / 2 + chance::up_to(longest / 2)).await;
             }
             tries += 1;
             let Some(sent) = self.write(&current).await? else { return Ok(()) };

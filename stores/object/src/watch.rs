@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::stream;
 use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
 
-use crate::chance;
 use crate::folder::{Folder, Looked};
+use crate::shelf::Sweep;
 
 /// Starts to watch. It looks only while somebody waits for it.
 pub(crate) fn start(folder: Arc<Folder>) -> Watch {
@@ -34,11 +34,11 @@ impl Watcher {
             if self.told.is_some() || self.interrupted {
                 self.wait().await;
             }
-            match self.folder.look().await {
+            match self.folder.look(Sweep::IfMarked).await {
                 Ok(looked) => {
                     self.interrupted = false;
                     // Renewals that were read on the side are told as well, and are no reason to hurry.
-                    if looked == Looked::AtChanges {
+                    if looked == Looked::Changes {
                         self.pause = self.folder.options.poll_first;
                     }
                     if let Some(event) = self.news() {
@@ -58,7 +58,7 @@ impl Watcher {
     /// Waits for the next look, and less if this client wrote something.
     async fn wait(&mut self) {
         // A little more than asked for, never less, so that the looks of many nodes spread.
-        let pause = self.pause * 9 / 10 + chance::pause_of(self.pause / 5);
+        let pause = self.pause + leasehold_store::chance::up_to(self.pause / 10);
         self.pause = (self.pause + self.pause / 2).min(self.folder.options.poll_every);
         if tokio::time::timeout(pause, self.folder.bell.notified()).await.is_ok() {
             self.pause = self.folder.options.poll_first;

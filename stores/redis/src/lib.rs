@@ -8,7 +8,6 @@
 //! its own, so that one [`Redis`] serves any number of async runtimes. It never repeats a command that may have been
 //! carried out.
 
-mod chance;
 mod engine;
 mod examine;
 mod find;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_store::{
-    Key, Listing, Reading, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Version,
+    Key, Listing, Reading, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Version, chance,
 };
 
-use crate::chance;
 use crate::engine::{Line, Wait};
 use crate::find;
 use crate::resp::{Command, Value};
@@ -167,7 +166,7 @@ impl Records {
         let place = &self.line.place;
         let wait = if place.wait > 0 { Wait::For(place.wait) } else { Wait::No };
         for _ in 0..3 {
-            let id = chance::id()?;
+            let id = chance::fresh_id()?;
             let mut all: Vec<String> = ["store", "index", "removed"].map(|key| place.key(key)).into();
             all.extend(keys.iter().map(|key| place.key(name(key))));
             let (generation, revision) = self.seen.latest();

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, chance};
 
-use crate::chance;
 use crate::engine::Wait;
 use crate::records::strange;
 use crate::redis::Redis;
@@ -18,7 +17,7 @@ const TTL_MS_MAX: u128 = 1 << 52;
 #[async_trait]
 impl Registry for Redis {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        let id = chance::id()?;
+        let id = chance::fresh_id()?;
         let millis = ttl.as_millis().clamp(1, TTL_MS_MAX).to_string();
         self.lease(Script::Grant, vec![self.key("lease:", &id)], vec![millis.into_bytes()]).await?;
         Ok(LeaseId(id))

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -13,8 +12,9 @@ use std::sync::{Mutex, PoisonError};
 use leasehold_core::Moment;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 
-use super::tree;
+use super::descriptor::send_fd;
 use super::wire::{Leash, Order, Report};
+use super::{Isolation, tree};
 
 /// The guards of this process that have not been waited for. Held while one is started, so that a search for orphans
 /// never takes a guard for one.
@@ -27,6 +27,7 @@ pub(crate) struct Launch {
     /// Added to our own environment.
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) leash: Leash,
+    pub(crate) isolation: Isolation,
     pub(crate) stdin: Stdin,
     pub(crate) stdout: Stdio,
     pub(crate) stderr: Stdio,
@@ -73,6 +74,7 @@ impl Guarded {
             .arg(launch.leash.kill_at.as_nanos().to_string())
             .arg(launch.leash.valid_until.as_nanos().to_string())
             .arg(stdin_word)
+            .arg(launch.isolation.word())
             .arg("--")
             .args(&launch.command)
             .envs(launch.env)
@@ -160,14 +162,4 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         self.finish();
     }
-}
-
-fn send_fd(control: &UnixStream, fd: &OwnedFd) -> io::Result<()> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    let fds = [fd.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(control, &[io::IoSlice::new(b"\n")], &mut ancillary, SendFlags::empty())?;
-    Ok(())
 }

@@ -7,11 +7,11 @@
 //! - it is told to.
 //!
 //! Should the guard itself be stopped, a kernel timer kills it halfway between `kill_at` and `valid_until`, and the
-//! command dies with it by its parent-death signal.
+//! command dies with it by its parent-death signal. With [`Isolation::Pid`] everything that the command started dies
+//! with it too, by the kernel's own hand ([`init`](super::init)).
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
@@ -25,14 +25,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
+use super::descriptor::receive_fd;
+use super::inside::Inside;
 use super::wire::{Exit, Leash, Order, Report};
-use super::{StdinPlan, tree};
+use super::{Isolation, StdinPlan, tree};
 
 /// What a guard is started with.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) leash: Leash,
     pub(crate) stdin: StdinPlan,
+    pub(crate) isolation: Isolation,
     pub(crate) command: Vec<OsString>,
 }
 
@@ -56,7 +59,10 @@ struct Keeper {
     timer: OwnedFd,
     dead_man: DeadMan,
     ended: SignalFd,
+    /// The process below this one: the command, or the first process of its namespace.
     child: i32,
+    /// The way to the first process of the command's namespace, if it has one.
+    inside: Option<Inside>,
     exit: Option<Exit>,
     orders: Vec<u8>,
 }
@@ -104,26 +110,35 @@ impl Keeper {
             dead_man: DeadMan::new()?,
             ended,
             child: 0,
+            inside: None,
             exit: None,
             orders: Vec::new(),
         };
         keeper.set_timers()?;
         let stdin = match plan.stdin {
-            StdinPlan::Null => Stdio::null(),
-            StdinPlan::Sent => Stdio::from(receive_fd(control)?),
+            StdinPlan::Null => None,
+            StdinPlan::Sent => Some(receive_fd(control)?),
         };
         control.set_nonblocking(true)?;
         if clock::now() >= keeper.leash.kill_at {
             return Err(io::Error::other("the lease had ended before the command could be started"));
         }
-        let me = std::process::id().to_string();
-        let child = Command::new("/proc/self/exe")
-            .args(["guard-stage", &me, "--"])
-            .args(&plan.command)
-            .stdin(stdin)
-            .spawn()?;
-        keeper.child = child.id() as i32;
-        let _ = control.write_all(Report::Started(child.id()).line().as_bytes());
+        match plan.isolation {
+            Isolation::Off => {
+                let me = std::process::id().to_string();
+                let child = Command::new("/proc/self/exe")
+                    .args(["guard-stage", &me, "--"])
+                    .args(&plan.command)
+                    .stdin(stdin.map_or_else(Stdio::null, Stdio::from))
+                    .spawn()?;
+                keeper.child = child.id() as i32;
+                let _ = control.write_all(Report::Started(child.id()).line().as_bytes());
+            }
+            Isolation::Pid => {
+                let (child, inside) = Inside::start(&plan.command, stdin)?;
+                (keeper.child, keeper.inside) = (child, Some(inside));
+            }
+        }
         Ok(keeper)
     }
 
@@ -133,8 +148,11 @@ impl Keeper {
                 break verdict;
             }
         };
-        // From here on this process is awake and has one thing to do.
-        let _ = self.dead_man.off();
+        if self.inside.is_none() {
+            // From here on this process is awake and has one thing to do. Killed halfway, it would leave orphans; a
+            // namespace leaves none.
+            let _ = self.dead_man.off();
+        }
         if let Verdict::Kill(why) = verdict {
             let _ = control.write_all(Report::Killing(why.to_owned()).line().as_bytes());
         }
@@ -165,25 +183,36 @@ impl Keeper {
         if now >= self.kill_soon_at {
             return Some(Verdict::Kill("it did not end in time"));
         }
-        let (on_order, on_timer, on_end) = {
-            let mut fds = [
+        let (on_order, on_timer, on_end, on_inside) = {
+            let mut fds = vec![
                 PollFd::new(control, PollFlags::IN),
                 PollFd::new(&self.timer, PollFlags::IN),
                 PollFd::new(&self.ended, PollFlags::IN),
             ];
+            if let Some(inside) = self.inside.as_ref().filter(|inside| !inside.silent) {
+                fds.push(PollFd::new(&inside.socket, PollFlags::IN));
+            }
             if poll(&mut fds, None).is_err() {
                 return None;
             }
-            (!fds[0].revents().is_empty(), !fds[1].revents().is_empty(), !fds[2].revents().is_empty())
+            let hit = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            (hit(0), hit(1), hit(2), hit(3))
         };
         if on_timer {
             return None;
         }
+        if on_inside {
+            self.hear_inside(control);
+        }
         if on_end {
             while let Ok(Some(_)) = self.ended.read_signal() {}
             if let Some(exit) = self.reap() {
-                self.exit = Some(exit);
-                let _ = control.write_all(Report::Exited(exit).line().as_bytes());
+                self.hear_inside(control);
+                // What the command's namespace said of its end is nearer the truth than how that itself ended.
+                if self.exit.is_none() && !self.inside.as_ref().is_some_and(|inside| inside.failed) {
+                    self.exit = Some(exit);
+                    let _ = control.write_all(Report::Exited(exit).line().as_bytes());
+                }
                 return Some(Verdict::ChildEnded);
             }
         }
@@ -213,12 +242,9 @@ impl Keeper {
                 }
                 Some(Order::Terminate(at)) => {
                     self.kill_soon_at = self.kill_soon_at.min(at);
-                    if let Some(group) = Pid::from_raw(self.child) {
-                        // Until the stage has its session, there is no such group: then the process itself.
-                        if rustix::process::kill_process_group(group, rustix::process::Signal::TERM).is_err()
-                        {
-                            let _ = rustix::process::kill_process(group, rustix::process::Signal::TERM);
-                        }
+                    match &mut self.inside {
+                        Some(inside) => inside.terminate(),
+                        None => terminate(self.child),
                     }
                 }
                 Some(Order::KillAt(at)) => self.kill_soon_at = self.kill_soon_at.min(at),
@@ -230,6 +256,24 @@ impl Keeper {
             return Some(Verdict::Kill("the kernel timer could not be set"));
         }
         None
+    }
+
+    /// Passes on what the first process of the command's namespace says.
+    fn hear_inside(&mut self, control: &mut UnixStream) {
+        let Some(inside) = &mut self.inside else { return };
+        for report in inside.reports() {
+            let report = match report {
+                // A number in its namespace, which means nothing out here.
+                Report::Started(_) => Report::Started(first_child(self.child).unwrap_or(self.child) as u32),
+                other => other,
+            };
+            match &report {
+                Report::Exited(exit) => self.exit = Some(*exit),
+                Report::Failed(_) => inside.failed = true,
+                _ => {}
+            }
+            let _ = control.write_all(report.line().as_bytes());
+        }
     }
 
     /// Reaps everything that ended; the answer is how the child ended, if it did.
@@ -258,24 +302,21 @@ impl Keeper {
     }
 }
 
-fn exit_of(status: WaitStatus) -> Option<Exit> {
+/// How a process ended.
+pub(super) fn exit_of(status: WaitStatus) -> Option<Exit> {
     status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
-/// The descriptor that the supervisor sends first: the child's standard input.
-fn receive_fd(control: &UnixStream) -> io::Result<OwnedFd> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0u8; 1];
-    let mut into = [io::IoSliceMut::new(&mut byte)];
-    recvmsg(control, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut fds) = message
-            && let Some(fd) = fds.next()
-        {
-            return Ok(fd);
-        }
+/// Asks a command to end, with its process group.
+pub(super) fn terminate(child: i32) {
+    let Some(group) = Pid::from_raw(child) else { return };
+    // Until the stage has its session, there is no such group: then the process itself.
+    if rustix::process::kill_process_group(group, rustix::process::Signal::TERM).is_err() {
+        let _ = rustix::process::kill_process(group, rustix::process::Signal::TERM);
     }
-    Err(io::Error::other("the supervisor sent no standard input for the command"))
+}
+
+fn first_child(pid: i32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().next()?.parse().ok()
 }

@@ -29,8 +29,13 @@ pub(crate) fn main(guard: i32, command: &[OsString]) -> ExitCode {
     ExitCode::from(if missing { NOT_FOUND } else { NOT_RUNNABLE })
 }
 
+/// Lets the kernel kill this process when its parent dies.
+pub(super) fn die_with_parent() -> std::io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
 fn prepare(guard: i32) -> std::io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    die_with_parent()?;
     // The guard may have died before the signal was asked for.
     if getppid() != Pid::from_raw(guard) {
         return Err(std::io::Error::other("the guard is gone"));

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use leasehold_core::View;
-use leasehold_core::record::{NodeState, ShardSet};
-use leasehold_core::view::{NodeView, Problem, ShardPhase, ShardView};
+use leasehold_core::record::ShardSet;
+use leasehold_core::view::{NodePhase, NodeView, Problem, ShardPhase, ShardView};
 
 use super::Table;
 
@@ -17,6 +17,7 @@ pub(crate) fn status(view: &View) -> String {
     if let Some(note) = &view.frozen {
         let _ = writeln!(text, "voluntary moves are frozen: {note}");
     }
+    text.push_str(&pins(view));
     text.push('\n');
     text.push_str(&nodes(view));
     text.push('\n');
@@ -33,6 +34,20 @@ pub(crate) fn status(view: &View) -> String {
         }
     }
     text
+}
+
+/// How many pins are named at a glance; `shards` shows them all.
+const PINS_NAMED: usize = 5;
+
+/// What operators pinned, in a line.
+fn pins(view: &View) -> String {
+    let pinned = |shard: &ShardView| Some(format!("{} to {}", shard.id.0, shard.pinned_to.as_ref()?));
+    let pins: Vec<String> = view.shards.iter().filter_map(pinned).collect();
+    match pins.len() {
+        0 => String::new(),
+        number if number <= PINS_NAMED => format!("pinned: {}\n", pins.join(", ")),
+        number => format!("pinned: {}, and {} more\n", pins[..PINS_NAMED].join(", "), number - PINS_NAMED),
+    }
 }
 
 /// The command that helps.
@@ -58,6 +73,7 @@ pub(crate) fn nodes(view: &View) -> String {
     let mut table = Table::new(&[
         "NODE",
         "STATE",
+        "RENEWS",
         "WEIGHT",
         "CAPACITY",
         "ZONE",
@@ -69,7 +85,8 @@ pub(crate) fn nodes(view: &View) -> String {
     for node in &view.nodes {
         table.row(vec![
             node.name.to_string(),
-            state_of(node).to_owned(),
+            state_of(node.state).to_owned(),
+            renews(node),
             node.weight.to_string(),
             or_dash(node.capacity),
             or_dash(node.zone.as_ref()),
@@ -82,23 +99,32 @@ pub(crate) fn nodes(view: &View) -> String {
     table.show()
 }
 
-fn state_of(node: &NodeView) -> &'static str {
-    let drain_asked = node.wishes.iter().any(|wish| wish.split(' ').next() == Some("drain"));
-    match node.state {
-        NodeState::Active | NodeState::Draining if drain_asked && node.shards == 0 => "drained",
-        NodeState::Active if drain_asked => "draining",
-        NodeState::Active if node.accepting => "active",
-        NodeState::Active => "not accepting",
-        NodeState::Draining => "draining",
-        NodeState::Left => "left",
-        NodeState::Fenced => "fenced",
+fn state_of(state: NodePhase) -> &'static str {
+    match state {
+        NodePhase::Active => "active",
+        NodePhase::NotAccepting => "not accepting",
+        NodePhase::Draining => "draining",
+        NodePhase::Drained => "drained",
+        NodePhase::Left => "left",
+        NodePhase::Fenced => "fenced",
+        NodePhase::Gone => "gone",
+    }
+}
+
+/// Whether a node shows that it lives. A record stays when its writer dies, so one look says nothing of it.
+fn renews(node: &NodeView) -> String {
+    match (node.state.is_alive(), node.seen_to_renew) {
+        (false, _) => "-".to_owned(),
+        (true, _) if node.silent_for_ms > node.ttl_ms => format!("silent for {}s", node.silent_for_ms / 1000),
+        (true, true) => "yes".to_owned(),
+        (true, false) => "not seen yet".to_owned(),
     }
 }
 
 /// The shards, of one group or of all.
 pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
     let wanted = |shard: &&ShardView| group.is_none_or(|group| shard.id.0.group.as_str() == group);
-    let mut table = Table::new(&["SHARD", "STATE", "HOLDER", "EPOCH", "WANTED"]);
+    let mut table = Table::new(&["SHARD", "STATE", "HOLDER", "EPOCH", "WANTED", "PINNED TO"]);
     let mut any = false;
     for shard in view.shards.iter().filter(wanted) {
         any = true;
@@ -108,6 +134,7 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
             or_dash(shard.holder.as_ref()),
             shard.epoch.to_string(),
             or_dash(shard.wanted.as_ref()),
+            or_dash(shard.pinned_to.as_ref()),
         ]);
     }
     if any { table.show() } else { "there are no shards\n".to_owned() }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold_store::{LeaseState, Registry, Store};
+use leasehold_core::store::StoreError;
+use leasehold_store::{LeaseId, LeaseState, Registry, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Code, Failure};
@@ -34,31 +35,39 @@ pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::
     Ok((if keys.is_empty() { "there are no registered keys\n".to_owned() } else { table.show() }, json))
 }
 
+/// What to do about a key that somebody else has registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// It is left alone.
+    Respect,
+    /// It is taken over.
+    Overwrite,
+}
+
 /// Keeps a key alive until a signal comes; then it is removed. After an outage it is written again.
-pub(crate) async fn register(store: &Arc<dyn Store>, key: &str, value: &str) -> Result<(), Failure> {
+pub(crate) async fn register(
+    store: &Arc<dyn Store>,
+    key: &str,
+    value: &str,
+    others: Others,
+) -> Result<(), Failure> {
     let registry = registry(&**store)?;
+    if let Some(theirs) = taken(registry, key, others).await? {
+        return Err(Failure::new(
+            Code::NameTaken,
+            format!(
+                "{key} is registered already, with the value {theirs:?}; nothing was changed\n  it goes {} s after \
+                 whoever keeps it has ended; --overwrite takes it over now",
+                KEY_TTL.as_secs()
+            ),
+        ));
+    }
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let clock = Clock::boot();
     let mut lease = None;
     loop {
         lease = match lease.take() {
-            None => match registry.grant(KEY_TTL).await {
-                Ok(fresh) => match registry.put(&fresh, key, value.as_bytes()).await {
-                    Ok(LeaseState::Alive) => {
-                        tracing::info!(key, lease = fresh.0, "registered; Ctrl-C removes it");
-                        Some(fresh)
-                    }
-                    Ok(LeaseState::Gone) => None,
-                    Err(error) => {
-                        tracing::warn!(key, %error, "not registered; trying again");
-                        None
-                    }
-                },
-                Err(error) => {
-                    tracing::warn!(key, %error, "not registered; trying again");
-                    None
-                }
-            },
+            None => write(registry, key, value, others).await,
             Some(lease) => match registry.keep_alive(&lease).await {
                 Ok(LeaseState::Alive) => Some(lease),
                 Ok(LeaseState::Gone) => continue,
@@ -79,4 +88,41 @@ pub(crate) async fn register(store: &Arc<dyn Store>, key: &str, value: &str) -> 
         registry.revoke(&lease).await?;
     }
     Ok(())
+}
+
+/// The value that somebody else has registered under a key, if that matters.
+async fn taken(registry: &dyn Registry, key: &str, others: Others) -> Result<Option<String>, StoreError> {
+    if others == Others::Overwrite {
+        return Ok(None);
+    }
+    let theirs = registry.keys().await?.into_iter().find(|(known, _)| known == key);
+    Ok(theirs.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()))
+}
+
+/// Writes the key under a new lease; `None` if that did not work, which is told.
+async fn write(registry: &dyn Registry, key: &str, value: &str, others: Others) -> Option<LeaseId> {
+    let written = async {
+        if let Some(theirs) = taken(registry, key, others).await? {
+            tracing::warn!(
+                key,
+                theirs,
+                "somebody else has registered the key meanwhile; waiting until it is free"
+            );
+            return Ok(None);
+        }
+        let lease = registry.grant(KEY_TTL).await?;
+        let state = registry.put(&lease, key, value.as_bytes()).await?;
+        Ok::<_, StoreError>((state == LeaseState::Alive).then_some(lease))
+    };
+    match written.await {
+        Ok(Some(lease)) => {
+            tracing::info!(key, lease = lease.0, "registered; Ctrl-C removes it");
+            Some(lease)
+        }
+        Ok(None) => None,
+        Err(error) => {
+            tracing::warn!(key, %error, "not registered; trying again");
+            None
+        }
+    }
 }

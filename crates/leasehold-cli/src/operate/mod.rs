@@ -11,7 +11,7 @@ use leasehold::clock::Clock;
 use leasehold_core::View;
 
 pub(crate) use group::{delete as delete_group, set as set_group, show as show_group};
-pub(crate) use keys::{keys, register};
+pub(crate) use keys::{Others, keys, register};
 pub(crate) use repair::repair;
 
 use crate::args::Wish;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
-use leasehold_core::config::stretch;
+use leasehold_core::config::{proof_lasts, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
     EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, Record, ShardRecord, ShardState,
 };
 use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped};
 use leasehold_core::{Epoch, ShardId};
-use leasehold_store::Store;
+use leasehold_store::{Store, chance};
 
 use crate::failure::{Code, Failure};
 
@@ -36,7 +36,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     let meta = found[1].as_ref().and_then(|stored| Meta::decode(&stored.value).ok());
     let group = found[2].as_ref().and_then(|stored| GroupRecord::decode(&stored.value).ok());
     let ttl_max = meta.as_ref().map_or(TTL_MAX, |meta| Duration::from_millis(meta.max_ttl_ms));
-    let wait = stretch(ttl_max, DRIFT_PERMILLE);
+    let wait = stretch(proof_lasts(ttl_max, store.facts().reads), DRIFT_PERMILLE);
     eprintln!("the record of {shard} is damaged: {error}");
     eprintln!(
         "somebody may hold the shard: waiting {} until nobody can any more",
@@ -56,7 +56,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     ];
     let record = ShardRecord {
         format: FORMAT,
-        write: fresh_write()?,
+        write: WriteId::from_bits(chance::bits()?),
         shard: shard.clone(),
         epoch: floors.into_iter().max().unwrap_or_default().min(EPOCH_MAX),
         state: ShardState::Vacant { successor: None, reserved_ms: None },
@@ -99,13 +99,4 @@ fn salvaged_epoch(stored: &Stored) -> Epoch {
     let value: Option<serde_json::Value> = serde_json::from_slice(&stored.value).ok();
     let epoch = value.and_then(|value| value.get("epoch").and_then(serde_json::Value::as_u64)).map(Epoch);
     epoch.filter(|epoch| *epoch < EPOCH_MAX).unwrap_or_default()
-}
-
-fn fresh_write() -> Result<WriteId, Failure> {
-    let mut bytes = [0u8; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(16) => Ok(WriteId::from_bits(u128::from_le_bytes(bytes))),
-        _ => Err(Failure::new(Code::Failed, "the system has no randomness to give")),
-    }
 }

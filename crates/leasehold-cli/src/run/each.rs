@@ -15,6 +15,7 @@ pub(super) async fn work(supervisor: Arc<Supervisor>, grant: Grant) -> Outcome {
         command: supervisor.template.fill(grant.shard(), grant.epoch()),
         env: environment(&supervisor, &grant),
         leash,
+        isolation: supervisor.isolation,
         stdin: Stdin::Null,
         stdout: supervisor.printer.stdio(),
         stderr: supervisor.printer.stdio(),

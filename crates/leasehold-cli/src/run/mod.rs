@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::{Code, Failure};
-use crate::guard;
+use crate::guard::{self, Isolation};
 use crate::settings::{Problem, Problems, Settings};
 use crate::stores;
 
@@ -52,6 +52,7 @@ struct Supervisor {
     node: String,
     template: Template,
     rule: LeashRule,
+    isolation: Isolation,
     kill_after: Duration,
     printer: Printer,
     haste: watch::Receiver<Haste>,
@@ -59,9 +60,15 @@ struct Supervisor {
 
 /// Runs a node until it is told to leave.
 pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>) -> Result<(), Failure> {
-    let names = require(settings)?;
-    let template = Template::new(command)?;
+    let names = names(settings);
+    let template = Template::new(command);
+    if settings.text("store") == Some("memory:") {
+        tracing::warn!(
+            "a memory: store is seen by this process alone: fine for a try, and no other node can join"
+        );
+    }
     guard::adopt_orphans()?;
+    let isolation = isolation(settings).await?;
     raise_descriptor_limit();
     let signals = Signals::listen()?;
     let mut signals = signals;
@@ -76,6 +83,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
         node: config.node.to_string(),
         template,
         rule: LeashRule::of(&config),
+        isolation,
         kill_after: settings.span("kill_after").unwrap_or(Duration::from_secs(10)),
         printer: Printer::start(settings.text("output") == Some("raw"))?,
         haste,
@@ -98,7 +106,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
             tracing::info!("draining: children stop and shards are handed over; a second signal hurries");
             let leaving = node.leave_within(drain_within, returning);
             let finish = hurried(leaving, &mut signals, &hurry).await;
-            supervisor.printer.flush().await;
+            flush(&supervisor.printer, &mut signals).await;
             match finish {
                 Finish::Clean => Ok(()),
                 Finish::Unconfirmed => Err(Failure::new(
@@ -145,8 +153,8 @@ async fn engage(names: Option<Names>, node: &Node, group: &GroupName) {
     }
 }
 
-/// `run` needs a group, and its size or the names of its shards.
-fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
+/// What the settings lack for `run`: a store, a group, its size or the names of its shards, and a command.
+pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut wrong = |key: &str, what: String, advice: &str| {
         problems.push(Problem::new(settings.place_of(key), what, advice));
@@ -154,32 +162,57 @@ fn require(settings: &Settings) -> Result<Option<Names>, Failure> {
     if settings.raw("group").is_none() {
         wrong("group", "`run` needs the setting `group`".into(), "name the group, such as --group orders");
     }
-    let names = match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
+    match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
         (None, None) => {
             let advice = "say how many, such as --shards 16, or which, such as --names a,b,c";
             wrong("shards", "`run` needs the setting `shards` or `names`".into(), advice);
-            None
         }
         (Some(_), Some(_)) => {
             let what = "`shards` and `names` are both given".into();
             wrong("names", what, "a group is either numbered or named: keep one of them");
-            None
         }
-        (_, Some(Err(mistakes))) => {
+        (None, Some(Err(mistakes))) => {
             for what in mistakes {
                 wrong("names", what, "write a,b,c, or @FILE with one name a line");
             }
-            None
         }
-        (_, Some(Ok(names))) => Some(names),
-        (Some(_), None) => None,
-    };
-    if settings.text("store") == Some("memory:") {
-        tracing::warn!(
-            "a memory: store is seen by this process alone: fine for a try, and no other node can join"
-        );
+        (None, Some(Ok(_))) | (Some(_), None) => {}
     }
-    if problems.is_empty() { Ok(names) } else { Err(Problems(problems).into()) }
+    problems.extend(template::problem(command));
+    if settings.raw("store").is_none() {
+        problems.extend(stores::problems(settings));
+    }
+    problems
+}
+
+/// The names of the shards, if the group has names.
+fn names(settings: &Settings) -> Option<Names> {
+    settings.text("names").and_then(|text| Names::parse(text).ok())
+}
+
+/// Whether children get a namespace of their own, as far as this machine lets us.
+async fn isolation(settings: &Settings) -> Result<Isolation, Failure> {
+    let wanted = settings.text("isolate").unwrap_or("off");
+    if wanted == "off" {
+        return Ok(Isolation::Off);
+    }
+    match (Isolation::Pid.try_out().await, wanted) {
+        (Ok(()), _) => Ok(Isolation::Pid),
+        (Err(why), "auto") => {
+            tracing::warn!(
+                why,
+                "children have no process namespace of their own here: what they start in sessions of their own can \
+                 outlive the lease if this process and its guards are killed in one blow"
+            );
+            Ok(Isolation::Off)
+        }
+        (Err(why), _) => Err(Problems(vec![Problem::new(
+            settings.place_of("isolate"),
+            format!("children can have no process namespace of their own: {why}"),
+            "run as root, allow user namespaces, or write --isolate auto or off (docs/run.md)",
+        )])
+        .into()),
+    }
 }
 
 enum Ending {
@@ -202,6 +235,14 @@ async fn supervise(node: &Node, signals: &mut Signals) -> Ending {
                 None => return Ending::Asked,
             },
         }
+    }
+}
+
+/// Waits until what children printed is written, though not for long; a signal ends it.
+async fn flush(printer: &Printer, signals: &mut Signals) {
+    tokio::select! {
+        () = printer.flush() => {}
+        () = signals.next() => tracing::warn!("hurrying: what children printed last is not written"),
     }
 }
 

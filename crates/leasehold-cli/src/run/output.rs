@@ -10,13 +10,18 @@ use std::time::Duration;
 use leasehold::tasks::Tasks;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use super::one::message::{Acknowledgement, Said};
 
 /// A line without an end is passed on in parts of this size.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// How long the last lines may take to be written at the end.
-const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+const FLUSH_WITHIN: Duration = Duration::from_secs(10);
+
+/// How much of what a child prints beside its answers waits for a slow reader. Beyond that its pipe is not read.
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Where the lines of all children come together.
 #[derive(Debug)]
@@ -88,9 +93,18 @@ impl Printer {
         });
     }
 
-    /// Writes one line; one that nobody takes is dropped.
-    pub(super) fn line(&self, side: Side, line: Vec<u8>) {
-        let _ = self.sink.0.try_send(Item::Line(side, line));
+    /// Passes on what a child prints beside its answers, which go to `answers` without waiting for a slow reader.
+    pub(super) fn follow_answers(&self, pipe: OwnedFd, answers: mpsc::Sender<Acknowledgement>) {
+        let (waiting, mut lines) = mpsc::unbounded_channel();
+        let (sink, followed) = (self.sink.clone(), self.followed.clone());
+        followed.send_modify(|count| *count += 1);
+        self.tasks.spawn(listen(pipe, answers, waiting));
+        self.tasks.spawn(async move {
+            while let Some(Waiting { line, room: _room }) = lines.recv().await {
+                let _ = sink.0.send(Item::Line(Side::Out, line)).await;
+            }
+            followed.send_modify(|count| *count -= 1);
+        });
     }
 
     /// Waits until all that children printed is written, though not for long.
@@ -123,6 +137,43 @@ impl Sink {
         if let Some(rest) = lines.rest() {
             let _ = self.0.send(Item::Line(side, marked(prefix, &rest))).await;
         }
+    }
+}
+
+/// A line that waits for the reader, with its part of the room for such lines.
+#[derive(Debug)]
+struct Waiting {
+    line: Vec<u8>,
+    room: OwnedSemaphorePermit,
+}
+
+/// Reads what a child prints until its pipe ends, and tells answers from lines for people.
+async fn listen(
+    pipe: OwnedFd,
+    answers: mpsc::Sender<Acknowledgement>,
+    waiting: mpsc::UnboundedSender<Waiting>,
+) {
+    let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
+    let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+    let take = async |line: Vec<u8>| match Said::read(line) {
+        // A child that is no longer cared for has nobody to answer to.
+        Said::Acknowledged(answer) => drop(answers.send(answer).await),
+        Said::Line(line) => {
+            let size = u32::try_from(line.len().min(WAITING_BYTES_MAX)).unwrap_or(u32::MAX);
+            if let Ok(room) = room.clone().acquire_many_owned(size).await {
+                let _ = waiting.send(Waiting { line, room });
+            }
+        }
+    };
+    let mut lines = Lines::default();
+    let mut bytes = vec![0; 8192];
+    while let Ok(count @ 1..) = pipe.read(&mut bytes).await {
+        for line in lines.take_in(&bytes[..count]) {
+            take(line).await;
+        }
+    }
+    if let Some(rest) = lines.rest() {
+        take(rest).await;
     }
 }
 

@@ -6,29 +6,16 @@ use std::path::Path;
 
 use leasehold_core::{Epoch, ShardId};
 
-use crate::failure::{Code, Failure};
+use crate::settings::Problem;
 
 /// A command whose arguments may name the shard: `{shard}`, `{group}` and `{epoch}` are replaced, in any argument.
 #[derive(Debug)]
 pub(super) struct Template(Vec<OsString>);
 
 impl Template {
-    /// Takes a command that can be started.
-    pub(super) fn new(command: Vec<OsString>) -> Result<Self, Failure> {
-        let Some(program) = command.first() else {
-            return Err(Failure::new(Code::Usage, "no command was given: write it after --"));
-        };
-        if !program.to_string_lossy().contains('{') && !can_run(program) {
-            return Err(Failure::new(
-                Code::Usage,
-                format!(
-                    "{} cannot be started: there is no such program in PATH, or it is not executable\n  nothing was \
-                     started",
-                    program.display()
-                ),
-            ));
-        }
-        Ok(Template(command))
+    /// Takes a command.
+    pub(super) fn new(command: Vec<OsString>) -> Self {
+        Template(command)
     }
 
     /// The command for one shard.
@@ -40,6 +27,18 @@ impl Template {
     pub(super) fn plain(&self) -> Vec<OsString> {
         self.0.clone()
     }
+}
+
+/// Why a command cannot be started, if that is plain to see.
+pub(super) fn problem(command: &[OsString]) -> Option<Problem> {
+    let Some(program) = command.first() else {
+        return Some(Problem::new("--", "no command was given", "write it after --"));
+    };
+    let known = program.to_string_lossy().contains('{') || can_run(program);
+    (!known).then(|| {
+        let what = format!("{} is no program in PATH, or it is not executable", program.display());
+        Problem::new("--", what, "write the program's name or path after --")
+    })
 }
 
 fn replace(part: &OsStr, shard: &ShardId, epoch: Epoch) -> OsString {
@@ -76,10 +75,10 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_refused_before_anything_starts() {
-        assert!(Template::new(vec!["sh".into()]).is_ok());
-        assert!(Template::new(vec!["/bin/sh".into()]).is_ok());
-        assert!(Template::new(vec!["no-such-program-here".into()]).is_err());
-        assert!(Template::new(vec!["/etc/passwd".into()]).is_err());
-        assert!(Template::new(Vec::new()).is_err());
+        assert_eq!(problem(&["sh".into()]), None);
+        assert_eq!(problem(&["/bin/sh".into()]), None);
+        assert!(problem(&["no-such-program-here".into()]).is_some());
+        assert!(problem(&["/etc/passwd".into()]).is_some());
+        assert!(problem(&[]).is_some());
     }
 }

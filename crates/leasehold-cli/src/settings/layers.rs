@@ -137,7 +137,15 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
         let origin = Origin::Env(name.clone());
         let direct = variables.iter().position(|variable| variable == name);
         let by_file = || name.strip_suffix("_FILE").and_then(|name| variables.iter().position(|v| v == name));
-        if let Some(at) = direct {
+        let twice = || {
+            by_file()
+                .map(|at| &variables[at])
+                .filter(|other| env.get(*other).is_some_and(|value| !value.is_empty()))
+        };
+        if let Some(other) = twice() {
+            let what = format!("the value is given by {other} as well");
+            problems.push(Problem::new(&origin, what, "keep one of the two"));
+        } else if let Some(at) = direct {
             let text = value.to_string_lossy().into_owned();
             layer.insert(SETTINGS[at].key, Raw { text, origin });
         } else if let Some(at) = by_file() {
@@ -206,13 +214,19 @@ mod tests {
             ("LEASEHOLD_SHARD", "3"),
             ("PATH", "/bin"),
             ("LEASEHOLD_STORE_FILE", "/no/such/secret"),
+            ("LEASEHOLD_NODE", "a"),
+            ("LEASEHOLD_NODE_FILE", "/no/such/file"),
         ];
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), OsString::from(value))).collect();
         let mut problems = Vec::new();
         let layer = from_env(&env, &mut problems);
-        assert_eq!(layer.len(), 1);
+        assert_eq!(layer.len(), 2);
         assert_eq!(layer["ttl"].origin.to_string(), "LEASEHOLD_TTL");
-        assert_eq!(problems.len(), 2, "{:?}", told(&problems));
-        assert!(told(&problems)[1].contains("did you mean LEASEHOLD_TTL?"));
+        assert_eq!(problems.len(), 3, "{:?}", told(&problems));
+        assert_eq!(
+            told(&problems)[0],
+            "LEASEHOLD_NODE_FILE: the value is given by LEASEHOLD_NODE as well (keep one of the two)"
+        );
+        assert!(told(&problems)[2].contains("did you mean LEASEHOLD_TTL?"));
     }
 }

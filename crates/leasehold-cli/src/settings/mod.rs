@@ -20,6 +20,8 @@ pub(crate) use suggest::nearest;
 
 use layers::Layer;
 
+use crate::stores;
+
 /// A value as it was written, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Raw {
@@ -93,8 +95,39 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts the layers together and checks each value by itself.
+    /// Puts the layers together and checks each value by itself. If something is wrong, the store's URL is looked at
+    /// as well, so that all is told at once.
     pub(crate) fn load(flags: &Everywhere, more: Option<&ForNodes>) -> Result<Settings, Problems> {
+        let (settings, mut problems) = Settings::gather(flags, more);
+        if !problems.is_empty() && settings.raw("store").is_some() {
+            problems.extend(stores::problems(&settings));
+        }
+        if problems.is_empty() { Ok(settings) } else { Err(Problems(problems)) }
+    }
+
+    /// The same for a node, whose settings must also be safe together; `more_wrong` finds what else it lacks.
+    pub(crate) fn load_for_node(
+        flags: &Everywhere,
+        more: &ForNodes,
+        more_wrong: impl FnOnce(&Settings) -> Vec<Problem>,
+    ) -> Result<Settings, Problems> {
+        let (settings, mut problems) = Settings::gather(flags, Some(more));
+        let readable = settings.times_are_readable();
+        problems.extend(more_wrong(&settings));
+        problems.extend(settings.raw("store").map(|_| stores::problems(&settings)).unwrap_or_default());
+        // Durations that cannot be read have no relation to others.
+        if readable {
+            for problem in settings.unsafe_together(&stores::facts(&settings)) {
+                // Two views of the same mistake.
+                if !problems.iter().any(|known| known.place == problem.place && known.what == problem.what) {
+                    problems.push(problem);
+                }
+            }
+        }
+        if problems.is_empty() { Ok(settings) } else { Err(Problems(problems)) }
+    }
+
+    fn gather(flags: &Everywhere, more: Option<&ForNodes>) -> (Settings, Vec<Problem>) {
         let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Settings::from_layers(flags, more, &env.collect())
     }
@@ -103,7 +136,7 @@ impl Settings {
         flags: &Everywhere,
         more: Option<&ForNodes>,
         env: &BTreeMap<String, OsString>,
-    ) -> Result<Settings, Problems> {
+    ) -> (Settings, Vec<Problem>) {
         let mut problems = Vec::new();
         let file = layers::choose_file(flags.config.as_deref(), env);
         let mut values = Layer::new();
@@ -115,7 +148,7 @@ impl Settings {
         values.extend(more.map(|more| more.values.clone()).unwrap_or_default());
         let settings = Settings { values, file, places: layers::places(env) };
         settings.check_each(&mut problems);
-        if problems.is_empty() { Ok(settings) } else { Err(Problems(problems)) }
+        (settings, problems)
     }
 
     /// The file that was read.

@@ -130,6 +130,7 @@ settings! {
         kill_after: Kind::Span, "10s", "How long a child may take to end after SIGTERM; never longer than its lease";
         drain_within: Kind::Span, "30s", "How long SIGTERM or Ctrl-C hands shards over before what still runs is killed";
         output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether lines of children are marked with their shard";
+        isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets a process namespace of its own, with which all that it started dies";
         restart_first: Kind::Span, "200ms", "The pause before a child that ended is started again; it doubles";
         restart_max: Kind::Span, "30s", "The longest such pause";
         quarantine_after: Kind::Count, "8", "After how many failures in a row a shard is quarantined";
@@ -152,7 +153,7 @@ settings! {
         acquire_retry_interval: Kind::Span, "1s, at most ttl / 10", "How often a wanted shard is looked at if the watch is silent; 0s is off";
         acquire_retry_window: Kind::Span, "ttl", "For how long after a change of plan it is looked at; 0s is off";
         vanish_freeze_permille: Kind::Count, "334", "Voluntary moves freeze when this many thousandths of the nodes vanish at once";
-        drain_at_once: Kind::Count, "64", "How many shards a draining node hands over at once";
+        give_up_at_once: Kind::Count, "64", "How many shards a node gives up at once, in a drain or when the plan moves them";
         retired_kept: Kind::Span, "1h", "How long a named shard stays retired before its record is removed";
     }
 }

@@ -8,7 +8,7 @@ use leasehold_core::record::{Policy, ShardSet, ZoneRule};
 use leasehold_core::store::Facts;
 use leasehold_core::{GroupConfig, GroupName, NodeName};
 
-use super::table::{Kind, SETTINGS};
+use super::table::{Kind, Part, SETTINGS};
 use super::{Problem, Problems, Settings, nearest, span};
 
 /// Whether a value is what its setting takes; what is wrong, and what to do.
@@ -18,7 +18,9 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
         Kind::Text | Kind::Url => Ok(()),
         Kind::Name => match NodeName::new(text) {
             Ok(_) => Ok(()),
-            Err(error) => fail(error.to_string(), "choose another name"),
+            Err(error) => {
+                fail(error.to_string().replacen("the node name", "the name", 1), "choose another name")
+            }
         },
         Kind::Labels => labels(text).map(drop).map_err(|what| (what, "write key=value,key=value".to_owned())),
         Kind::Count => match text.parse::<u32>() {
@@ -89,6 +91,14 @@ impl Settings {
         }
     }
 
+    /// Whether every duration of the time budget can be read.
+    pub(super) fn times_are_readable(&self) -> bool {
+        let times = SETTINGS.iter().filter(|setting| setting.part == Part::Time);
+        times
+            .filter_map(|setting| Some((setting.kind, self.raw(setting.key)?)))
+            .all(|(kind, raw)| check(kind, &raw.text).is_ok())
+    }
+
     /// A text, if it was given.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.raw(key).map(|raw| raw.text.as_str())
@@ -113,6 +123,25 @@ impl Settings {
     pub(crate) fn node_config(&self, facts: &Facts) -> Result<Config, Problems> {
         let mut problems = Vec::new();
         let config = self.assemble(facts, &mut problems);
+        self.relate(&config, facts, &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
+    }
+
+    /// What is wrong with the settings of a node as a whole. The rules of a group are judged even if nobody said which
+    /// group it is.
+    pub(super) fn unsafe_together(&self, facts: &Facts) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut config = self.assemble(facts, &mut problems);
+        if config.groups.is_empty()
+            && let Ok(any) = GroupName::new("any")
+        {
+            config.groups.push(GroupConfig { shards: ShardSet::Numbered(1), ..self.group_config(any) });
+        }
+        self.relate(&config, facts, &mut problems);
+        problems
+    }
+
+    fn relate(&self, config: &Config, facts: &Facts, problems: &mut Vec<Problem>) {
         if let Err(errors) = config.check_on(facts) {
             for error in &errors {
                 let key = setting_of(&error.setting);
@@ -121,7 +150,6 @@ impl Settings {
                 problems.push(Problem::new(self.place_of(key), what, error.advice.clone()));
             }
         }
-        if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
     }
 
     fn assemble(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {
@@ -166,8 +194,8 @@ impl Settings {
         config.drift_permille = self.count("drift_permille").unwrap_or(config.drift_permille);
         config.vanish_freeze_permille =
             self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
-        config.drain_at_once =
-            self.count("drain_at_once").map_or(config.drain_at_once, |count| count as usize);
+        config.give_up_at_once =
+            self.count("give_up_at_once").map_or(config.give_up_at_once, |count| count as usize);
     }
 
     fn set_times(&self, config: &mut Config) {
@@ -259,7 +287,7 @@ fn effective(config: &Config, key: &str) -> Option<String> {
         "drift_permille" => return Some(config.drift_permille.to_string()),
         "quarantine_after" => return Some(config.quarantine_after.to_string()),
         "vanish_freeze_permille" => return Some(config.vanish_freeze_permille.to_string()),
-        "drain_at_once" => return Some(config.drain_at_once.to_string()),
+        "give_up_at_once" => return Some(config.give_up_at_once.to_string()),
         _ => return None,
     };
     Some(span::show(span))

@@ -11,25 +11,31 @@ use nix::sys::signal::Signal;
 
 use crate::process::{LEASEHOLD, now_ns, pids_in, runs, send, wait_for};
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// A guard over a shell script. The script writes the ids of its processes into `pids`.
-struct Guard {
-    folder: tempfile::TempDir,
+pub(crate) struct Guard {
+    pub(crate) folder: tempfile::TempDir,
     control: Option<UnixStream>,
-    process: Child,
-    kill_at: u64,
-    valid_until: u64,
+    pub(crate) process: Child,
+    pub(crate) kill_at: u64,
+    pub(crate) valid_until: u64,
 }
 
 impl Guard {
     fn over(script: &str, kill_after_ms: u64, budget_ms: u64) -> Guard {
+        Guard::like("off", script, kill_after_ms, budget_ms)
+    }
+
+    /// A guard with a certain kind of isolation.
+    pub(crate) fn like(isolation: &str, script: &str, kill_after_ms: u64, budget_ms: u64) -> Guard {
         let folder = tempfile::TempDir::new().unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let kill_at = now_ns() + kill_after_ms * MS;
         let valid_until = kill_at + budget_ms * MS;
         let process = Command::new(LEASEHOLD)
-            .args(["guard", &kill_at.to_string(), &valid_until.to_string(), "null", "--", "sh", "-c", script])
+            .args(["guard", &kill_at.to_string(), &valid_until.to_string(), "null", isolation, "--"])
+            .args(["sh", "-c", script])
             .current_dir(folder.path())
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
@@ -42,7 +48,7 @@ impl Guard {
         self.folder.path().join("pids")
     }
 
-    fn order(&mut self, order: &str) {
+    pub(crate) fn order(&mut self, order: &str) {
         self.control.as_mut().unwrap().write_all(order.as_bytes()).unwrap();
     }
 
@@ -55,13 +61,13 @@ impl Guard {
     }
 
     /// When none of the processes ran any more.
-    fn gone_at(&self, pids: &[i32]) -> u64 {
+    pub(crate) fn gone_at(&self, pids: &[i32]) -> u64 {
         wait_for("everything dies", Duration::from_secs(20), || {
             (!pids.iter().any(|pid| runs(*pid))).then(now_ns)
         })
     }
 
-    fn reports(mut self) -> Vec<String> {
+    pub(crate) fn reports(mut self) -> Vec<String> {
         let control = self.control.take().unwrap();
         let lines = BufReader::new(control).lines().map_while(Result::ok).collect();
         let _ = self.process.wait();
@@ -86,10 +92,10 @@ impl Drop for Guard {
 }
 
 /// A shell that ignores SIGTERM, with a child, a grandchild in a session of its own, and an orphan in a session of its own.
-const FAMILY: &str = "trap '' TERM HUP; echo $$ >> pids; sleep 1000 & echo $! >> pids; \
+pub(crate) const FAMILY: &str = "trap '' TERM HUP; echo $$ >> pids; sleep 1000 & echo $! >> pids; \
      setsid sh -c 'trap \"\" TERM HUP; echo $$ >> pids; sleep 1000 & echo $! >> pids; wait' & \
      (setsid sh -c 'echo $$ >> pids; exec sleep 1000' &) ; while :; do sleep 1000; done";
-const FAMILY_SIZE: usize = 5;
+pub(crate) const FAMILY_SIZE: usize = 5;
 
 #[test]
 fn everything_is_dead_by_the_end_of_a_lease_that_nobody_renews() {
@@ -217,7 +223,7 @@ fn many_processes_that_keep_multiplying_are_all_caught() {
 fn a_lease_that_has_ended_starts_nothing() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut process = Command::new(LEASEHOLD)
-        .args(["guard", "1", "2", "null", "--", "touch", "/tmp/leasehold-must-not-be-there"])
+        .args(["guard", "1", "2", "null", "off", "--", "touch", "/tmp/leasehold-must-not-be-there"])
         .stdin(OwnedFd::from(theirs))
         .spawn()
         .unwrap();

@@ -5,6 +5,7 @@ mod demo;
 mod freezer;
 mod golden;
 mod guard;
+mod isolate;
 mod look;
 mod one;
 mod process;

@@ -1,6 +1,8 @@
 //! `leasehold run --one`: one child for all shards.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 
@@ -44,6 +46,39 @@ fn one_child_is_told_of_its_shards_and_their_deadlines_and_hands_them_over() {
     assert_eq!(told(&place, "stop").len(), 3);
     assert!(fs::read_to_string(place.path().join("a.out")).unwrap().contains("a line for people\n"));
     assert!(place.stdout(&["status"]).contains("0 held"));
+}
+
+/// More than a pipe and all that waits in memory can hold.
+const TALK: usize = 20_000;
+
+/// Prints a great deal, then does as it should.
+const TALKATIVE: &str =
+    "awk 'BEGIN { for (i = 0; i < 20000; i++) printf \"%01000d\\n\", i }'; echo done > talked; ";
+
+#[test]
+fn nothing_that_one_child_prints_is_lost_on_a_slow_reader_and_its_lease_goes_on() {
+    let place = Place::new();
+    let mut arguments = vec!["run", "--node", "a", "--group", "g", "--new-namespace"];
+    let script = format!("{{ {TALKATIVE} }} & {GOOD}");
+    arguments.extend(FLAGS);
+    arguments.extend(["--", "sh", "-c", &script]);
+    let log = fs::File::create(place.path().join("a.log")).unwrap();
+    let mut node = place.command(&arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
+    let before = told(&place, "deadline").len();
+    // Nobody reads for longer than the lease.
+    wait_for("its deadlines move", PATIENCE, || (told(&place, "deadline").len() >= before + 8).then_some(()));
+    assert!(!place.path().join("talked").exists(), "the child waits for its reader");
+    let out = BufReader::new(node.stdout.take().unwrap());
+    let reader = std::thread::Builder::new().spawn(move || {
+        let numbers = out.lines().map_while(Result::ok).filter_map(|line| line.parse::<usize>().ok());
+        numbers.collect::<Vec<usize>>()
+    });
+    wait_for("it has said all", PATIENCE, || place.path().join("talked").exists().then_some(()));
+    crate::process::send(node.id(), Signal::SIGTERM);
+    assert!(node.wait().unwrap().success());
+    assert_eq!(place.pids("a").len(), 1, "it was never started again");
+    assert!(reader.unwrap().join().unwrap().into_iter().eq(0..TALK), "every line came, in order");
 }
 
 #[test]

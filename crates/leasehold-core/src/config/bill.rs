@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Explanation;
+use crate::store::LISTS_A_SWEEP;
 
 /// What requests cost, in thousand-millionths of a dollar each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct Bill {
     pub writes_per_hour: u64,
     /// Looks at whether anything changed, and at the sessions of the other nodes.
     pub reads_per_hour: u64,
-    /// Listings of everything, in case a change was not marked.
+    /// Listings of everything, which show what was not marked, and that what runs is still its holder's.
     pub lists_per_hour: u64,
     /// All of it.
     pub month: Dollars,
@@ -54,8 +55,6 @@ impl fmt::Display for Dollars {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const HOURS_A_MONTH: u64 = 730;
-/// After how many looks without a change everything is listed all the same.
-pub const LOOKS_A_SWEEP: u32 = 50;
 /// How often the record of another session is read while it says nothing, in parts of its ttl: `node/death.rs`.
 const DOUBTED_AFTER: u32 = 2;
 
@@ -81,7 +80,7 @@ impl Explanation {
         let sessions = per_hour(doubted_after(self.ttl), nodes.saturating_mul(nodes.saturating_sub(1)));
         let writes_per_hour = per_hour(self.renew_every, nodes);
         let reads_per_hour = looks.saturating_add(sessions);
-        let lists_per_hour = looks.div_ceil(u64::from(LOOKS_A_SWEEP));
+        let lists_per_hour = per_hour(self.list_every.saturating_mul(LISTS_A_SWEEP), nodes);
         let month = |writes: u64, reads: u64| {
             let writes = writes.saturating_mul(prices.write_nanodollars);
             let reads = reads.saturating_mul(prices.read_nanodollars);
@@ -153,7 +152,7 @@ mod tests {
         let bill = config.explain(&facts("s3")).bill(10, 10_000, &Prices::default()).unwrap();
         assert_eq!(bill.writes_per_hour, 12_000);
         assert!(bill.month < Dollars(60_000_000_000), "{bill:?}");
-        assert_eq!(bill.month.to_string(), "59.70");
+        assert_eq!(bill.month.to_string(), "59.95");
         assert_eq!(bill.month_of_renewing_every_shard.to_string(), "13140.00");
         assert_eq!(config.explain(&facts("etcd")).bill(10, 10_000, &Prices::default()), None);
     }

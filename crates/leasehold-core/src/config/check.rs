@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Config;
 use super::relations;
+use super::{Config, GroupConfig};
 use crate::store::Facts;
 
 /// One thing that is wrong with the settings. Nothing was started, so no ownership is touched by it.
@@ -49,6 +49,15 @@ impl fmt::Display for ConfigErrors {
             write!(f, "\n  {error}")?;
         }
         Ok(())
+    }
+}
+
+impl GroupConfig {
+    /// Checks the settings of one group, as [`Config::check`] does for all.
+    pub fn check(&self) -> Result<(), ConfigErrors> {
+        let mut found = Vec::new();
+        relations::check_group(self, &mut found);
+        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
     }
 }
 

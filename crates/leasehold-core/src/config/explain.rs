@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bill::{doubted_after, is_charged};
 use super::span::{Span, decimal};
-use super::{Config, stretch};
+use super::{Config, proof_lasts, stretch};
 use crate::store::{Facts, Safety};
 
 /// What the settings amount to on a store. Plain data; its text is made for a terminal.
@@ -38,6 +38,9 @@ pub struct Explanation {
     pub recovery_worst: Duration,
     /// For how long nobody claims after the store was emptied, restored or rolled back.
     pub settle_for: Duration,
+    /// For how long nobody takes a shard whose record was damaged or deleted by somebody else; and how long a node that
+    /// renews but cannot list goes on at most.
+    pub lost_for: Duration,
     /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store.
     pub failover: Duration,
     /// The same, at worst.
@@ -107,6 +110,7 @@ impl Config {
             // A hung try, a listing, leaving, joining; then the window; then a read and a claim.
             recovery_worst: sum([self.retry.longest(), calls(6), self.recover_window, self.debounce]),
             settle_for: stretch(self.ttl_max, self.drift_permille),
+            lost_for: stretch(proof_lasts(self.ttl_max, facts.reads), self.drift_permille),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),
             // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
             failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
@@ -116,7 +120,7 @@ impl Config {
             unowned_worst: sum([
                 looks_every,
                 self.debounce,
-                self.takeover_delay.saturating_mul(RANKS),
+                self.turn_lasts(facts).saturating_mul(RANKS),
                 self.retry.longest(),
                 calls(3),
             ]),
@@ -177,6 +181,7 @@ impl Explanation {
         line(f, self.outage_survived_hung, "if it swallows requests, so that a try must run out first")?;
         line(f, self.recovery_worst, "at most, once it is back, until all shards run again")?;
         line(f, self.settle_for, "without claims if it comes back emptied, restored or rolled back")?;
+        line(f, self.lost_for, "without claims on a shard whose record somebody damaged or deleted")?;
         if self.safety == Safety::LosesLastWrites {
             writeln!(
                 f,

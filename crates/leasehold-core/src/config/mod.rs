@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use backoff::Backoff;
-pub use bill::{Bill, Dollars, LOOKS_A_SWEEP, Prices};
+pub use bill::{Bill, Dollars, Prices};
 pub use check::{ConfigError, ConfigErrors};
 pub use explain::{Cost, Explanation};
 
 use crate::name::{GroupName, NodeName};
 use crate::record::{Policy, ShardSet};
-use crate::store::Facts;
+use crate::store::{Facts, Freshness, LISTS_A_SWEEP};
 
 /// The settings of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,9 @@ pub struct Config {
     /// Voluntary moves freeze for two ttls when this many thousandths of the roster (and at least two nodes) vanish
     /// within one ttl. From 1 to 1000.
     pub vanish_freeze_permille: u32,
-    /// How many shards a draining node hands over at once. At least 1.
-    pub drain_at_once: usize,
+    /// How many shards are given up at once, in a drain or when the plan moves them: no more stand still when the store
+    /// stalls just then. At least 1.
+    pub give_up_at_once: usize,
     /// How long a named shard stays retired before its record is removed. At least `ttl_max`, so that every node has
     /// listed it as retired.
     pub retired_kept: Duration,
@@ -148,7 +149,7 @@ impl Config {
             try_timeout: ttl / 10,
             margin: ttl / 5,
             kill_budget: Duration::from_millis(250).min(ttl / 20),
-            list_every: ttl * 4 / 5,
+            list_every: ttl.saturating_mul(4) / 5,
             debounce: Duration::from_millis(200).min(ttl / 20),
             takeover_delay: ttl / 5,
             recover_window: ttl / 5,
@@ -159,7 +160,7 @@ impl Config {
             quarantine_after: 8,
             healthy_after: Duration::from_secs(60),
             vanish_freeze_permille: 334,
-            drain_at_once: 64,
+            give_up_at_once: 64,
             retired_kept: Duration::from_secs(3600).max(ttl),
             gate: Gate::Open,
             namespace: Namespace::Unknown,
@@ -181,9 +182,33 @@ impl Config {
         self.valid_for().saturating_sub(self.kill_budget)
     }
 
+    /// How long after asking for the last listing that named us for all we run our grants are good, on our own clock.
+    pub fn proved_for(&self, reads: Freshness) -> Duration {
+        shrink(proof_lasts(self.ttl, reads), self.drift_permille)
+    }
+
+    /// How long an unowned shard waits for each rank before the next one takes it: `takeover_delay`, and on a store that
+    /// has to be looked at long enough for the first in rank to have looked.
+    pub fn turn_lasts(&self, facts: &Facts) -> Duration {
+        match (facts.watch, facts.reads) {
+            (true, Freshness::Newest) => self.takeover_delay,
+            _ => self.takeover_delay.max(facts.poll_every * 3 / 2 + self.try_timeout * 2),
+        }
+    }
+
     /// How long others must see a session of this ttl silent, on their own clock, before they may fence it.
     pub fn silent_for(&self) -> Duration {
         stretch(self.ttl, self.drift_permille)
+    }
+}
+
+/// How long a holder of this ttl may go on without having seen that its shards are its own. Others wait as long for one
+/// whose record was damaged or is gone. Long enough for the next listing that shows the newest state to come late, by an
+/// outage that renewals survive.
+pub fn proof_lasts(ttl: Duration, reads: Freshness) -> Duration {
+    match reads {
+        Freshness::Newest => ttl.saturating_mul(2),
+        Freshness::ListsMayLag => ttl.saturating_mul(LISTS_A_SWEEP),
     }
 }
 

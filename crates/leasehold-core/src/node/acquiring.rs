@@ -44,7 +44,7 @@ impl Node {
         self.turn_since.entry(shard.clone()).or_insert(self.now.at);
         let ranked = self.planning.rank(&self.plan, shard);
         let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
-        let delay = self.config.takeover_delay;
+        let delay = self.config.turn_lasts(&self.facts);
         let turn_at = since + delay * rank.clamp(1, 4);
         if self.now.at >= turn_at {
             // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,

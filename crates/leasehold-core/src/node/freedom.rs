@@ -1,7 +1,9 @@
 //! The only ways in which a shard becomes free. GUARANTEES, "At most one holder".
 
 use super::Node;
-use crate::config::stretch;
+use std::time::Duration;
+
+use crate::config::{proof_lasts, stretch};
 use crate::name::{Epoch, ShardId};
 use crate::record::{Holder, MoveReason, ShardSet, ShardState};
 use crate::rules::Rule;
@@ -45,7 +47,7 @@ impl Node {
 
     /// GUARANTEES, "At most one holder": the only ways in which a shard becomes free.
     fn freedom(&mut self, shard: &ShardId) -> Freedom {
-        let lost_wait = stretch(self.ttl_max(), self.config.drift_permille);
+        let lost_wait = self.lost_wait();
         let unknown_epoch = self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000));
         let Some(seen) = self.mirror.shards.get(shard) else {
             let settings = self.settings.get(&shard.group);
@@ -61,8 +63,10 @@ impl Node {
                 let why = MoveReason::Planned;
                 return Freedom::Now { expect: None, above: Epoch(0), why, vacated: false };
             };
-            // It was there: somebody may be holding it without a record.
-            let at = *since + lost_wait;
+            // It was there: somebody may be holding it without a record. What was missing while nobody could claim yet was
+            // held by nobody but in an earlier incarnation, and that is over.
+            let from_before = self.opened_at.is_some_and(|opened_at| *since <= opened_at);
+            let at = if from_before { *since } else { *since + lost_wait };
             if self.now.at < at && self.rules.hold(Rule::AbsentIsNotDead) {
                 return Freedom::At(at);
             }
@@ -116,6 +120,11 @@ impl Node {
         }
     }
 
+    /// How long a shard whose record was lost or damaged counts as held: until whoever has not seen it must have stopped.
+    pub(super) fn lost_wait(&self) -> Duration {
+        stretch(proof_lasts(self.ttl_max(), self.facts.reads), self.config.drift_permille)
+    }
+
     /// Whether the session that a shard's record names is over. `order`: when we saw that record.
     fn is_over(&mut self, holder: &Holder, order: u64) -> Over {
         if self.mirror.dead.contains_key(&holder.session) {
@@ -148,7 +157,9 @@ impl Node {
             None if !self.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
             None => {
                 self.mirror.note_absent(self.now.at, &holder.node);
-                self.lost_sessions.insert(holder.node.clone(), (holder.session, holder.ttl()));
+                // The record may be anybody's scribble over that of a session which has not seen it.
+                let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(holder.ttl());
+                self.lost_sessions.insert(holder.node.clone(), (holder.session, wait));
                 self.probe_at = self.probe_at.min(self.now.at + holder.ttl() / 2);
                 Over::No
             }

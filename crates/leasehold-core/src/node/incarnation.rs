@@ -50,6 +50,7 @@ impl Node {
         self.incarnation = None;
         self.meta_known = None;
         self.open_at = Moment::NEVER;
+        self.opened_at = None;
         self.mirror.forget();
         self.roster.clear();
         self.requests.forget(|_| true);
@@ -82,7 +83,11 @@ impl Node {
             }
             Some((Ok(meta), _)) => {
                 let was_open = self.is_open();
+                let was_settling = self.meta_known.is_some() && !was_open;
                 self.meta_known = Some(meta.clone());
+                if was_settling && self.is_open() {
+                    self.opened_at = Some(self.now.at);
+                }
                 if self.is_open() && !was_open {
                     self.waiting_for = None;
                     // Nobody could take anything until now: the turns of the ranks begin here.

@@ -6,7 +6,7 @@ use crate::mirror::{Change, SeenNode, Source};
 use crate::notice::{Gone, Notice};
 use crate::record::{NodeState, RecordError};
 use crate::rules::Rule;
-use crate::store::{Answer, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
+use crate::store::{Answer, Freshness, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
 
 impl Node {
     pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
@@ -67,7 +67,8 @@ impl Node {
     }
 
     fn on_listed(&mut self, sent: &Sent, listing: &Listing) {
-        let source = if self.lists_are_fresh() { Source::Fresh(sent.issued) } else { Source::Lagging };
+        let newest = listing.newest || self.facts.reads == Freshness::Newest;
+        let source = if newest { Source::Fresh(sent.issued) } else { Source::Lagging };
         if self.generation.is_empty() {
             self.generation.clone_from(&listing.generation);
         }
@@ -79,6 +80,9 @@ impl Node {
         self.prune();
         self.meta_was_read();
         self.after_contact();
+        if newest {
+            self.prove_holding(sent.sent_at);
+        }
     }
 
     fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Node;
 use super::requests::Purpose;
 use super::session::Session;
+use crate::config::proof_lasts;
 use crate::event::Action;
 use crate::mirror::Source;
 use crate::name::{SessionId, WriteId};
@@ -157,10 +158,13 @@ impl Node {
         };
         // It is fenced like any other that is silent, and then this node joins over the tombstone.
         self.mirror.note_absent(self.now.at, &me);
-        self.lost_sessions.insert(me, (lost.session, lost.ttl()));
+        let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(lost.ttl());
+        self.lost_sessions.insert(me, (lost.session, wait));
         self.probe_at = self.probe_at.min(self.now.at + lost.ttl() / 2);
-        let ttl = lost.ttl();
-        self.wait_for("the record of our earlier session is gone: waiting until it must be over".into(), ttl);
+        self.wait_for(
+            "the record of our earlier session is gone: waiting until it must be over".into(),
+            wait,
+        );
     }
 
     /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
@@ -208,7 +212,10 @@ impl Node {
         for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
             self.mirror.dead.insert(session, self.now.at);
         }
-        let deadlines = self.deadlines_from(join.sent_at);
+        let counted_from =
+            if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now.at };
+        // A session that begins holds nothing, so there is nothing to prove.
+        let deadlines = self.deadlines_from(counted_from, counted_from);
         if self.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
             self.former.insert(join.session);
@@ -220,6 +227,8 @@ impl Node {
             seq: 1,
             version: Some(version.clone()),
             deadlines,
+            renewed_at: counted_from,
+            proved_at: counted_from,
             pending: Vec::new(),
             last_sent_at: join.sent_at,
             lost_told: false,

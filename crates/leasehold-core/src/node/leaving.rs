@@ -89,9 +89,9 @@ impl Node {
         let stopped = |phase: Phase| matches!(phase, Phase::Stopped { .. } | Phase::Releasing);
         let ready = match at >= leaving.deadline {
             true => self.holds.values().all(|hold| stopped(hold.phase)),
-            false => self.holds.is_empty() && self.orphans.is_empty(),
+            false => self.holds.is_empty(),
         };
-        if !ready || at < leaving.last_word_at {
+        if !ready || !self.orphans.is_empty() || at < leaving.last_word_at {
             return;
         }
         // A renewal under way would take the place that the last word expects: its answer comes first.

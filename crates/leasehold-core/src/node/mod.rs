@@ -51,7 +51,7 @@ use crate::placement::Placement;
 use crate::plan::{GroupSettings, Plan, Planning, Roster};
 use crate::record::Meta;
 use crate::rules::Rules;
-use crate::store::{Facts, Freshness};
+use crate::store::Facts;
 use crate::time::{Moment, Now};
 
 pub use crate::may_move::Unmoved;
@@ -102,6 +102,8 @@ pub struct Node {
     // Which life of the namespace this is.
     incarnation: Option<Incarnation>,
     meta_known: Option<Meta>,
+    /// When we saw it open, if we saw it settle.
+    opened_at: Option<Moment>,
     ttl_max_seen: std::time::Duration,
     generation: String,
     /// The incarnation that must not go on, and why.
@@ -224,6 +226,7 @@ impl Node {
             record_changed: false,
             incarnation: None,
             meta_known: None,
+            opened_at: None,
             ttl_max_seen: std::time::Duration::ZERO,
             generation: String::new(),
             distrusted: None,
@@ -456,9 +459,5 @@ impl Node {
         }
         self.waking.insert(shard.clone(), at);
         self.wake.insert((at, shard.clone()));
-    }
-
-    fn lists_are_fresh(&self) -> bool {
-        self.facts.reads == Freshness::Newest
     }
 }

@@ -153,8 +153,8 @@ impl Node {
         let at = self.now.at;
         self.moves_begun.retain(|begun| at.since(*begun) < window);
         let drains = self.hands_over();
-        let mut stopping =
-            self.holds.values().filter(|hold| matches!(hold.phase, Phase::Stopping { .. })).count();
+        // A store that stalls now must not find more than that standing still.
+        let mut given_up = self.holds.values().filter(|hold| hold.is_given_up()).count();
         let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
         let mut homeless = 0;
         let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
@@ -169,11 +169,12 @@ impl Node {
             if drains {
                 if to.is_none() && self.leaving.is_none() {
                     homeless += 1;
-                } else if hurried || stopping < self.config.drain_at_once {
-                    stopping += 1;
+                } else if hurried || given_up < self.config.give_up_at_once {
+                    given_up += 1;
                     self.stop(&shard, StopReason::Draining, None);
                 }
-            } else if may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
+            } else if given_up < self.config.give_up_at_once
+                && may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
                 let room = rooms.entry((to.clone(), shard.group.clone()));
@@ -184,6 +185,7 @@ impl Node {
                     continue;
                 }
                 *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
+                given_up += 1;
                 self.moves_begun.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::Node;
 use super::requests::{Purpose, Sent};
-use crate::event::Action;
 use crate::mirror::Source;
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
@@ -130,15 +129,12 @@ impl Node {
         }
     }
 
-    /// A renewal that was sent at `sent_at` is known to have landed. Deadlines only move forward.
+    /// A renewal that was sent at `sent_at` is known to have landed.
     fn confirm(&mut self, sent_at: Moment, took: Duration) {
-        let deadlines = self.deadlines_from(sent_at);
+        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now.at };
         let Some(session) = &mut self.session else { return };
-        if deadlines.valid_until > session.deadlines.valid_until {
-            session.deadlines = deadlines;
-            session.lost_told = false;
-            self.out.push(Action::Deadlines(deadlines));
-        }
+        session.renewed_at = session.renewed_at.max(counted_from);
+        self.move_deadlines();
         self.tell(Notice::Renewed { took });
         self.renewals_failed = 0;
         if self.standing == Standing::Degraded {

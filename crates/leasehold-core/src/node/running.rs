@@ -2,7 +2,7 @@
 //! us for it.
 
 use super::Node;
-use super::shards::Phase;
+use super::shards::{Hold, Phase};
 use crate::event::{Action, Ended, StopReason};
 use crate::mirror::{Seen, Source};
 use crate::name::{Epoch, ShardId};
@@ -125,6 +125,27 @@ impl Node {
         let held: Vec<ShardId> = self.holds.keys().cloned().collect();
         for shard in held {
             self.check_held(Source::Fresh(0), &shard);
+        }
+    }
+
+    /// A listing that was asked for at `sent_at` was taken in, and shows what was there then. If it names us for all that
+    /// runs here, all of it was ours at that time. What it does not, we are writing anew: until that is known to be in
+    /// the store, the others may be waiting for their time to take it.
+    pub(super) fn prove_holding(&mut self, sent_at: Moment) {
+        let session = self.session_id();
+        let is_ours = |shard: &ShardId, hold: &Hold| {
+            let record = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+            record.is_some_and(|record| {
+                record.epoch == hold.epoch
+                    && record.holder().is_some_and(|holder| Some(holder.session) == session)
+            })
+        };
+        if !self.holds.iter().all(|(shard, hold)| !hold.needs_proof() || is_ours(shard, hold)) {
+            return;
+        }
+        if let Some(session) = &mut self.session {
+            session.proved_at = session.proved_at.max(sent_at);
+            self.move_deadlines();
         }
     }
 

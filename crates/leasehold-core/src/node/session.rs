@@ -24,6 +24,10 @@ pub(super) struct Session {
     /// The version of our record that the next renewal replaces.
     pub(super) version: Option<Version>,
     pub(super) deadlines: Deadlines,
+    /// When the last renewal that is known to have landed was sent.
+    pub(super) renewed_at: Moment,
+    /// When the last listing that named us for all we run was asked for.
+    pub(super) proved_at: Moment,
     /// Renewals that were sent and may have landed.
     pub(super) pending: Vec<Renewal>,
     pub(super) last_sent_at: Moment,
@@ -46,7 +50,7 @@ impl Node {
         if before.unix_ms != 0 && wall > boot + self.config.margin {
             self.detach(Cause::ClockStoodStill(wall - boot));
         } else if self.now.at >= stop_at && self.rules.hold(Rule::Detach) && !self.may_be_revived() {
-            self.detach(Cause::DeadlineReached);
+            self.detach(self.why_over());
         }
     }
 
@@ -170,9 +174,21 @@ impl Node {
         }
     }
 
-    pub(super) fn deadlines_from(&self, sent_at: Moment) -> Deadlines {
-        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now.at };
-        let valid_until = counted_from + self.config.valid_for();
+    /// Which of the two that keep a session was missing.
+    fn why_over(&self) -> Cause {
+        let by_renewal = self.session.as_ref().map(|session| session.renewed_at + self.config.stop_after());
+        match by_renewal.is_some_and(|stop_at| stop_at > self.now.at) {
+            true => Cause::HoldingUnproved,
+            false => Cause::DeadlineReached,
+        }
+    }
+
+    /// Until when work may run, if the last renewal was sent and the last proof of what runs was asked for then.
+    pub(super) fn deadlines_from(&self, renewed_at: Moment, proved_at: Moment) -> Deadlines {
+        let mut valid_until = renewed_at + self.config.valid_for();
+        if self.rules.hold(Rule::HoldingIsProved) {
+            valid_until = valid_until.min(proved_at + self.config.proved_for(self.facts.reads));
+        }
         if !self.rules.hold(Rule::Margin) {
             return Deadlines { stop_at: valid_until, kill_at: valid_until, valid_until };
         }
@@ -180,6 +196,18 @@ impl Node {
             stop_at: valid_until - self.config.margin,
             kill_at: valid_until - self.config.kill_budget,
             valid_until,
+        }
+    }
+
+    /// A renewal or a proof is newer than before. Deadlines only move forward.
+    pub(super) fn move_deadlines(&mut self) {
+        let Some(session) = &self.session else { return };
+        let deadlines = self.deadlines_from(session.renewed_at, session.proved_at);
+        let Some(session) = &mut self.session else { return };
+        if deadlines.valid_until > session.deadlines.valid_until {
+            session.deadlines = deadlines;
+            session.lost_told = false;
+            self.out.push(Action::Deadlines(deadlines));
         }
     }
 

@@ -188,6 +188,7 @@ impl Node {
             }
             WriteKind::Release => {
                 self.holds.remove(shard);
+                self.surplus_at = self.now.at;
                 self.reconsider.append(&mut self.roomless);
                 let successor = match &write.record.state {
                     ShardState::Vacant { successor, .. } => successor.clone(),

@@ -47,6 +47,16 @@ impl Hold {
     pub(super) fn has_work(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Stopping { .. })
     }
+
+    /// Whether it is on its way to somebody else, as far as it depends on us. Work that does not stop keeps nobody waiting.
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { stuck: false, .. } | Phase::Stopped { .. } | Phase::Releasing)
+    }
+
+    /// Whether it must be seen to be ours. What is known not to be is on its way out, and has a deadline of its own.
+    pub(super) fn needs_proof(&self) -> bool {
+        self.has_work() && !matches!(self.phase, Phase::Stopping { why: StopReason::NotOurs, .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

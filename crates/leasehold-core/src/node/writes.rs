@@ -212,7 +212,7 @@ impl Node {
             && let Some((since, _)) = self.mirror.vanished.get(shard)
             && self.rules.hold(Rule::AbsentIsNotDead)
         {
-            let at = *since + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
+            let at = *since + self.lost_wait();
             if self.now.at < at {
                 self.wake_at(shard, at);
                 return true;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{EPOCH_MAX, Extra, Record, record};
+use super::{ALGORITHM, Extra, Record, RecordError, check_floor, record};
 use crate::name::{Epoch, GroupName, WriteId};
 
 /// `groups/<group>`: which shards there are, and the rules for placing and moving them.
@@ -109,20 +109,21 @@ pub const SLOTS_MAX: u32 = 10_000_000;
 
 impl Record for GroupRecord {
     record!();
-    fn algorithm(&self) -> Option<u32> {
-        Some(self.policy.algorithm)
-    }
-    fn validate(&self) -> Result<(), String> {
-        if self.epoch_floor > EPOCH_MAX {
-            return Err(format!("epoch_floor {} is above {EPOCH_MAX}", self.epoch_floor));
+    fn validate(&self) -> Result<(), RecordError> {
+        match self.policy.algorithm {
+            0 => return Err(RecordError::impossible("placement algorithms are numbered from 1, not 0")),
+            1..=ALGORITHM => {}
+            found => return Err(RecordError::UnknownAlgorithm { found }),
         }
+        check_floor(self.epoch_floor)?;
         if let ShardSet::Numbered(slots) = self.shards
             && slots > SLOTS_MAX
         {
-            return Err(format!("{slots} slots are above {SLOTS_MAX}"));
+            return Err(RecordError::impossible(format!("{slots} slots are above {SLOTS_MAX}")));
         }
-        if self.policy.balance_permille < 1000 {
-            return Err(format!("balance_permille {} is below 1000", self.policy.balance_permille));
+        let balance = self.policy.balance_permille;
+        if balance < 1000 {
+            return Err(RecordError::impossible(format!("balance_permille {balance} is below 1000")));
         }
         Ok(())
     }
@@ -131,7 +132,7 @@ impl Record for GroupRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{FORMAT, RecordError};
+    use crate::record::FORMAT;
 
     fn group(algorithm: u32) -> GroupRecord {
         GroupRecord {
@@ -153,5 +154,7 @@ mod tests {
         let error = GroupRecord::decode(&group(2).encode()).unwrap_err();
         assert_eq!(error, RecordError::UnknownAlgorithm { found: 2 });
         assert!(error.is_too_new());
+        let error = GroupRecord::decode(&group(0).encode()).unwrap_err();
+        assert!(matches!(error, RecordError::Impossible(_)), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{EPOCH_MAX, Extra, Record, record};
+use super::{Extra, Record, RecordError, check_floor, check_ttl, record};
 use crate::name::{Epoch, Incarnation, WriteId};
 
 /// `meta`: which life of the namespace this is.
@@ -44,13 +44,8 @@ pub enum MetaState {
 
 impl Record for Meta {
     record!();
-    fn validate(&self) -> Result<(), String> {
-        if self.epoch_floor > EPOCH_MAX {
-            return Err(format!("epoch_floor {} is above {EPOCH_MAX}", self.epoch_floor));
-        }
-        if !(1..=86_400_000).contains(&self.max_ttl_ms) {
-            return Err(format!("max_ttl_ms {} is not between 1 and 86400000", self.max_ttl_ms));
-        }
-        Ok(())
+    fn validate(&self) -> Result<(), RecordError> {
+        check_floor(self.epoch_floor)?;
+        check_ttl("max_ttl_ms", self.max_ttl_ms)
     }
 }

@@ -34,8 +34,12 @@ fn protocol_one() -> (u32, u32) {
     (1, 1)
 }
 
-/// The highest epoch that a record may carry: what every JSON reader can still hold exactly.
+/// The highest epoch that a record may carry: what every JSON reader can still hold exactly. It is the last one, so a
+/// shard that has it is never run again; 2^53 starts of one shard cannot happen, only damage can.
 pub const EPOCH_MAX: Epoch = Epoch(1 << 53);
+
+/// A day: no session lives longer without a renewal.
+const TTL_MS_MAX: u64 = 86_400_000;
 
 /// Fields that a newer version wrote and that this one keeps as they are.
 pub type Extra = BTreeMap<String, serde_json::Value>;
@@ -58,15 +62,30 @@ pub enum RecordError {
         /// The algorithm.
         found: u32,
     },
+    /// Its epoch is the last one, so that no start can have a higher one.
+    #[error(
+        "epoch {EPOCH_MAX} is the last one, and no start may have the same again: nobody runs the shard until its \
+         record is repaired"
+    )]
+    NoEpochLeft,
     /// Right shape, impossible content.
     #[error("impossible content: {0}")]
     Impossible(String),
 }
 
 impl RecordError {
-    /// Whether a newer version wrote it. Then it is not damage, and this version never writes over it.
+    /// Whether a newer version wrote it, or it leaves nothing higher to write. Then this version never writes over it.
     pub fn is_too_new(&self) -> bool {
-        matches!(self, RecordError::TooNew { .. } | RecordError::UnknownAlgorithm { .. })
+        match self {
+            RecordError::TooNew { .. } | RecordError::UnknownAlgorithm { .. } | RecordError::NoEpochLeft => {
+                true
+            }
+            RecordError::Malformed(_) | RecordError::Impossible(_) => false,
+        }
+    }
+
+    fn impossible(what: impl Into<String>) -> Self {
+        RecordError::Impossible(what.into())
     }
 }
 
@@ -78,12 +97,8 @@ pub trait Record: Serialize + DeserializeOwned {
     fn write(&self) -> WriteId;
     /// Stamps it as the work of another write.
     fn set_write(&mut self, write: WriteId);
-    /// The placement algorithm that it asks for, if it asks for one.
-    fn algorithm(&self) -> Option<u32> {
-        None
-    }
-    /// Refuses content that no version could have written.
-    fn validate(&self) -> Result<(), String> {
+    /// Refuses content that no version could have written, and what only a newer version understands.
+    fn validate(&self) -> Result<(), RecordError> {
         Ok(())
     }
 
@@ -94,22 +109,40 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a stored value, whoever wrote it.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        #[derive(serde::Deserialize)]
-        struct Head {
-            format: u32,
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
+        if record.format() > FORMAT {
+            return Err(RecordError::TooNew { found: record.format() });
         }
-        let malformed = |e: serde_json::Error| RecordError::Malformed(e.to_string());
-        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
-        if head.format > FORMAT {
-            return Err(RecordError::TooNew { found: head.format });
-        }
-        let record: Self = serde_json::from_slice(bytes).map_err(malformed)?;
-        if let Some(found) = record.algorithm().filter(|found| *found > ALGORITHM) {
-            return Err(RecordError::UnknownAlgorithm { found });
-        }
-        record.validate().map_err(RecordError::Impossible)?;
+        record.validate()?;
         Ok(record)
     }
+}
+
+/// Why it is not of our shape: a newer version may have another one.
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> RecordError {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        format: u32,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) if head.format > FORMAT => RecordError::TooNew { found: head.format },
+        _ => RecordError::Malformed(error.to_string()),
+    }
+}
+
+/// A floor must leave an epoch above it.
+fn check_floor(epoch_floor: Epoch) -> Result<(), RecordError> {
+    if epoch_floor >= EPOCH_MAX {
+        return Err(RecordError::impossible(format!("epoch_floor {epoch_floor} leaves no epoch above it")));
+    }
+    Ok(())
+}
+
+fn check_ttl(field: &str, ttl_ms: u64) -> Result<(), RecordError> {
+    if !(1..=TTL_MS_MAX).contains(&ttl_ms) {
+        return Err(RecordError::impossible(format!("{field} {ttl_ms} is not between 1 and {TTL_MS_MAX}")));
+    }
+    Ok(())
 }
 
 macro_rules! record {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, Record, record};
+use super::{Extra, Record, RecordError, check_ttl, record};
 use crate::name::{GroupName, NodeName, SessionId, ShardId, WriteId};
 
 /// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
@@ -102,11 +102,15 @@ impl NodeRecord {
     }
 }
 
+/// More renewals than any session lives for, and still exact in every JSON reader.
+const SEQ_MAX: u64 = 1 << 53;
+
 impl Record for NodeRecord {
     record!();
-    fn validate(&self) -> Result<(), String> {
-        if !(1..=86_400_000).contains(&self.ttl_ms) {
-            return Err(format!("ttl_ms {} is not between 1 and 86400000", self.ttl_ms));
+    fn validate(&self) -> Result<(), RecordError> {
+        check_ttl("ttl_ms", self.ttl_ms)?;
+        if self.seq > SEQ_MAX {
+            return Err(RecordError::impossible(format!("seq {} is above {SEQ_MAX}", self.seq)));
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EPOCH_MAX, Extra, Record, record};
+use super::{EPOCH_MAX, Extra, Record, RecordError, check_ttl, record};
 use crate::name::{Epoch, NodeName, SessionId, ShardId, WriteId};
 
 /// `shards/<group>/<shard>`: who holds a shard. Written only when that changes, never deleted while in use.
@@ -157,15 +158,16 @@ impl Holder {
 
 impl Record for ShardRecord {
     record!();
-    fn validate(&self) -> Result<(), String> {
-        if self.epoch > EPOCH_MAX {
-            return Err(format!("epoch {} is above {EPOCH_MAX}", self.epoch));
+    fn validate(&self) -> Result<(), RecordError> {
+        if let Some(holder) = self.holder() {
+            check_ttl("ttl_ms", holder.ttl_ms)?;
         }
-        if let Some(holder) = self.holder()
-            && !(1..=86_400_000).contains(&holder.ttl_ms)
-        {
-            return Err(format!("ttl_ms {} is not between 1 and 86400000", holder.ttl_ms));
+        match self.epoch.cmp(&EPOCH_MAX) {
+            Ordering::Less => Ok(()),
+            Ordering::Equal => Err(RecordError::NoEpochLeft),
+            Ordering::Greater => {
+                Err(RecordError::impossible(format!("epoch {} is above {EPOCH_MAX}", self.epoch)))
+            }
         }
-        Ok(())
     }
 }

@@ -116,7 +116,7 @@ const BROKEN: &[(&[&str], Change)] = &[
     (&["healthy_after_min"], |c| c.healthy_after = Duration::ZERO),
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 0),
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 1001),
-    (&["drain_at_once_min"], |c| c.drain_at_once = 0),
+    (&["give_up_at_once_min"], |c| c.give_up_at_once = 0),
     (&["retired_outlives_ttl_max"], |c| c.retired_kept = ms(9_999)),
     (&["text_not_empty"], |c| c.zone = Some(String::new())),
     (&["text_not_empty"], |c| c.address = Some(String::new())),
@@ -126,6 +126,7 @@ const BROKEN: &[(&[&str], Change)] = &[
     (&["slots_range"], |c| c.groups[0].shards = ShardSet::Numbered(0)),
     (&["slots_range"], |c| c.groups[0].shards = ShardSet::Numbered(SLOTS_MAX + 1)),
     (&["algorithm_known"], |c| c.groups[0].policy.algorithm = 0),
+    (&["algorithm_known"], |c| c.groups[0].policy.algorithm = 2),
     (&["balance_min"], |c| c.groups[0].policy.balance_permille = 999),
     (&["move_window_min"], |c| {
         c.groups[0].policy.moves_max = 1;

@@ -232,6 +232,7 @@ impl Trial {
                 foreign: Vec::new(),
                 generation,
                 revision: Some(self.revision),
+                newest: true,
             }),
             Op::Read(keys) => Answer::Read {
                 found: keys.iter().map(|key| self.store.get(key).cloned()).collect(),
@@ -325,6 +326,7 @@ impl Trial {
             foreign: vec!["x".into()],
             generation: if seed.is_multiple_of(13) { "g2".into() } else { "g1".into() },
             revision: (!seed.is_multiple_of(3)).then_some(seed % 100),
+            newest: seed.is_multiple_of(2),
         }
     }
 

@@ -113,3 +113,29 @@ fn a_newer_format_is_told_apart_from_damage() {
         assert!(errors.iter().flatten().all(RecordError::is_too_new), "{errors:?}");
     }
 }
+
+/// What JSON readers can hold exactly is as far as numbers go that only ever rise.
+#[test]
+fn numbers_that_rise_have_an_end_that_every_reader_can_hold() {
+    let node = |seq| make::node_record("a", make::session(7), seq, NodeState::Active, 1);
+    assert!(NodeRecord::decode(&node(1 << 53).encode()).is_ok());
+    for seq in [(1 << 53) + 1, u64::MAX] {
+        let error = NodeRecord::decode(&node(seq).encode()).unwrap_err();
+        assert!(error.to_string().contains("seq"), "{error}");
+    }
+    let shard = |epoch| make::shard_record(&make::shard_id(0), epoch, make::vacant(), 1);
+    assert!(ShardRecord::decode(&shard((1 << 53) - 1).encode()).is_ok());
+    let last = ShardRecord::decode(&shard(1 << 53).encode()).unwrap_err();
+    assert_eq!(last, RecordError::NoEpochLeft);
+    assert!(last.is_too_new(), "it is never written over, because nothing higher can be");
+    let beyond = ShardRecord::decode(&shard((1 << 53) + 1).encode()).unwrap_err();
+    assert!(matches!(beyond, RecordError::Impossible(_)), "{beyond}");
+    for floor in [1 << 53, u64::MAX] {
+        let mut group = make::group_record(4, 1);
+        let mut meta = make::meta(1, MetaState::Open, 1);
+        group.epoch_floor = leasehold_core::Epoch(floor);
+        meta.epoch_floor = group.epoch_floor;
+        assert!(matches!(GroupRecord::decode(&group.encode()), Err(RecordError::Impossible(_))));
+        assert!(matches!(Meta::decode(&meta.encode()), Err(RecordError::Impossible(_))));
+    }
+}

@@ -43,6 +43,7 @@ impl Shelf {
             foreign: Vec::new(),
             generation: self.generation.clone(),
             revision: Some(self.revision),
+            newest: false,
         }
     }
 }

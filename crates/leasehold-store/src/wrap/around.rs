@@ -87,6 +87,10 @@ macro_rules! store_around {
                 self.around(Call::ClaimSession, self.inner().claim_session(session)).await
             }
 
+            fn is_gone(&self, session: leasehold_core::SessionId) -> bool {
+                self.inner().is_gone(session)
+            }
+
             fn release_session(&self, session: leasehold_core::SessionId) {
                 self.inner().release_session(session);
             }

@@ -158,6 +158,10 @@ impl Store for Counting {
         self.around(Call::ClaimSession, self.inner.claim_session(session)).await
     }
 
+    fn is_gone(&self, session: SessionId) -> bool {
+        self.inner.is_gone(session)
+    }
+
     fn release_session(&self, session: SessionId) {
         self.inner.release_session(session);
     }

@@ -93,6 +93,7 @@ impl Client {
             list(&*store, &clock).await.map_err(|error| Error::store("reading the namespace", error))?;
         let mut observer = Observer::new(options.placement.clone());
         observer.listed(clock.read(), &listing);
+        note_the_gone(&mut observer, &*store);
         let first = observer.view(clock.read());
         let seen = Arc::new(Seen(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
         let (views_tx, views) = watch::channel(Arc::new(first));
@@ -172,6 +173,7 @@ impl Scout {
     async fn run(self, mut watched: mpsc::Receiver<WatchEvent>, list_every: Duration) {
         let facts = self.store.facts();
         let every = if facts.watch { list_every } else { facts.poll_every.min(list_every) };
+        let every = every.max(VIEW_EVERY_MIN);
         let mut list_at = self.clock.now() + every;
         let mut publish_at = Moment::NEVER;
         let mut not_before = Moment::ZERO;
@@ -219,10 +221,20 @@ impl Scout {
         match listed {
             Ok(listing) => {
                 seen.observer.listed(self.clock.read(), &listing);
+                note_the_gone(&mut seen.observer, &*self.store);
                 seen.heard_at = self.clock.now();
                 seen.trouble = None;
             }
             Err(error) => seen.trouble = Some(error),
+        }
+    }
+}
+
+/// A record shows nothing of its writer's death; where the kernel does, that is asked.
+fn note_the_gone(observer: &mut Observer, store: &dyn Store) {
+    for session in observer.sessions() {
+        if store.is_gone(session) {
+            observer.process_gone(session);
         }
     }
 }

@@ -64,6 +64,8 @@ pub(crate) enum Input {
     Query(Query),
     /// The watchdog found the session lost.
     SessionLost,
+    /// The runtime that user code runs on was shut down.
+    RuntimeGone,
     /// Hand over and leave.
     Leave { within: Duration, returning: Returning },
 }
@@ -104,6 +106,8 @@ pub(crate) struct Life {
     /// When we give up on the core.
     pub(crate) give_up_at: Moment,
     pub(crate) lost_in_step: bool,
+    /// User code can never run here again.
+    pub(crate) runtime_gone: bool,
     pub(crate) finish: Option<Finish>,
 }
 
@@ -115,6 +119,7 @@ impl Default for Life {
             leave_by: Moment::NEVER,
             give_up_at: Moment::NEVER,
             lost_in_step: false,
+            runtime_gone: false,
             finish: None,
         }
     }
@@ -128,6 +133,7 @@ impl<A: Alarm> Driver<A> {
             self.calls.follow(watch_tx.clone());
         }
         self.start_hooks();
+        self.works.watch_runtime(self.calls.tasks().end().clone());
         self.step(Event::Tick);
         while self.life.finish.is_none() {
             let wake_at = self.wake_at();
@@ -156,7 +162,10 @@ impl<A: Alarm> Driver<A> {
                     self.step(event);
                 }
             }
-            Input::Handle(group, handler) => self.works.add_handler(group, handler),
+            Input::Handle(group, handler) => {
+                self.works.add_handler(group, handler);
+                self.leave_if_nothing_can_run();
+            }
             Input::Accept(accept) => {
                 self.life.accept = accept;
                 self.wish_accepting();
@@ -167,6 +176,10 @@ impl<A: Alarm> Driver<A> {
             }
             Input::Query(query) => query(&self.core, self.clock.read()),
             Input::SessionLost => self.step(Event::Tick),
+            Input::RuntimeGone => {
+                self.life.runtime_gone = true;
+                self.leave_if_nothing_can_run();
+            }
             Input::Leave { within, returning } => self.leave(within, returning),
         }
     }
@@ -185,6 +198,18 @@ impl<A: Alarm> Driver<A> {
         self.life.leave_by = self.life.leave_by.min(leave_by);
         self.life.give_up_at = self.life.leave_by + self.ttl;
         self.step(Event::Wish(Wish::Leave { within, returning }));
+    }
+
+    /// A node that can run nothing must not attract shards: it hands over what it has, and is of no more use. One that
+    /// only holds shards, without any user code, needs no runtime.
+    fn leave_if_nothing_can_run(&mut self) {
+        if !self.life.runtime_gone || (self.works.handlers.is_empty() && self.hooks.is_empty()) {
+            return;
+        }
+        tracing::error!(
+            "the runtime of handlers and hooks was shut down: the node leaves, since it can run nothing"
+        );
+        self.leave(self.works.siblings_stop_within, Returning::No);
     }
 
     /// The core's timers come before anything that waits in the queue.

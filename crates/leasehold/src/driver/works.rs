@@ -132,6 +132,15 @@ impl<A: Alarm> Works<A> {
         None
     }
 
+    /// Says so when the runtime of user code is shut down, until `end`.
+    pub(crate) fn watch_runtime(&self, end: CancellationToken) {
+        let mut sentinel = Sentinel(Some(self.inputs.clone()));
+        tasks::spawn_on(&self.runtime, async move {
+            end.cancelled().await;
+            drop(sentinel.0.take());
+        });
+    }
+
     /// Adds a handler to a group, also to its shards that run already.
     pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler) {
         for (shard, work) in self.running.iter_mut().filter(|(shard, _)| shard.group == group) {
@@ -252,6 +261,17 @@ async fn guarded(handler: Handler, grant: Grant) -> Outcome {
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// Lives in a task that a runtime only drops when it is shut down.
+struct Sentinel(Option<UnboundedSender<Input>>);
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        if let Some(inputs) = self.0.take() {
+            let _ = inputs.send(Input::RuntimeGone);
+        }
+    }
 }
 
 /// Says that one handler is gone, when it is dropped.

@@ -180,8 +180,9 @@ impl Keeper {
             }
             Err(error) => self.failed(error, round),
         }
-        self.answer();
+        // Whoever was answered finds it in the health.
         self.publish();
+        self.answer();
     }
 
     fn failed(&mut self, error: StoreError, round: Round) {

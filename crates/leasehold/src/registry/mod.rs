@@ -5,6 +5,7 @@
 //! use. After an outage everything is registered again by itself; a key that was unregistered meanwhile stays gone.
 
 mod keeper;
+mod options;
 mod wanted;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::Moment;
-use leasehold_core::config::Backoff;
 use leasehold_store::{LeaseId, Store};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -21,31 +21,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::tasks::{self, Place};
 use keeper::{Keeper, Order};
-
-/// How registered keys are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistryOptions {
-    /// How long the store keeps the keys after this process went silent.
-    pub ttl: Duration,
-    /// The pauses between tries while the store is away; they start anew after each success.
-    pub retry: Backoff,
-    /// How long one call to the store may take.
-    pub call_timeout: Duration,
-    /// How long closing may take; what is not removed by then expires.
-    pub close_within: Duration,
-}
-
-impl Default for RegistryOptions {
-    fn default() -> Self {
-        let steps = [1, 2, 4, 8].map(Duration::from_secs).to_vec();
-        RegistryOptions {
-            ttl: Duration::from_secs(15),
-            retry: Backoff::Steps(steps),
-            call_timeout: Duration::from_secs(2),
-            close_within: Duration::from_secs(3),
-        }
-    }
-}
+pub use options::RegistryOptions;
 
 /// How registered keys are doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,19 +91,22 @@ static REGISTRANTS: AtomicU64 = AtomicU64::new(0);
 impl Registry {
     /// Registers keys on this store, without a node.
     pub fn on(store: Arc<dyn Store>) -> Self {
-        Registry::with_options(store, RegistryOptions::default())
+        Registry::new(store, RegistryOptions::default(), Place::OwnThread, Clock::boot())
     }
 
     /// The same with other options. The options of the first registry of a process, store and ttl count.
-    pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Self {
-        Registry::new(store, options, Place::OwnThread, Clock::boot())
+    pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
+        options.check()?;
+        Ok(Registry::new(store, options, Place::OwnThread, Clock::boot()))
     }
 
     /// The same on the current runtime and its clock, for tests under `tokio::time::pause`.
-    pub fn with_virtual_time(store: Arc<dyn Store>, options: RegistryOptions) -> Self {
-        Registry::new(store, options, Place::CurrentRuntime, Clock::virtual_time())
+    pub fn with_virtual_time(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
+        options.check()?;
+        Ok(Registry::new(store, options, Place::CurrentRuntime, Clock::virtual_time()))
     }
 
+    /// With options that were checked.
     pub(crate) fn new(store: Arc<dyn Store>, options: RegistryOptions, place: Place, clock: Clock) -> Self {
         let id = REGISTRANTS.fetch_add(1, Ordering::Relaxed);
         let line = Mutex::new(None);
@@ -135,9 +114,11 @@ impl Registry {
     }
 
     /// A registry on the same store whose keys live for another time.
-    pub fn with_ttl(&self, ttl: Duration) -> Self {
+    pub fn with_ttl(&self, ttl: Duration) -> Result<Self, Error> {
         let Registrant { store, place, clock, options, .. } = &*self.0;
-        Registry::new(store.0.clone(), RegistryOptions { ttl, ..options.clone() }, *place, clock.clone())
+        let options = RegistryOptions { ttl, ..options.clone() };
+        options.check()?;
+        Ok(Registry::new(store.0.clone(), options, *place, clock.clone()))
     }
 
     /// Registers a key, over whatever is there, and waits until the store has it. After an error nothing

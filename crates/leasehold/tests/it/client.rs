@@ -8,7 +8,7 @@ use leasehold_core::ShardId;
 use leasehold_core::explain::WhatIf;
 use leasehold_core::record::{Control, Record, ShardSet};
 use leasehold_store::Store;
-use leasehold_store::wrap::{Call, Fault, Faulty, Rates};
+use leasehold_store::wrap::{Call, Counting, Fault, Faulty, Latency, Rates, Slow};
 
 use crate::bench::{Bench, cut, until};
 
@@ -71,6 +71,20 @@ async fn a_client_says_when_it_is_cut_off_and_catches_up() {
     link.heal();
     until("it sees the node", 30, || client.view().nodes.len() == 1).await;
     until("all is well", 30, || client.trouble().is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_to_list_always_lists_at_a_bounded_rate() {
+    let bench = Bench::new();
+    let slow = Slow::new(bench.store(), Latency::fixed(Duration::from_millis(1)), 1);
+    let counting = Arc::new(Counting::new(Arc::new(slow)));
+    let options =
+        ClientOptions { list_every: Duration::ZERO, clock: bench.clock.clone(), ..ClientOptions::default() };
+    let client = Client::open_with(counting.clone(), options).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let listed = counting.counts().of(Call::List);
+    assert!((10..200).contains(&listed), "{listed} listings in 10 s");
+    drop(client);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold::{Error, Finish, Group, Health, Node, Pulse};
+use leasehold::{Error, Finish, Group, Health, Node, Policy, Pulse};
 use leasehold_core::event::Verdict;
 use leasehold_core::{Epoch, Notice, ShardId};
 
@@ -382,4 +382,88 @@ async fn solo_holds_everything_at_once() {
     }
     println!("all 100 after {:?}", node.now().since(began_at));
     assert_eq!(node.leave().await, Finish::Clean);
+}
+
+/// What is said at run time is checked like what was said at the start, and changes nothing if it is refused.
+#[tokio::test(start_paused = true)]
+async fn settings_at_run_time_are_checked_too() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let node = bench.node("a").group(Group::numbered("orders", 4), worker()).start().await.unwrap();
+    until("all run", 5, || bench.witness.at_work("a") == 4).await;
+    let refused = |group| match node.serve(group, worker()) {
+        Err(Error::Config(problems)) => problems,
+        other => panic!("{other:?}"),
+    };
+    let problems = refused(Group::numbered("zero", 0).capacity(0));
+    assert_eq!(problems.len(), 2, "{problems:#?}");
+    let unfair = Policy { balance_permille: 1, ..Policy::default() };
+    let problems = refused(Group::numbered("unfair", 2).policy(unfair));
+    assert!(problems[0].contains("balance_permille (1)"), "{problems:#?}");
+    assert!(matches!(node.set_capacity(Some(0)), Err(Error::Config(_))));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(node.owned().len(), 4);
+    assert!(bench.server.get_raw("test", "groups/zero").is_none());
+    assert!(bench.server.get_raw("test", "groups/unfair").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_at_their_ends_are_refused_and_never_a_panic() {
+    let bench = Bench::new();
+    for (ttl, hook_every, word) in [
+        (Duration::from_secs(10), Duration::ZERO, "hook_every (0ns)"),
+        (Duration::MAX, Duration::from_secs(1), "ttl"),
+        (Duration::ZERO, Duration::from_secs(1), "ttl"),
+    ] {
+        let builder = bench.node("a").ttl(ttl).hook_every(hook_every).hold(Group::leader("boss"));
+        let Err(Error::Config(problems)) = builder.start().await else { panic!("{word}: it started") };
+        assert!(problems.iter().any(|problem| problem.contains(word)), "{word}: {problems:#?}");
+    }
+}
+
+/// What could never have an effect is an error, and not a silent yes.
+#[tokio::test(start_paused = true)]
+async fn only_shards_of_named_groups_that_are_served_are_engaged() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let node = bench
+        .node("a")
+        .group(Group::numbered("orders", 4), worker())
+        .hold(Group::named("tenants"))
+        .start()
+        .await
+        .unwrap();
+    let said = |outcome: Result<(), Error>| match outcome {
+        Err(Error::Unknown(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        for outcome in [node.engage(&shard("orders/1")), node.disengage(&shard("orders/1"))] {
+            assert!(said(outcome).contains("numbered slots 0 to 3"));
+        }
+        for outcome in
+            [node.engage(&shard("nope/x")), node.disengage(&shard("nope/x")), node.handle("nope", worker())]
+        {
+            assert!(said(outcome).contains("does not serve the group nope"));
+        }
+        node.engage(&shard("tenants/acme")).unwrap();
+        // Once more when the store has its say.
+        until("all is held", 10, || node.owned().len() == 5).await;
+    }
+    node.serve(Group::named("nope"), worker()).unwrap();
+    node.engage(&shard("nope/x")).unwrap();
+    until("it runs", 20, || node.owns(&shard("nope/x"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_given_twice_only_with_the_same_settings() {
+    let bench = Bench::new();
+    let worker = || bench.witness.worker("a");
+    let both = |first: Group, second: Group| bench.node("a").group(first, worker()).hold(second);
+    let group = || Group::numbered("orders", 4);
+    assert!(both(group(), group()).start().await.is_ok());
+    for other in [Group::numbered("orders", 8), Group::named("orders"), group().capacity(2)] {
+        let Err(Error::Config(problems)) = both(group(), other).start().await else { panic!("it started") };
+        assert!(problems[0].contains("orders was given twice"), "{problems:#?}");
+    }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::Error;
 use leasehold::registry::{Registry, RegistryOptions, RegistryState};
+use leasehold::{Backoff, Error};
 use leasehold_store::Store;
 use leasehold_store::wrap::{Call, Counting, CutOff, Fault, Faulty, Link, Rates};
 
 use crate::bench::{Bench, until};
 
 fn registry(store: Arc<dyn Store>) -> Registry {
-    Registry::with_virtual_time(store, RegistryOptions::default())
+    Registry::with_virtual_time(store, RegistryOptions::default()).unwrap()
 }
 
 async fn keys(bench: &Bench) -> Vec<String> {
@@ -29,7 +29,7 @@ async fn keys_live_as_long_as_their_registrant_under_one_shared_lease() {
     assert_eq!(counting.counts().of(Call::Registry), 0, "nothing is asked of the store before first use");
     let lease = first.register("svc/a", "1").await.unwrap();
     assert_eq!(second.register("svc/b", "2").await.unwrap(), lease, "one lease per process and store");
-    let other = first.with_ttl(Duration::from_secs(60));
+    let other = first.with_ttl(Duration::from_secs(60)).unwrap();
     assert_ne!(other.register("svc/c", "3").await.unwrap(), lease, "but one per ttl");
     assert_eq!(keys(&bench).await, ["svc/a", "svc/b", "svc/c"]);
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -187,4 +187,33 @@ async fn a_node_registers_and_its_keys_go_with_it() {
     node.leave().await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert!(keys(&bench).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_cannot_work_are_all_reported() {
+    let bench = Bench::new();
+    let wrong = RegistryOptions {
+        ttl: Duration::from_millis(1),
+        call_timeout: Duration::ZERO,
+        retry: Backoff::Steps(Vec::new()),
+        ..RegistryOptions::default()
+    };
+    let Err(Error::Config(problems)) = Registry::with_virtual_time(bench.store(), wrong.clone()) else {
+        panic!("it began")
+    };
+    assert_eq!(problems.len(), 3, "{problems:#?}");
+    let Err(Error::Config(at_start)) = bench.node("a").registry(wrong).start().await else {
+        panic!("it started")
+    };
+    assert_eq!(at_start, problems);
+    for (ttl, call_timeout, word) in [
+        (Duration::ZERO, Duration::from_secs(2), "ttl (0ns)"),
+        (Duration::MAX, Duration::from_secs(2), "ttl"),
+        (Duration::from_secs(3), Duration::from_secs(2), "2/3 of its ttl (2s)"),
+    ] {
+        let options = RegistryOptions { ttl, call_timeout, ..RegistryOptions::default() };
+        let error = options.check().unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(registry(bench.store()).with_ttl(Duration::ZERO).is_err());
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::clock;
+use leasehold::registry::Registry;
 use leasehold::{Finish, Group, Node};
 use leasehold_core::ShardId;
 use leasehold_store::wrap::{CutOff, Link};
@@ -111,4 +112,47 @@ fn dropping_everything_at_once_is_safe() {
         assert!(clock::now().since(began_at) < Duration::from_millis(1500), "the first one left by itself");
         assert_eq!(second.leave().await, Finish::Clean);
     });
+}
+
+/// Whoever got the answer that a key is registered finds it in the health, on whichever thread it looks.
+#[test]
+fn an_answer_of_the_registry_comes_after_its_health() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let registry = Registry::on(Arc::new(server().open("test")));
+        for keys in 1..=2_000 {
+            registry.register(&format!("key-{keys}"), "x").await.unwrap();
+            assert_eq!(registry.health().keys, keys);
+        }
+        registry.close().await;
+    });
+}
+
+/// A node whose runtime is gone can run nothing: it must not keep shards, nor attract new ones.
+#[test]
+fn a_node_leaves_when_the_runtime_of_its_handlers_is_shut_down() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (server, short, long) = (server(), runtime(), runtime());
+    let shards = || Group::numbered("orders", 8).stop_timeout(Duration::from_secs(1));
+    let start = |name: &str, on: &tokio::runtime::Runtime| {
+        let builder = node(Arc::new(server.open("test"))).name(name).runtime(on.handle().clone());
+        let work = |grant: leasehold::Grant| async move {
+            grant.stopped().await;
+            Ok(())
+        };
+        long.block_on(builder.group(shards(), work).start()).unwrap()
+    };
+    let (stays, goes) = (start("stays", &long), start("goes", &short));
+    wait_for("both have some", || stays.owned().len() >= 3 && goes.owned().len() >= 3);
+    let holder = node(Arc::new(server.open("test"))).name("holds").runtime(short.handle().clone());
+    let holder = long.block_on(holder.hold(Group::leader("boss")).start()).unwrap();
+    wait_for("it holds", || holder.owns(&boss()));
+    let shut_at = clock::now();
+    short.shutdown_background();
+    wait_for("the other one has all", || stays.owned().len() == 8);
+    assert!(clock::now().since(shut_at) < Duration::from_secs(2), "they were handed over, not waited for");
+    let left = async { tokio::time::timeout(Duration::from_secs(10), goes.until_left()).await };
+    assert_eq!(long.block_on(left), Ok(Finish::Clean));
+    assert!(holder.owns(&boss()), "what runs no user code needs no runtime");
 }

@@ -43,15 +43,15 @@ async fn keys_share_a_lease_and_come_back_after_an_outage() {
         let Some(mut server) = Server::start(EtcdSetup::single(program)) else { continue };
         let store: Arc<dyn Store> = Arc::new(open(&server, "registered"));
         let (first, second) = (
-            Registry::with_options(store.clone(), options()),
-            Registry::with_options(store.clone(), options()),
+            Registry::with_options(store.clone(), options()).unwrap(),
+            Registry::with_options(store.clone(), options()).unwrap(),
         );
         assert_eq!(leases(&server), 0, "a lease is made at first use");
         let lease = first.register("a", "1").await.unwrap();
         assert_eq!(second.register("b", "1").await.unwrap(), lease);
         first.register("c", "1").await.unwrap();
         first.register("c", "2").await.unwrap();
-        let slow = first.with_ttl(Duration::from_secs(60));
+        let slow = first.with_ttl(Duration::from_secs(60)).unwrap();
         assert_ne!(slow.register("slow", "1").await.unwrap(), lease, "another ttl is another lease");
         assert_eq!(leases(&server), 2);
         // Longer than the ttl: they are kept alive.
@@ -104,7 +104,7 @@ async fn nodes_of_one_process_share_the_lease_and_closing_is_bounded() {
     nodes.remove(0).leave().await;
     assert_eq!((keys(&server), leases(&server)), (vec![], 0));
 
-    let registry = Registry::with_options(store, options());
+    let registry = Registry::with_options(store, options()).unwrap();
     registry.register("late", "1").await.unwrap();
     server.process(0).signal(nix::sys::signal::Signal::SIGSTOP);
     let began = Stopwatch::start();

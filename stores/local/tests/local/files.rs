@@ -246,6 +246,28 @@ fn damage_under_a_running_store_is_an_error_and_never_a_wrong_answer() {
     });
 }
 
+/// A connection may go on in what it has cached, or in a `-wal` that nobody else sees: so what one thread of a handle
+/// finds out, all of them look at.
+#[test]
+fn damage_that_one_thread_finds_is_looked_at_by_the_others() {
+    run(async {
+        let folder = Folder::new();
+        filled(&folder).await;
+        let store = folder.open();
+        let version = applied(&store, put("meta", None, b"1")).await;
+        let renewal = async |expect| store.swap(Lane::Renewal, &[put("meta", Some(expect), b"2")]).await;
+        renewal(&version).await.expect("answered");
+        store.list().await.expect("listed");
+        overwrite(&folder.file(), 0, &[0x5a; 4096]);
+        // A third thread, which reads the file itself.
+        let mut watch = store.watch().await.expect("it starts").expect("there is one");
+        let first = next(&mut watch).await;
+        assert!(matches!(&first, WatchEvent::Interrupted(why) if why.contains("damaged")), "{first:?}");
+        assert_eq!(store.generation().await.expect_err("looked at").kind, StoreErrorKind::Damaged);
+        assert_eq!(renewal(&version).await.expect_err("looked at").kind, StoreErrorKind::Damaged);
+    });
+}
+
 #[test]
 fn odd_names_and_bytes_are_carried_faithfully() {
     run(async {

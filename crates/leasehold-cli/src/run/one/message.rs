@@ -56,7 +56,7 @@ impl Words {
 
 /// What a child said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(in crate::run) enum Said {
     /// It has stopped a shard.
     Acknowledged(Acknowledgement),
     /// A line for people, with its end.
@@ -65,7 +65,7 @@ pub(super) enum Said {
 
 /// A shard of which nothing runs any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Acknowledgement {
+pub(in crate::run) struct Acknowledgement {
     pub(super) shard: ShardId,
     pub(super) epoch: Epoch,
     /// Why it failed, if it was not told to stop.
@@ -84,7 +84,7 @@ struct Line {
 
 impl Said {
     /// Reads a line: an acknowledgement, or else something for people.
-    pub(super) fn read(mut line: Vec<u8>) -> Said {
+    pub(in crate::run) fn read(mut line: Vec<u8>) -> Said {
         if let Ok(read) = serde_json::from_slice::<Line>(&line)
             && matches!(read.event.as_str(), "stopped" | "failed")
         {

@@ -12,18 +12,17 @@ use leasehold::tasks::Tasks;
 use leasehold::{Grant, Outcome, clock};
 use leasehold_core::{Epoch, ShardId};
 use rustix::pipe::PipeFlags;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
-use super::output::{Lines, Side};
 use super::{Haste, Supervisor};
 use crate::guard::wire::{Exit, Leash, Report};
 use crate::guard::{Guarded, Launch, Stdin};
 
-mod message;
+pub(super) mod message;
 
-use message::{Acknowledgement, Said, Words};
+use message::{Acknowledgement, Words};
 
 /// How many lines may wait for a child that does not read them, before it counts as stuck and is killed.
 const WAITING_MAX: usize = 20_000;
@@ -138,8 +137,8 @@ struct Life {
     guarded: Guarded,
     leash: Leash,
     orders: mpsc::Sender<String>,
-    said: mpsc::Receiver<Said>,
-    /// Reads and writes its pipes; ends with it.
+    answers: mpsc::Receiver<Acknowledgement>,
+    /// Writes to its standard input; ends with it.
     tasks: Tasks,
     exit: Option<Exit>,
     failed: Option<String>,
@@ -187,8 +186,8 @@ impl Carer {
                     Some(wish) => self.on_wish(&mut life, wish),
                     None => break,
                 },
-                said = life.said.recv(), if !silent => match said {
-                    Some(said) => self.on_said(&mut life, said),
+                answer = life.answers.recv(), if !silent => match answer {
+                    Some(answer) => self.on_answer(&mut life, answer),
                     None => silent = true,
                 },
                 Ok(_) = haste.wait_for(|haste| *haste == Haste::Hurry), if !hurried => {
@@ -199,8 +198,8 @@ impl Carer {
             }
         }
         // Its last words; the pipe has ended, because nobody is left who could write.
-        while let Ok(Some(said)) = tokio::time::timeout(LAST_WORDS_WITHIN, life.said.recv()).await {
-            self.on_said(&mut life, said);
+        while let Ok(Some(answer)) = tokio::time::timeout(LAST_WORDS_WITHIN, life.answers.recv()).await {
+            self.on_answer(&mut life, answer);
         }
         self.bury(life);
     }
@@ -216,18 +215,17 @@ impl Carer {
                 ("LEASEHOLD_PROTOCOL", message::PROTOCOL.to_string()),
             ],
             leash,
+            isolation: self.supervisor.isolation,
             stdin: Stdin::From(stdin),
             stdout: stdout.into(),
             stderr: self.supervisor.printer.stdio(),
         })?;
         self.supervisor.printer.follow(guarded.take_output(), "");
         let tasks = Tasks::on(tokio::runtime::Handle::current());
-        let ((orders, queue), (hear, said)) = (mpsc::channel(WAITING_MAX), mpsc::channel(256));
-        let (to_child, from_child) =
-            (pipe::Sender::from_owned_fd(to_child)?, pipe::Receiver::from_owned_fd(from_child)?);
-        tasks.spawn(write_orders(to_child, queue));
-        tasks.spawn(listen(from_child, hear));
-        Ok(Life { guarded, leash, orders, said, tasks, exit: None, failed: None, ending: false })
+        let ((orders, queue), (heard, answers)) = (mpsc::channel(WAITING_MAX), mpsc::channel(256));
+        tasks.spawn(write_orders(pipe::Sender::from_owned_fd(to_child)?, queue));
+        self.supervisor.printer.follow_answers(from_child, heard);
+        Ok(Life { guarded, leash, orders, answers, tasks, exit: None, failed: None, ending: false })
     }
 
     /// What a new child must know.
@@ -288,23 +286,18 @@ impl Carer {
         }
     }
 
-    fn on_said(&mut self, life: &mut Life, said: Said) {
-        match said {
-            Said::Line(line) => self.supervisor.printer.line(Side::Out, line),
-            Said::Acknowledged(Acknowledgement { shard, epoch, error }) => {
-                let known = self.held.get(&shard).is_some_and(|held| held.grant.epoch() == epoch);
-                if !known {
-                    tracing::warn!(%shard, %epoch, "the child acknowledged a shard that it does not hold");
-                    return;
-                }
-                let held = self.held.remove(&shard).expect("it is known");
-                let outcome = match error {
-                    Some(error) if !held.stop_told => Err(error.into()),
-                    _ => Ok(()),
-                };
-                let _ = held.ended.send(outcome);
-            }
+    fn on_answer(&mut self, life: &mut Life, answer: Acknowledgement) {
+        let Acknowledgement { shard, epoch, error } = answer;
+        if self.held.get(&shard).is_none_or(|held| held.grant.epoch() != epoch) {
+            tracing::warn!(%shard, %epoch, "the child acknowledged a shard that it does not hold");
+            return;
         }
+        let held = self.held.remove(&shard).expect("it is known");
+        let outcome = match error {
+            Some(error) if !held.stop_told => Err(error.into()),
+            _ => Ok(()),
+        };
+        let _ = held.ended.send(outcome);
         if self.held.is_empty() && !life.ending {
             // A child that holds nothing has no lease to live under. It is started again with the next shard.
             life.ending = true;
@@ -381,21 +374,5 @@ async fn write_orders(mut pipe: pipe::Sender, mut queue: mpsc::Receiver<String>)
         if pipe.write_all(line.as_bytes()).await.is_err() {
             return;
         }
-    }
-}
-
-/// Reads what the child prints: acknowledgements, and lines for people.
-async fn listen(mut pipe: pipe::Receiver, hear: mpsc::Sender<Said>) {
-    let mut lines = Lines::default();
-    let mut bytes = vec![0; 8192];
-    while let Ok(count @ 1..) = pipe.read(&mut bytes).await {
-        for line in lines.take_in(&bytes[..count]) {
-            if hear.send(Said::read(line)).await.is_err() {
-                return;
-            }
-        }
-    }
-    if let Some(rest) = lines.rest() {
-        let _ = hear.send(Said::read(rest)).await;
     }
 }

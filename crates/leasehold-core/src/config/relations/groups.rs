@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Found, TTL_MAX, capacity, must};
 use crate::config::span::Span;
 use crate::config::{Config, GroupConfig};
-use crate::record::{SLOTS_MAX, ShardSet, ZoneRule};
+use crate::record::{ALGORITHM, SLOTS_MAX, ShardSet, ZoneRule};
 
 pub(super) fn check(config: &Config, found: &mut Found) {
     let mut seen = BTreeSet::new();
@@ -19,10 +19,15 @@ pub(super) fn check(config: &Config, found: &mut Found) {
             || format!("the group {} must be there once", group.group),
             "merge the two, or rename one",
         );
-        capacity(group.capacity, &format!("{at}.capacity"), found);
-        shards(group, &at, found);
-        policy(group, &at, found);
+        one(group, found);
     }
+}
+
+pub(super) fn one(group: &GroupConfig, found: &mut Found) {
+    let at = format!("groups[{}]", group.group);
+    capacity(group.capacity, &format!("{at}.capacity"), found);
+    shards(group, &at, found);
+    policy(group, &at, found);
 }
 
 fn shards(group: &GroupConfig, at: &str, found: &mut Found) {
@@ -41,9 +46,9 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
     let setting = |name: &str| format!("{at}.policy.{name}");
     must(
         found,
-        policy.algorithm >= 1,
+        (1..=ALGORITHM).contains(&policy.algorithm),
         ("algorithm_known", &setting("algorithm")),
-        || "placement algorithms are numbered from 1; 0 is none".to_owned(),
+        || format!("this version knows the placement algorithms 1 to {ALGORITHM}, not {}", policy.algorithm),
         "leave it out for the newest",
     );
     must(

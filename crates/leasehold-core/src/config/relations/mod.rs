@@ -9,7 +9,7 @@ mod work;
 use std::time::Duration;
 
 use super::span::Span;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, GroupConfig};
 use crate::store::Facts;
 
 type Found = Vec<ConfigError>;
@@ -20,6 +20,11 @@ pub(super) fn check(config: &Config, found: &mut Found) {
     acquiring::check(config, found);
     work::check(config, found);
     groups::check(config, found);
+}
+
+/// Notes what is wrong with one group.
+pub(super) fn check_group(group: &GroupConfig, found: &mut Found) {
+    groups::one(group, found);
 }
 
 /// Notes what does not suit this store.

@@ -32,9 +32,9 @@ pub(super) fn check(c: &Config, found: &mut Found) {
     );
     must(
         found,
-        c.drain_at_once >= 1,
-        ("drain_at_once_min", "drain_at_once"),
-        || "drain_at_once (0) must be at least 1: a drain would never move anything".to_owned(),
+        c.give_up_at_once >= 1,
+        ("give_up_at_once_min", "give_up_at_once"),
+        || "give_up_at_once (0) must be at least 1: nothing would ever be moved".to_owned(),
         "raise it",
     );
     must(

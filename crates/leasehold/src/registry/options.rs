@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use leasehold_core::config::Backoff;
+
+use crate::error::Error;
+
+/// Stores count the life of a key in seconds, and below this a single slow call would lose all of them.
+const TTL_MIN: Duration = Duration::from_secs(1);
+/// Keys of a process that is gone should not be read for longer.
+const TTL_MAX: Duration = Duration::from_secs(86_400);
+/// A shorter pause or limit would only keep the store busy.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// How registered keys are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryOptions {
+    /// How long the store keeps the keys after this process went silent: from a second to a day. They are renewed three
+    /// times as often.
+    pub ttl: Duration,
+    /// The pauses between tries while the store is away; they start anew after each success. None is below 10 ms.
+    pub retry: Backoff,
+    /// How long one call to the store may take, which must be less than two thirds of the ttl: else a call that hangs
+    /// loses the keys.
+    pub call_timeout: Duration,
+    /// How long closing may take; what is not removed by then expires.
+    pub close_within: Duration,
+}
+
+impl Default for RegistryOptions {
+    fn default() -> Self {
+        let steps = [1, 2, 4, 8].map(Duration::from_secs).to_vec();
+        RegistryOptions {
+            ttl: Duration::from_secs(15),
+            retry: Backoff::Steps(steps),
+            call_timeout: Duration::from_secs(2),
+            close_within: Duration::from_secs(3),
+        }
+    }
+}
+
+impl RegistryOptions {
+    /// Checks the options, and reports all that is wrong with them.
+    pub fn check(&self) -> Result<(), Error> {
+        let problems = self.problems();
+        if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
+    }
+
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let RegistryOptions { ttl, retry, call_timeout, .. } = self;
+        let mut problems = Vec::new();
+        if !(TTL_MIN..=TTL_MAX).contains(ttl) {
+            problems.push(format!(
+                "the registry's ttl ({ttl:?}) must be from {TTL_MIN:?} to {TTL_MAX:?}: the store itself expires the keys"
+            ));
+        }
+        if *call_timeout < SHORTEST {
+            problems.push(format!(
+                "the registry's call_timeout ({call_timeout:?}) must be at least {SHORTEST:?}: no call would ever be answered"
+            ));
+        }
+        // Renewed a third of the ttl after the last time, which leaves two thirds.
+        let left = *ttl - *ttl / 3;
+        if *call_timeout >= left {
+            problems.push(format!(
+                "the registry's call_timeout ({call_timeout:?}) must be less than 2/3 of its ttl ({left:?}): a call that \
+                 hangs would lose the keys; shorten it, or raise the ttl"
+            ));
+        }
+        if retry.shortest() < SHORTEST {
+            problems.push(format!(
+                "the registry's retry pauses (the shortest is {:?}) must be at least {SHORTEST:?}: a store that is away \
+                 would be asked without end",
+                retry.shortest()
+            ));
+        }
+        problems
+    }
+}
