@@ -2,7 +2,7 @@
 //! wrote when it does not come up, and ends with whoever started it, also when that is killed.
 //!
 //! `servers/install` brings the programs onto the machine. A test that needs one which is missing is skipped loudly
-//! and counted; where `CI` is set it fails instead.
+//! and counted; where `CI` is set it fails instead. [`words`] are what tests of all stores say.
 
 mod certificates;
 mod etcd;
@@ -16,6 +16,7 @@ mod redis_cluster;
 mod redis_sentinel;
 mod redis_shell;
 mod s3;
+pub mod words;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdSetup};

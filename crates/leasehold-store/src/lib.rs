@@ -7,6 +7,7 @@ pub mod chance;
 pub mod conformance;
 mod finding;
 pub mod memory;
+mod namespace;
 mod registry;
 mod secret;
 mod store;
@@ -20,6 +21,7 @@ pub use leasehold_core::store::{
     WatchEvent,
 };
 pub use memory::{Memory, MemoryServer};
+pub use namespace::check_namespace;
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
 pub use store::{Charged, Reading, Store, SwapReply, Watch};

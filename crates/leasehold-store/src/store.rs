@@ -93,6 +93,12 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// What keeps calls from being answered right now, in words for an operator, if the store can tell without asking
+    /// anybody. It is asked when a call's time is up, so that the error can say more than that.
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     /// Looks at how the store is set up for the usual mistakes, and at what the set-up costs: for `leasehold doctor`.
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {

@@ -9,10 +9,9 @@
 //! /<prefix>/<namespace>/keys/<key>                  registered keys, under a lease
 //! ```
 
-use leasehold_store::{Key, StoreError, StoreErrorKind};
+use leasehold_store::{Key, StoreError, check_namespace};
 
 const KEYS: &str = "keys/";
-const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
 
 /// The keys of one namespace.
 #[derive(Clone, Debug)]
@@ -45,24 +44,11 @@ impl Layout {
     }
 
     pub(crate) fn new(prefix: &str, namespace: &str) -> Result<Self, StoreError> {
-        let wrong = if namespace.is_empty() {
-            "is empty"
-        } else if namespace.len() > NAMESPACE_BYTES_MAX {
-            "is too long"
-        } else if namespace.chars().any(char::is_control) {
-            "has a control character"
-        } else {
-            // A slash would put one namespace inside another.
-            let namespace = namespace.replace('%', "%25").replace('/', "%2F");
-            let prefix = prefix.trim_matches('/');
-            return Ok(Layout { root: format!("/{prefix}/{namespace}/") });
-        };
-        Err(StoreError::new(
-            StoreErrorKind::Refused,
-            format!(
-                "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without control characters"
-            ),
-        ))
+        check_namespace(namespace)?;
+        // A slash would put one namespace inside another.
+        let namespace = namespace.replace('%', "%25").replace('/', "%2F");
+        let prefix = prefix.trim_matches('/');
+        Ok(Layout { root: format!("/{prefix}/{namespace}/") })
     }
 
     /// Where a record stands.

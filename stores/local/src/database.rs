@@ -236,6 +236,10 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
 
 fn make_tables(connection: &mut Connection) -> Result<(), Trouble> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have made them since we looked: the lock around opening is lost when its folder is deleted.
+    if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))? == APPLICATION_ID {
+        return Ok(());
+    }
     transaction.execute_batch(include_str!("schema.sql"))?;
     transaction.execute("INSERT INTO store VALUES (1, ?, 0, 0)", [fresh_id()?])?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -277,4 +281,21 @@ fn renew_id_if_rolled_back(
     let fresh = Head { id: fresh_id()?, revision: known + 1, forgotten: known + 1 };
     fresh.write(&transaction)?;
     transaction.commit().map_err(Trouble::Commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_another_process_made_meanwhile_are_left_as_they_are() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let file = folder.path().join("x.db");
+        let open = || Connection::open(&file).expect("opened");
+        let (mut first, mut second) = (open(), open());
+        make_tables(&mut first).expect("made");
+        let made = Head::read(&first).expect("there");
+        make_tables(&mut second).expect("left alone");
+        assert_eq!(Head::read(&second).expect("there"), made);
+    }
 }

@@ -78,7 +78,8 @@ fn serve(mut link: Link, queue: &mpsc::Receiver<Job>, tidying: Tidying) {
         if job.abandoned.load(Ordering::Acquire) {
             continue;
         }
-        let patience = Patience::new(link.shared.options.busy_for, job.abandoned);
+        let shared = &link.shared;
+        let patience = Patience::new(shared.options.busy_for, job.abandoned, Arc::clone(&shared.waits));
         patience.during(|| (job.work)(&mut link));
         if tidying == Tidying::Here {
             link.tidy();

@@ -11,6 +11,7 @@ use crate::bell::Bell;
 use crate::clock;
 use crate::database::{Check, Database, Seen, missing, replaced};
 use crate::options::{Create, Options};
+use crate::patience::Waits;
 use crate::place::{Place, Standing};
 use crate::records::Head;
 use crate::trouble::Trouble;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     seen: Mutex<Option<Seen>>,
     /// Since when the file has been missing.
     missing_since: Mutex<Option<Moment>>,
+    /// When a call last waited for another process.
+    pub(crate) waits: Arc<Waits>,
     /// How often a thread found the file damaged. The others' connections may go on in what they have cached or in a
     /// `-wal` that nobody else can see, so each of them looks at the file again, too.
     alarms: AtomicU64,
@@ -72,6 +75,7 @@ impl Shared {
             options,
             seen: Mutex::default(),
             missing_since: Mutex::default(),
+            waits: Arc::default(),
             alarms: AtomicU64::new(0),
         }
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use leasehold_core::SessionId;
 use leasehold_store::{
     Facts, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap, SwapReply,
-    Watch,
+    Watch, check_namespace,
 };
 
 use crate::claim::{self, Claim};
@@ -19,11 +19,8 @@ use crate::options::Options;
 use crate::patience::Patience;
 use crate::place::Place;
 use crate::records::{self, Everything};
-use crate::trouble::refused;
+use crate::trouble::{self, refused};
 use crate::watch;
-
-/// The longest name of a namespace, in bytes.
-const NAMESPACE_BYTES_MAX: usize = leasehold_core::name::NAME_BYTES_MAX;
 
 /// One namespace in an SQLite file, shared by the processes of one machine.
 #[derive(Debug)]
@@ -162,6 +159,10 @@ impl Store for Local {
         claim::probe(&self.shared.place, session) == claim::Proof::Gone
     }
 
+    fn held_up_by(&self) -> Option<String> {
+        self.shared.waits.are_recent().then(|| trouble::locked(&self.shared.place.file))
+    }
+
     fn registry(&self) -> Option<&dyn Registry> {
         Some(self)
     }
@@ -173,19 +174,4 @@ pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
     let answered = link.read(|connection, _| records::list(connection, &namespace))?;
     let Answered { value: Everything { entries, foreign }, head, generation } = answered;
     Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
-}
-
-fn check_namespace(namespace: &str) -> Result<(), StoreError> {
-    let wrong = if namespace.is_empty() {
-        "is empty"
-    } else if namespace.len() > NAMESPACE_BYTES_MAX {
-        "is too long"
-    } else if namespace.chars().any(char::is_control) {
-        "has a control character"
-    } else {
-        return Ok(());
-    };
-    Err(refused(format!(
-        "the namespace {namespace:?} {wrong}: use 1 to {NAMESPACE_BYTES_MAX} bytes without control characters"
-    )))
 }

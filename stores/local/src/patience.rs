@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +15,27 @@ use crate::clock;
 pub(crate) struct Patience {
     until: Moment,
     abandoned: Arc<AtomicBool>,
+    waits: Arc<Waits>,
 }
+
+/// When a call of a store last waited for another process's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(AtomicU64);
+
+impl Waits {
+    /// Whether a call has been waiting until a moment ago.
+    pub(crate) fn are_recent(&self) -> bool {
+        let last = self.0.load(Ordering::Acquire);
+        last > 0 && clock::now().since(Moment::from_nanos(last)) < RECENTLY
+    }
+
+    fn note(&self) {
+        self.0.store(clock::now().as_nanos(), Ordering::Release);
+    }
+}
+
+/// Longer than the pause between two looks at a lock.
+const RECENTLY: Duration = Duration::from_millis(100);
 
 thread_local! {
     // SQLite's busy handler is a plain function, so it finds the current call here.
@@ -23,14 +43,14 @@ thread_local! {
 }
 
 impl Patience {
-    /// Waits for that long, or until `abandoned` is set.
-    pub(crate) fn new(busy_for: Duration, abandoned: Arc<AtomicBool>) -> Self {
-        Patience { until: clock::now() + busy_for, abandoned }
+    /// Waits for that long, or until `abandoned` is set, and leaves a note of it.
+    pub(crate) fn new(busy_for: Duration, abandoned: Arc<AtomicBool>, waits: Arc<Waits>) -> Self {
+        Patience { until: clock::now() + busy_for, abandoned, waits }
     }
 
     /// Waits for that long.
     pub(crate) fn of(busy_for: Duration) -> Self {
-        Patience::new(busy_for, Arc::default())
+        Patience::new(busy_for, Arc::default(), Arc::default())
     }
 
     /// Runs `work` with this patience in its SQLite calls.
@@ -50,7 +70,9 @@ impl Patience {
 /// SQLite's busy handler. Writers hold the lock for a few milliseconds, so short sleeps find the gap between them;
 /// the uneven steps keep two waiters from meeting again and again.
 pub(crate) fn wait_for_lock(tries: i32) -> bool {
-    let left = CURRENT.with_borrow(|current| current.as_ref().is_some_and(Patience::left));
+    let left = CURRENT.with_borrow(|current| {
+        current.as_ref().inspect(|current| current.waits.note()).is_some_and(Patience::left)
+    });
     if left {
         let step = [300, 700, 1100, 1900, 2900][usize::try_from(tries).unwrap_or(0).min(4)];
         thread::sleep(Duration::from_micros(step + u64::from(std::process::id() % 7) * 50));

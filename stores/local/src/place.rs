@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leasehold_store::StoreError;
+use leasehold_store::{StoreError, StoreErrorKind};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -53,10 +53,13 @@ impl Place {
             _ => Path::new("."),
         };
         let folder = fs::canonicalize(folder).map_err(|e| {
-            refused(format!(
-                "the folder {} of the store cannot be used ({e}): make it first",
-                folder.display()
-            ))
+            let message =
+                format!("the folder {} of the store cannot be used ({e}): make it first", folder.display());
+            match e.kind() {
+                // It may be mounted or made in a moment.
+                std::io::ErrorKind::NotFound => StoreError::new(StoreErrorKind::Unreachable, message),
+                _ => refused(message),
+            }
         })?;
         let named = folder.join(name);
         let file = match fs::symlink_metadata(&named) {
@@ -138,21 +141,20 @@ impl Place {
     /// Keeps all other processes from opening the store until the guard is dropped.
     pub(crate) fn open_alone(&self) -> Result<Alone, StoreError> {
         let path = self.live.join("open");
-        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666))
-            .map_err(|e| refused(format!("{} cannot be opened ({e})", path.display())))?;
-        patience::until_some(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok())
-            .map(|()| Alone { _locked: file })
-            .ok_or_else(|| {
-                StoreError::new(
-                    leasehold_store::StoreErrorKind::Busy,
-                    format!(
-                        "another process has been opening {} for too long; is one stopped? fuser -v '{}'",
-                        self.file.display(),
-                        path.display()
-                    ),
-                )
-            })
+        let too_long = || {
+            StoreError::new(
+                leasehold_store::StoreErrorKind::Busy,
+                format!(
+                    "another process has been opening {} for too long; is one stopped? fuser -v '{}'",
+                    self.file.display(),
+                    path.display()
+                ),
+            )
+        };
+        match patience::until_some(|| lock_standing(&path).transpose()) {
+            Some(locked) => locked.map_err(|e| refused(format!("{} cannot be opened ({e})", path.display()))),
+            None => Err(too_long()),
+        }
     }
 
     /// A file of SQLite's beside the database: `-wal` or `-shm`.
@@ -161,6 +163,19 @@ impl Place {
         path.push(suffix);
         path.into()
     }
+}
+
+/// Locks the file that stands there, unless another process has. One that was deleted meanwhile keeps nobody out.
+fn lock_standing(path: &Path) -> rustix::io::Result<Option<Alone>> {
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(None);
+    }
+    let locked = rustix::fs::fstat(&file)?;
+    let stands = rustix::fs::stat(path)
+        .is_ok_and(|found| (found.st_dev, found.st_ino) == (locked.st_dev, locked.st_ino));
+    Ok(stands.then_some(Alone { _locked: file }))
 }
 
 /// No other process opens the store while this lives.
@@ -191,6 +206,31 @@ fn network_name(magic: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever waits for a lock file that is deleted with its folder must not pass beside the one in the next folder.
+    #[test]
+    fn a_lock_that_was_deleted_keeps_nobody_out_and_lets_nobody_in() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let place = Place::new(&folder.path().join("x.db")).expect("a place");
+        let alone = |millis| {
+            let patience = patience::Patience::of(std::time::Duration::from_millis(millis));
+            patience.during(|| place.open_alone())
+        };
+        place.make_live().expect("made");
+        let former = alone(0).expect("nobody else");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| alone(20_000));
+            assert!(alone(50).is_err(), "it keeps everybody out");
+            let fresh = place.live.join("fresh");
+            let present = lock_standing(&fresh).expect("made").expect("nobody else");
+            fs::rename(&fresh, place.live.join("open")).expect("replaced");
+            drop(former);
+            assert!(alone(50).is_err(), "so does the one that stands there now");
+            assert!(!waiting.is_finished(), "also whoever waited for the former one");
+            drop(present);
+            assert!(waiting.join().expect("no panic").is_ok());
+        });
+    }
 
     #[test]
     fn network_file_systems_are_known_and_local_ones_are_not() {

@@ -62,13 +62,9 @@ fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
     };
     let file = path.display();
     let (kind, message) = match failure.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => (
-            StoreErrorKind::Busy,
-            format!(
-                "{file} is locked by another process ({error}). {written} If it lasts, look for a long transaction \
-                 (an open sqlite3 shell, a backup) or a stopped process: fuser -v '{file}'"
-            ),
-        ),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            (StoreErrorKind::Busy, format!("{} ({error}). {written}", locked(path)))
+        }
         ErrorCode::DiskFull => {
             (StoreErrorKind::Refused, format!("the disk of {file} is full. {written} Free some space."))
         }
@@ -121,6 +117,34 @@ fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
         }
     };
     StoreError::new(kind, message)
+}
+
+/// The words for a file that another process keeps locked, with its name where the kernel tells.
+pub(crate) fn locked(path: &Path) -> String {
+    let file = path.display();
+    let who = writer(path).unwrap_or_else(|| "another process".to_owned());
+    format!(
+        "the database {file} is locked by {who}. If it lasts, look for a long transaction (an open sqlite3 shell, a \
+         backup) or a stopped process: fuser -v '{file}'"
+    )
+}
+
+/// Who holds SQLite's lock for writing, which in WAL mode is a byte of the `-shm` (https://sqlite.org/walformat.html).
+fn writer(path: &Path) -> Option<String> {
+    const WRITE_LOCK: u64 = 120;
+    let mut shm = path.as_os_str().to_owned();
+    shm.push("-shm");
+    let inode = rustix::fs::stat(Path::new(&shm)).ok()?.st_ino.to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        // 1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "POSIX", _, "WRITE", pid, at, from, to] = words[..] else { return None };
+        let covers = from.parse::<u64>().ok()? <= WRITE_LOCK && to.parse::<u64>().ok()? >= WRITE_LOCK;
+        (covers && at.rsplit(':').next() == Some(&inode)).then(|| pid.to_owned())
+    })?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim()))
 }
 
 /// The error for a file whose content is wrong.

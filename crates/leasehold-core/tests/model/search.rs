@@ -40,13 +40,18 @@ pub(crate) enum Symmetry {
 /// Visits every reachable state, up to the first of these violations. More than `states_max` states is a failure of
 /// the test, never a pass.
 pub(crate) fn search(setup: &Setup, symmetry: Symmetry, watched: &[Violation], states_max: usize) -> Found {
-    explore(setup, symmetry, watched, states_max).0
+    explore(setup, symmetry, watched, Extent::All { states_max }).0
+}
+
+/// Visits the states that are fewest steps away from the start, that many of them, up to the first of these violations.
+pub(crate) fn search_first(setup: &Setup, watched: &[Violation], states: usize) -> Found {
+    explore(setup, Symmetry::Reduced, watched, Extent::First { states }).0
 }
 
 /// Visits every reachable state, and then shows that from each of them a state can be reached in which every shard
 /// runs. Returns how many states were visited, or one from which no way leads on.
 pub(crate) fn search_for_traps(setup: &Setup, states_max: usize) -> Result<usize, String> {
-    let (_, visited) = explore(setup, Symmetry::Reduced, &[], states_max);
+    let (_, visited) = explore(setup, Symmetry::Reduced, &[], Extent::All { states_max });
     let renamings = Renamings::new(setup, Symmetry::Reduced);
     let all_run = |state: &State| {
         (0..setup.shards).all(|x| state.procs.iter().any(|proc| proc.holding[x].work == Work::Running))
@@ -94,7 +99,16 @@ impl<'a> Renamings<'a> {
     }
 }
 
-fn explore(setup: &Setup, symmetry: Symmetry, watched: &[Violation], states_max: usize) -> (Found, Visited) {
+/// How much of a space is visited.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// All of it; that it is larger than this is a failure.
+    All { states_max: usize },
+    /// As many states as this, from the start on.
+    First { states: usize },
+}
+
+fn explore(setup: &Setup, symmetry: Symmetry, watched: &[Violation], extent: Extent) -> (Found, Visited) {
     let mut visited = Visited::new();
     let renamings = Renamings::new(setup, symmetry);
     visited.insert(renamings.canonical(&State::start(setup)), 0);
@@ -119,8 +133,15 @@ fn explore(setup: &Setup, symmetry: Symmetry, watched: &[Violation], states_max:
             }
             visited.insert(renamings.canonical(state), at as u32);
         }
-        assert!(visited.states.len() <= states_max, "more than {states_max} states: the setup is too large");
         at += 1;
+        match extent {
+            Extent::First { states } if visited.states.len() >= states => break,
+            Extent::First { .. } => {}
+            Extent::All { states_max } => assert!(
+                visited.states.len() <= states_max,
+                "more than {states_max} states: the setup is too large"
+            ),
+        }
     }
     found.states = visited.states.len();
     (found, visited)

@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,14 +8,17 @@ use leasehold_core::store::StoreError;
 
 use crate::Store;
 
-/// How the suite gets at a kind of store. The first two methods are needed; the others are levers and sizes.
+/// How the suite gets at a kind of store. Only `open` is needed; the others are levers and sizes.
 ///
 /// A lever that a fixture does not have answers `None`: the properties that need it are reported as skipped.
 #[async_trait]
 pub trait Fixture: Send + Sync {
     /// The name of a namespace that never was used before, also not by earlier runs on the same server. `hint` says
     /// what for; it has only lower-case letters and dashes.
-    fn fresh_namespace(&self, hint: &str) -> String;
+    fn fresh_namespace(&self, hint: &str) -> String {
+        static NAMES: AtomicU64 = AtomicU64::new(0);
+        format!("{hint}-{}-{}", std::process::id(), NAMES.fetch_add(1, Ordering::Relaxed))
+    }
 
     /// A client of this namespace. Called twice with the same name, it opens two clients that are as independent of
     /// each other as those of two machines.

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,15 +13,10 @@ use crate::memory::{MemoryServer, MemorySnapshot};
 pub struct MemoryFixture {
     /// The server that all namespaces are on.
     pub server: MemoryServer,
-    namespaces: AtomicU64,
 }
 
 #[async_trait]
 impl Fixture for MemoryFixture {
-    fn fresh_namespace(&self, hint: &str) -> String {
-        format!("{hint}-{}", self.namespaces.fetch_add(1, Ordering::Relaxed))
-    }
-
     async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(self.server.open(namespace)))
     }

@@ -1,6 +1,6 @@
 //! What a store must do, as public functions over any store: one for each property, and [`all`] of them.
 //!
-//! Whoever writes a store writes a [`Fixture`] for it and calls [`all`] in a test. A property that needs a lever which
+//! Whoever writes a store writes a [`Fixture`] for it and calls [`assert_all`] in a test. A property that needs a lever which
 //! the fixture does not have is reported as skipped. A property that fails says what was expected, what was seen, and
 //! what goes wrong in a cluster on such a store.
 //!
@@ -8,9 +8,7 @@
 //! use leasehold_store::conformance::{self, MemoryFixture};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
-//! let report = conformance::all(&MemoryFixture::default()).await;
-//! println!("{report}");
-//! report.assert_good();
+//! conformance::assert_all(&MemoryFixture::default()).await;
 //! # });
 //! ```
 
@@ -142,6 +140,13 @@ properties![
     only_its_own_keys_are_removed,
     registered_keys_keep_to_themselves,
 ];
+
+/// Checks all properties, prints the report, and panics if anything failed: the whole test of a store.
+pub async fn assert_all(fixture: &dyn Fixture) {
+    let report = all(fixture).await;
+    println!("{report}");
+    report.assert_good();
+}
 
 /// Checks all properties, one after the other.
 pub async fn all(fixture: &dyn Fixture) -> Report {

@@ -95,6 +95,10 @@ macro_rules! store_around {
                 self.inner().release_session(session);
             }
 
+            fn held_up_by(&self) -> Option<String> {
+                self.inner().held_up_by()
+            }
+
             async fn examine(&self) -> Vec<$crate::Finding> {
                 self.inner().examine().await
             }

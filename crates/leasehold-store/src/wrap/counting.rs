@@ -166,6 +166,10 @@ impl Store for Counting {
         self.inner.release_session(session);
     }
 
+    fn held_up_by(&self) -> Option<String> {
+        self.inner.held_up_by()
+    }
+
     async fn examine(&self) -> Vec<crate::Finding> {
         self.inner.examine().await
     }

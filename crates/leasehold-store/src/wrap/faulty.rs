@@ -255,6 +255,10 @@ impl Store for Faulty {
         self.inner.release_session(session);
     }
 
+    fn held_up_by(&self) -> Option<String> {
+        self.inner.held_up_by()
+    }
+
     async fn examine(&self) -> Vec<crate::Finding> {
         self.inner.examine().await
     }

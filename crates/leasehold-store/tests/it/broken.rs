@@ -41,10 +41,6 @@ impl BrokenFixture {
 
 #[async_trait]
 impl Fixture for BrokenFixture {
-    fn fresh_namespace(&self, hint: &str) -> String {
-        self.whole.fresh_namespace(hint)
-    }
-
     async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
         self.shared.namespaces.lock().unwrap().push(namespace.to_owned());
         let handle = self.shared.calls.fetch_add(1, Ordering::Relaxed);

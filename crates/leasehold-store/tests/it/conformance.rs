@@ -120,10 +120,6 @@ struct Plain(MemoryFixture);
 
 #[async_trait]
 impl Fixture for Plain {
-    fn fresh_namespace(&self, hint: &str) -> String {
-        self.0.fresh_namespace(hint)
-    }
-
     async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
         let memory = self.0.server.open(namespace);
         let facts = Facts {

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::chance;
 use crate::clock::Clock;
-use crate::driver::follow;
+use crate::driver::{follow, unanswered};
 use crate::error::Error;
 use crate::locate;
 use crate::tasks::Tasks;
@@ -240,6 +240,6 @@ fn note_the_gone(observer: &mut Observer, store: &dyn Store) {
 }
 
 async fn list(store: &dyn Store, clock: &Clock) -> Result<Listing, StoreError> {
-    let late = || Err(StoreError::new(StoreErrorKind::TimedOut, "no listing in time"));
+    let late = || Err(unanswered(store, "no listing in time"));
     clock.timeout_at(clock.now() + LIST_WITHIN, store.list()).await.unwrap_or_else(late)
 }

@@ -83,7 +83,7 @@ impl Calls {
                         StoreErrorKind::Damaged,
                         format!("the store's client panicked: {}", panic_text(&*panic)),
                     )),
-                    None => Err(timed_out("no answer in time")),
+                    None => Err(unanswered(&*store, "no answer in time")),
                 }
             };
             meters.store_call(lane, &op, answer.is_ok(), clock.now().since(began_at));
@@ -100,6 +100,14 @@ impl Calls {
     /// The tasks that end with the driver.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+}
+
+/// The error of a call whose time was up, with what held it up where the store knows.
+pub(crate) fn unanswered(store: &dyn Store, what: &str) -> StoreError {
+    match store.held_up_by() {
+        Some(why) => timed_out(&format!("{what}: {why}")),
+        None => timed_out(what),
     }
 }
 

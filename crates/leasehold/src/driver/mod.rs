@@ -27,7 +27,7 @@ use leasehold_core::store::WatchEvent;
 use leasehold_core::{Action, Epoch, Event, GroupName, Moment, Now, ShardId, Wish};
 use tokio::sync::{broadcast, mpsc, watch};
 
-pub(crate) use calls::{Calls, follow};
+pub(crate) use calls::{Calls, follow, unanswered};
 pub(crate) use publish::Publisher;
 pub(crate) use works::{Grants, Works};
 

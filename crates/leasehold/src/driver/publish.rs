@@ -42,7 +42,9 @@ impl Publisher {
         let view = Arc::new(core.view(clock.read()));
         self.views.send_replace(view.clone());
         let now = clock.now();
-        self.not_before = now + EVERY_MIN.max(now.since(began_at) * SHARE);
+        // Before the groups are known there is little to make, and whoever holds the first shard must find its group.
+        let every_min = if view.groups.is_empty() { Duration::ZERO } else { EVERY_MIN };
+        self.not_before = now + every_min.max(now.since(began_at) * SHARE);
         self.due_at = Moment::NEVER;
         view
     }

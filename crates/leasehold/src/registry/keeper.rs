@@ -14,6 +14,7 @@ use super::wanted::{Before, Wanted};
 use super::{RegistryHealth, RegistryOptions, RegistryState};
 use crate::chance;
 use crate::clock::Clock;
+use crate::driver::unanswered;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -402,5 +403,5 @@ where
     clock
         .timeout_at(until, call(registry, lease))
         .await
-        .unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::TimedOut, "no answer in time")))
+        .unwrap_or_else(|| Err(unanswered(store, "no answer in time")))
 }

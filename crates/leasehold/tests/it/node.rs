@@ -467,3 +467,13 @@ async fn a_group_is_given_twice_only_with_the_same_settings() {
         assert!(problems[0].contains("orders was given twice"), "{problems:#?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_a_shard_knows_its_group() {
+    let bench = Bench::new();
+    let node = bench.node("a").hold(Group::numbered("orders", 4)).start().await.unwrap();
+    while node.owned().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    node.locate("orders", "customer-7").unwrap();
+}

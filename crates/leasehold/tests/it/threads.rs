@@ -9,6 +9,7 @@ use leasehold::clock;
 use leasehold::registry::Registry;
 use leasehold::{Finish, Group, Node};
 use leasehold_core::ShardId;
+use leasehold_servers::wait_until;
 use leasehold_store::wrap::{CutOff, Link};
 use leasehold_store::{MemoryServer, Store};
 
@@ -20,12 +21,8 @@ fn server() -> MemoryServer {
     MemoryServer::with_clock(clock::now)
 }
 
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let began_at = clock::now();
-    while !holds() {
-        assert!(clock::now().since(began_at) < Duration::from_secs(20), "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+fn wait_for(what: &str, holds: impl FnMut() -> bool) {
+    assert!(wait_until(Duration::from_secs(20), holds), "never: {what}");
 }
 
 fn node(store: Arc<dyn Store>) -> leasehold::Builder {
@@ -38,11 +35,10 @@ fn a_blocked_runtime_does_not_starve_renewals() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let node = node(Arc::new(server().open("test"))).hold(Group::leader("boss")).start().await.unwrap();
-        while !node.owns(&boss()) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for("it is held", || node.owns(&boss()));
         let grant = node.grant(&boss()).unwrap();
-        std::thread::sleep(Duration::from_secs(5));
+        // User code that blocks, for longer than a session lives without a renewal.
+        std::thread::sleep(Duration::from_secs(3));
         assert_eq!(grant.check(), Ok(()));
         assert_eq!(node.leave().await, Finish::Clean);
     });
@@ -56,9 +52,7 @@ fn a_grant_is_lost_in_time_with_everything_stuck() {
     let link = Arc::new(CutOff::new(Arc::new(server().open("test"))));
     runtime.block_on(async {
         let node = node(link.clone()).hold(Group::leader("boss")).start().await.unwrap();
-        while !node.owns(&boss()) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for("it is held", || node.owns(&boss()));
         let grant = node.grant(&boss()).unwrap();
         link.set(Link::Stalled);
         let cut_at = clock::now();
@@ -106,9 +100,7 @@ fn dropping_everything_at_once_is_safe() {
     let began_at = clock::now();
     runtime.block_on(async {
         let second = node(Arc::new(server.open("test"))).hold(Group::leader("boss")).start().await.unwrap();
-        while !second.owns(&boss()) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        wait_for("it is held", || second.owns(&boss()));
         assert!(clock::now().since(began_at) < Duration::from_millis(1500), "the first one left by itself");
         assert_eq!(second.leave().await, Finish::Clean);
     });

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,26 +15,17 @@ use crate::common::open;
 struct EtcdFixture {
     server: Mutex<Server>,
     members: usize,
-    made: AtomicU64,
 }
 
 impl EtcdFixture {
     fn start(setup: EtcdSetup) -> Option<Self> {
         let members = setup.members;
-        Some(EtcdFixture { server: Mutex::new(Server::start(setup)?), members, made: AtomicU64::new(0) })
-    }
-
-    fn number(&self) -> u64 {
-        self.made.fetch_add(1, Ordering::Relaxed)
+        Some(EtcdFixture { server: Mutex::new(Server::start(setup)?), members })
     }
 }
 
 #[async_trait]
 impl Fixture for EtcdFixture {
-    fn fresh_namespace(&self, hint: &str) -> String {
-        format!("{hint}-{}", self.number())
-    }
-
     async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(open(&*self.server.lock().await, namespace)))
     }
@@ -47,13 +37,13 @@ impl Fixture for EtcdFixture {
 
     async fn save(&self, _namespace: &str) -> Option<Saved> {
         let server = self.server.lock().await;
-        let file = server.folder().join(format!("saved-{}", self.number()));
+        let file = server.folder().join(self.fresh_namespace("saved"));
         (self.members == 1).then(|| server.save(&file))?;
         Some(Box::new(file))
     }
 
     async fn roll_back(&self, _namespace: &str, saved: Saved) -> Option<()> {
-        let token = format!("restored-{}", self.number());
+        let token = self.fresh_namespace("restored");
         self.server.lock().await.restore(saved.downcast_ref::<PathBuf>()?, Some(&token));
         Some(())
     }
@@ -82,9 +72,7 @@ impl Fixture for EtcdFixture {
 
 async fn the_contract_holds(setup: EtcdSetup) {
     let Some(fixture) = EtcdFixture::start(setup) else { return };
-    let report = conformance::all(&fixture).await;
-    println!("{report}");
-    report.assert_good();
+    conformance::assert_all(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

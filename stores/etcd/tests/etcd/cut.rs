@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use leasehold_chaos::proxy::{Existing, Mode, Proxy, Way};
+use leasehold_chaos::witness::Witness;
 use leasehold_etcd::Etcd;
+use leasehold_servers::words::until;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
 use leasehold_store::{Lane, Store, WatchEvent};
 
 use crate::common::{Stopwatch, put_patiently, swap};
 use crate::members::until_told;
-use crate::nodes::{SHARDS, Witness, start};
+use crate::nodes::{SHARDS, start, until_all_at_work};
 
 const TROUBLES: [Mode; 5] = [
     Mode::Stall,
@@ -67,32 +69,27 @@ async fn a_node_that_is_cut_off_stops_in_time_and_comes_back() {
     let direct: Arc<dyn Store> = Arc::new(crate::common::open(&server, "cut-off"));
     let far = start(Arc::new(through(&proxy, "cut-off")), "far", ttl, &witness).await;
     far.attached().await.unwrap();
-    witness.until_all_at_work(Duration::from_secs(20)).await;
+    until_all_at_work(&witness, Duration::from_secs(20)).await;
     let near = start(direct, "near", ttl, &witness).await;
     near.attached().await.unwrap();
 
     proxy.set(Mode::Stall).unwrap();
     let began = Stopwatch::start();
-    while witness.at_work_of("near") < SHARDS {
-        assert!(began.elapsed() < ttl * 3, "{} of {SHARDS}", witness.at_work_of("near"));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the others have all", ttl * 3, || witness.at_work("near") == SHARDS).await;
     let failover = began.elapsed();
-    assert_eq!(witness.at_work_of("far"), 0);
+    assert_eq!(witness.at_work("far"), 0);
     tokio::time::sleep(Duration::from_secs(2)).await;
     proxy.set(Mode::Pass).unwrap();
     let began = Stopwatch::start();
-    while far.view().me.as_ref().is_none_or(|me| me.standing != "attached") {
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", far.view().me);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let attached = || far.view().me.as_ref().is_some_and(|me| me.standing == "attached");
+    until("it is attached again", Duration::from_secs(20), attached).await;
     println!(
         "{SHARDS} shards over in {failover:?} at a ttl of {ttl:?}; attached {:?} after the cut",
         began.elapsed()
     );
     near.leave().await;
-    witness.until_all_at_work(Duration::from_secs(20)).await;
-    assert_eq!(witness.at_work_of("far"), SHARDS);
+    until_all_at_work(&witness, Duration::from_secs(20)).await;
+    assert_eq!(witness.at_work("far"), SHARDS);
     far.leave().await;
     witness.assert_no_overlap();
 }

@@ -1,10 +1,11 @@
 //! Whole nodes on a real cluster: a leader that dies detaches nobody, and whoever leaves hands over at once.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Grant, Group, Node};
+use leasehold::{Group, Node};
+use leasehold_chaos::witness::Witness;
+use leasehold_servers::words::until;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
 use leasehold_store::Store;
 use nix::sys::signal::Signal;
@@ -16,60 +17,8 @@ pub(crate) const SHARDS: usize = 256;
 /// The default.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Sees who is at work on which shard.
-#[derive(Clone, Default)]
-pub(crate) struct Witness(Arc<Mutex<Seen>>);
-
-#[derive(Default)]
-struct Seen {
-    at_work: BTreeMap<String, String>,
-    overlaps: Vec<String>,
-}
-
-impl Witness {
-    fn work(
-        &self,
-        node: &str,
-    ) -> impl Fn(Grant) -> futures::future::BoxFuture<'static, leasehold::Outcome> + Send + Sync + 'static
-    {
-        let (witness, node) = (self.clone(), node.to_owned());
-        move |grant| {
-            let (witness, node) = (witness.clone(), node.clone());
-            Box::pin(async move {
-                let shard = grant.shard().to_string();
-                {
-                    let mut seen = witness.0.lock().unwrap();
-                    if let Some(other) = seen.at_work.insert(shard.clone(), node.clone()) {
-                        seen.overlaps.push(format!("{shard}: {other} and {node}"));
-                    }
-                }
-                grant.stopped().await;
-                witness.0.lock().unwrap().at_work.remove(&shard);
-                Ok(())
-            })
-        }
-    }
-
-    pub(crate) fn at_work_of(&self, node: &str) -> usize {
-        self.0.lock().unwrap().at_work.values().filter(|worker| *worker == node).count()
-    }
-
-    pub(crate) fn assert_no_overlap(&self) {
-        let overlaps = &self.0.lock().unwrap().overlaps;
-        assert!(overlaps.is_empty(), "{overlaps:?}");
-    }
-
-    pub(crate) fn at_work(&self) -> usize {
-        self.0.lock().unwrap().at_work.len()
-    }
-
-    pub(crate) async fn until_all_at_work(&self, within: Duration) {
-        let began = Stopwatch::start();
-        while self.at_work() < SHARDS {
-            assert!(began.elapsed() < within, "{} of {SHARDS} after {within:?}", self.at_work());
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
+pub(crate) async fn until_all_at_work(witness: &Witness, within: Duration) {
+    until("everything is at work", within, || witness.all_at_work() == SHARDS).await;
 }
 
 pub(crate) async fn start(store: Arc<dyn Store>, name: &str, ttl: Duration, witness: &Witness) -> Node {
@@ -78,7 +27,7 @@ pub(crate) async fn start(store: Arc<dyn Store>, name: &str, ttl: Duration, witn
         .name(name)
         .ttl(ttl)
         .new_namespace()
-        .group(group, witness.work(name))
+        .group(group, witness.worker(name))
         .start()
         .await
         .unwrap()
@@ -103,7 +52,7 @@ async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
     for node in &nodes {
         node.attached().await.unwrap();
     }
-    witness.until_all_at_work(Duration::from_secs(20)).await;
+    until_all_at_work(&witness, Duration::from_secs(20)).await;
     let cold = began.elapsed();
     let before = sessions(&nodes);
 
@@ -117,13 +66,13 @@ async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
     tokio::time::sleep(Duration::from_secs(7)).await;
     server.process(stopped).signal(Signal::SIGCONT);
     assert_eq!(sessions(&nodes), before, "nobody lost its session");
-    witness.until_all_at_work(Duration::from_secs(5)).await;
+    until_all_at_work(&witness, Duration::from_secs(5)).await;
 
     let leaving = nodes.pop().expect("there are three");
     let held = leaving.owned().len();
     let began = Stopwatch::start();
     leaving.leave().await;
-    witness.until_all_at_work(Duration::from_secs(5)).await;
+    until_all_at_work(&witness, Duration::from_secs(5)).await;
     let took = began.elapsed();
     println!("cold start to all at work {cold:?}; {held} shards handed over in {took:?}");
     assert!(held > 0 && took < Duration::from_secs(1), "{held} shards took {took:?}");
@@ -141,9 +90,9 @@ async fn a_node_waits_for_its_store() {
     let witness = Witness::default();
     let node = start(Arc::new(open(&server, "early")), "a", TTL, &witness).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(witness.at_work(), 0);
+    assert_eq!(witness.all_at_work(), 0);
     server.revive(0);
-    witness.until_all_at_work(Duration::from_secs(20)).await;
+    until_all_at_work(&witness, Duration::from_secs(20)).await;
     node.leave().await;
-    assert_eq!(witness.at_work(), 0);
+    assert_eq!(witness.all_at_work(), 0);
 }

@@ -9,7 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use leasehold_kubernetes::{Kubernetes, Options};
 use leasehold_servers::Kubernetes as Server;
-use leasehold_store::{Key, Lane, Store, Stored, Swap, Swapped, Version};
+use leasehold_servers::words;
+pub(crate) use leasehold_servers::words::{applied, key, now, put, read, swap};
 
 /// Longer than anything here takes, so that a test that hangs fails instead.
 pub(crate) const PLENTY: Duration = Duration::from_secs(150);
@@ -69,42 +70,6 @@ pub(crate) fn annotation<'l>(lease: &'l Lease, name: &str) -> &'l str {
     found.map_or("", String::as_str)
 }
 
-pub(crate) fn key(text: &str) -> Key {
-    text.parse().expect("a key")
-}
-
-pub(crate) fn put(at: &str, expect: Option<&Version>, value: &[u8]) -> Swap {
-    Swap { key: key(at), expect: expect.cloned(), value: Some(Arc::from(value)) }
-}
-
-pub(crate) async fn swap(store: &Kubernetes, swap: Swap) -> Swapped {
-    let reply = store.swap(Lane::Work, &[swap]).await.expect("the swap is answered");
-    reply.outcomes.into_iter().next().expect("one outcome")
-}
-
-/// Swaps and expects to win.
-pub(crate) async fn applied(store: &Kubernetes, wish: Swap) -> Version {
-    match swap(store, wish).await {
-        Swapped::Applied(version) => version,
-        other => panic!("not applied: {other:?}"),
-    }
-}
-
-pub(crate) async fn read(store: &Kubernetes, at: &str) -> Option<Stored> {
-    store.read(&[key(at)]).await.expect("the read is answered").found.remove(0)
-}
-
-/// Runs a test on a runtime of its own, within bounds.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime for the test");
-    runtime.block_on(async { tokio::time::timeout(PLENTY, test).await.expect("the test hangs") })
-}
-
-/// The time, on a clock that only runs forward.
-pub(crate) fn now() -> Duration {
-    leasehold::clock::now().since(leasehold::Moment::ZERO)
+    words::run_within(PLENTY, test)
 }

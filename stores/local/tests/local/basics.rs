@@ -1,5 +1,5 @@
 use leasehold_local::Local;
-use leasehold_store::{Lane, Store, Swapped, Version};
+use leasehold_store::{Store, Swapped, Version};
 
 use crate::common::*;
 
@@ -18,38 +18,6 @@ fn a_swap_is_applied_once() {
         let foreign = Version::new("not ours");
         assert!(matches!(swap(&store, put("meta", Some(&foreign), b"three")).await, Swapped::Lost(Some(_))));
         assert_eq!(&*read(&store, "meta").await.expect("it is there").value, b"two");
-    });
-}
-
-#[test]
-fn many_swaps_in_one_call_have_an_outcome_each() {
-    run(async {
-        let folder = Folder::new();
-        let store = folder.open();
-        let first = applied(&store, put("nodes/a", None, b"1")).await;
-        let swaps = [
-            put("nodes/a", None, b"lost"),
-            put("nodes/b", None, b"won"),
-            put("nodes/b", None, b"lost to the one before"),
-            remove("nodes/a", &first),
-            put("nodes/c", Some(&first), b"lost to nothing"),
-        ];
-        let reply = store.swap(Lane::Renewal, &swaps).await.expect("it is answered");
-        let kinds: Vec<_> = reply
-            .outcomes
-            .iter()
-            .map(|outcome| match outcome {
-                Swapped::Applied(_) => "applied",
-                Swapped::Lost(Some(_)) => "lost to a record",
-                Swapped::Lost(None) => "lost to nothing",
-                Swapped::Unknown => "unknown",
-            })
-            .collect();
-        assert_eq!(kinds, ["lost to a record", "applied", "lost to a record", "applied", "lost to nothing"]);
-        let listing = store.list().await.expect("it is listed");
-        let keys: Vec<_> = listing.entries.iter().map(|(key, _)| key.to_string()).collect();
-        assert_eq!(keys, ["nodes/b"]);
-        assert_eq!(listing.generation, reply.generation);
     });
 }
 

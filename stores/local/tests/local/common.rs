@@ -1,11 +1,11 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use leasehold_local::Local;
-use leasehold_store::{Key, Lane, Listing, Store, Stored, Swap, Swapped, Version, Watch, WatchEvent};
+use leasehold_servers::words;
+pub(crate) use leasehold_servers::words::{applied, key, next, now, put, read, remove, swap, until};
+use leasehold_store::{Key, Listing, Stored, Watch, WatchEvent};
 use tempfile::TempDir;
 
 /// Longer than anything here takes, so that a test that hangs fails instead.
@@ -30,47 +30,8 @@ impl Folder {
     }
 }
 
-/// Runs a test on a runtime of its own, within bounds.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime for the test");
-    runtime.block_on(async { tokio::time::timeout(PLENTY, test).await.expect("the test hangs") })
-}
-
-pub(crate) fn key(text: &str) -> Key {
-    text.parse().expect("a key")
-}
-
-pub(crate) fn put(at: &str, expect: Option<&Version>, value: &[u8]) -> Swap {
-    Swap { key: key(at), expect: expect.cloned(), value: Some(Arc::from(value)) }
-}
-
-pub(crate) fn remove(at: &str, expect: &Version) -> Swap {
-    Swap { key: key(at), expect: Some(expect.clone()), value: None }
-}
-
-pub(crate) async fn swap(store: &Local, swap: Swap) -> Swapped {
-    let reply = store.swap(Lane::Work, &[swap]).await.expect("the swap is answered");
-    reply.outcomes.into_iter().next().expect("one outcome")
-}
-
-/// Swaps and expects to win.
-pub(crate) async fn applied(store: &Local, wish: Swap) -> Version {
-    match swap(store, wish).await {
-        Swapped::Applied(version) => version,
-        other => panic!("not applied: {other:?}"),
-    }
-}
-
-pub(crate) async fn read(store: &Local, at: &str) -> Option<Stored> {
-    store.read(&[key(at)]).await.expect("the read is answered").found.remove(0)
-}
-
-pub(crate) async fn next(watch: &mut Watch) -> WatchEvent {
-    watch.next().await.expect("a watch never ends")
+    words::run_within(PLENTY, test)
 }
 
 pub(crate) async fn snapshot(watch: &mut Watch) -> Listing {
@@ -85,12 +46,6 @@ pub(crate) async fn changed(watch: &mut Watch) -> Vec<(Key, Option<Stored>)> {
         WatchEvent::Changed(changes) => changes,
         other => panic!("no change: {other:?}"),
     }
-}
-
-/// The time, on a clock that only runs forward.
-pub(crate) fn now() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Waits until all connections are closed, so that everything is in the one file.

@@ -29,9 +29,9 @@ fn what_cannot_be_opened_says_why() {
     let newer = rusqlite::Connection::open(at("newer")).expect("opened");
     newer.execute_batch("PRAGMA user_version = 99").expect("written");
 
-    use StoreErrorKind::{Damaged, Refused};
+    use StoreErrorKind::{Damaged, Refused, Unreachable};
     for (path, kind, words) in [
-        ("missing/x.db", Refused, "make it first"),
+        ("missing/x.db", Unreachable, "make it first"),
         ("folder", Refused, "is a folder"),
         ("text", Damaged, "no SQLite database"),
         ("link", Refused, "link to a file that is not there"),
@@ -92,6 +92,63 @@ fn a_deleted_file_is_an_error_then_another_generation() {
     });
 }
 
+/// Somebody cleans up: the whole folder is deleted and made again, under handles that are all busy.
+#[test]
+fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
+    run(async {
+        for round in 0..6 {
+            let folder = Folder::new();
+            let stores: Vec<Local> =
+                (0..3).map(|_| Local::open_with(folder.file(), "test", quick()).expect("it opens")).collect();
+            let mut watches = Vec::new();
+            for store in &stores {
+                let mut watch = store.watch().await.expect("it starts").expect("there is one");
+                snapshot(&mut watch).await;
+                watches.push(watch);
+            }
+            applied(&stores[0], put("meta", None, b"1")).await;
+            let before = stores[0].generation().await.expect("known");
+            for path in fs::read_dir(folder.dir.path()).expect("there").flatten().map(|file| file.path()) {
+                let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            }
+            let _ = fs::remove_dir_all(folder.dir.path());
+            // In every other round it comes back only after all have noticed.
+            for store in stores.iter().filter(|_| round % 2 == 1) {
+                assert!(store.generation().await.is_err());
+            }
+            let _ = fs::create_dir(folder.dir.path());
+            // Errors may come until it is made anew, and none of them is a riddle.
+            let mut left: Vec<usize> = vec![0, 1, 2];
+            let since = now();
+            while !left.is_empty() {
+                let mut still = Vec::new();
+                for which in left {
+                    let swaps = [put(&format!("nodes/{which}"), None, b"x")];
+                    for lane in [Lane::Renewal, Lane::Work] {
+                        match stores[which].swap(lane, &swaps).await {
+                            Ok(reply) => assert_ne!(reply.generation, before),
+                            Err(error) => {
+                                assert!(!error.message.contains("already exists"), "{error}");
+                                still.push(which);
+                            }
+                        }
+                    }
+                }
+                still.dedup();
+                left = still;
+                assert!(now() - since < Duration::from_secs(10), "{left:?} never came back");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            check_file(&folder);
+            let generation = stores[0].generation().await.expect("known");
+            for store in &stores {
+                assert_eq!(store.generation().await.expect("known"), generation);
+                assert_eq!(store.list().await.expect("listed").entries.len(), 3);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_file_that_is_put_back_goes_on() {
     run(async {
@@ -116,7 +173,7 @@ fn a_replaced_file_is_another_generation_and_the_two_never_mix() {
         applied(&elsewhere.open(), put("meta", None, b"theirs")).await;
         let (store, second) = (folder.open(), folder.open());
         for number in 0..50 {
-            applied(&store, put(&format!("nodes/{number}"), None, &[b'x'; 900])).await;
+            applied(&store, put(&format!("nodes/{number}"), None, [b'x'; 900])).await;
         }
         let before = second.generation().await.expect("known");
         fs::rename(elsewhere.file(), folder.file()).expect("replaced");
@@ -201,7 +258,7 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
 
 async fn filled(folder: &Folder) {
     let store = folder.open();
-    let swaps: Vec<_> = (0..400).map(|n| put(&format!("nodes/{n}"), None, &[b'y'; 500])).collect();
+    let swaps: Vec<_> = (0..400).map(|n| put(&format!("nodes/{n}"), None, [b'y'; 500])).collect();
     for outcome in store.swap(Lane::Work, &swaps).await.expect("answered").outcomes {
         assert!(matches!(outcome, leasehold_store::Swapped::Applied(_)));
     }
@@ -315,7 +372,7 @@ fn ten_thousand_records_are_listed_quickly() {
         let store = folder.open();
         for chunk in 0..40 {
             let swaps: Vec<_> =
-                (0..250).map(|n| put(&format!("shards/g/{}", chunk * 250 + n), None, &[b'z'; 200])).collect();
+                (0..250).map(|n| put(&format!("shards/g/{}", chunk * 250 + n), None, [b'z'; 200])).collect();
             store.swap(Lane::Work, &swaps).await.expect("answered");
         }
         let since = now();

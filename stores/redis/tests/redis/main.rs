@@ -11,4 +11,3 @@ mod nodes;
 mod relay;
 mod runtimes;
 mod troubles;
-mod witness;

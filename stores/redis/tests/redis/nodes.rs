@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, Group, Node, Notice};
+use leasehold_chaos::witness::Witness;
 use leasehold_redis::Redis;
-use leasehold_servers::{Program, RedisSentinel, RedisServer};
+use leasehold_servers::{Program, RedisSentinel, RedisServer, words};
 use leasehold_store::Store;
 
 use crate::common::{now, run};
 use crate::relay::Relay;
-use crate::witness::Witness;
 
 fn store(address: &str) -> Arc<dyn Store> {
     Arc::new(Redis::open(address, "test").expect("the address is right"))
@@ -22,20 +22,14 @@ async fn node(address: &str, name: &str, ttl: u64, slots: u32, witness: &Witness
 }
 
 async fn until(what: &str, yes: impl Fn() -> bool) {
-    for _ in 0..4000 {
-        if yes() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what} did not happen");
+    words::until(what, Duration::from_secs(40), yes).await;
 }
 
 /// Waits until no shard has moved for a while.
 async fn settled(witness: &Witness) {
     let mut starts = 0;
-    while starts != witness.starts() {
-        starts = witness.starts();
+    while starts != witness.all_starts() {
+        starts = witness.all_starts();
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
 }
@@ -66,11 +60,11 @@ fn a_failover_detaches_nobody_at_the_default_ttl() {
         })
         .await;
         settled(&witness).await;
-        let (starts, events) = (witness.starts(), nodes.iter().map(Node::events).collect());
+        let (starts, events) = (witness.all_starts(), nodes.iter().map(Node::events).collect());
         servers.servers[0].kill();
         tokio::time::sleep(Duration::from_secs(12)).await;
         assert_eq!(count_standings(events, "detached").await, 0);
-        assert_eq!((witness.all_at_work(), witness.starts()), (24, starts), "nothing stopped");
+        assert_eq!((witness.all_at_work(), witness.all_starts()), (24, starts), "nothing stopped");
         assert!(nodes.iter().all(|node| node.view().me.as_ref().unwrap().standing == "attached"));
         witness.assert_no_overlap();
     });
@@ -231,13 +225,13 @@ fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
         let fair = || ["a", "b", "c"].iter().all(|name| witness.at_work(name) > 500);
         until("a fair share for all", || witness.all_at_work() == 2048 && fair()).await;
         settled(&witness).await;
-        let (starts, events) = (witness.starts(), vec![a.events(), b.events(), c.events()]);
+        let (starts, events) = (witness.all_starts(), vec![a.events(), b.events(), c.events()]);
         relay.stall();
         tokio::time::sleep(Duration::from_secs(5)).await;
         relay.heal();
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(count_standings(events, "detached").await, 0);
-        assert_eq!((witness.all_at_work(), witness.starts()), (2048, starts), "nothing stopped");
+        assert_eq!((witness.all_at_work(), witness.all_starts()), (2048, starts), "nothing stopped");
 
         let events = vec![a.events()];
         relay.stall();

@@ -13,9 +13,9 @@ use crate::common::{applied, key, next, open, put, read, run};
 fn one_store_serves_runtimes_that_come_and_go() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
     let store = Arc::new(open(&server.address()));
-    let version = run(async { applied(&store, put("nodes/n", None, "1")).await });
+    let version = run(async { applied(&*store, put("nodes/n", None, "1")).await });
     // The runtime of the first call is gone, with all that ran on it.
-    let version = run(async { applied(&store, put("nodes/n", Some(&version), "2")).await });
+    let version = run(async { applied(&*store, put("nodes/n", Some(&version), "2")).await });
     // A runtime that stands still while others work.
     let idle = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut watch = idle.block_on(async { store.watch().await.unwrap().unwrap() });
@@ -23,14 +23,14 @@ fn one_store_serves_runtimes_that_come_and_go() {
     assert!(matches!(first, WatchEvent::Snapshot(listing) if listing.entries.len() == 1));
     idle.block_on(async { store.list().await.unwrap() });
     run(async {
-        applied(&store, put("nodes/n", Some(&version), "3")).await;
+        applied(&*store, put("nodes/n", Some(&version), "3")).await;
         let lease = store.grant(Duration::from_secs(60)).await.unwrap();
         store.put(&lease, "service", b"here").await.unwrap();
     });
     let told = idle.block_on(next(&mut watch));
     assert!(matches!(told, WatchEvent::Changed(changes) if changes.len() == 1));
     // A watch outlives the handle that it came from.
-    let version = run(async { read(&store, "nodes/n").await.unwrap().version });
+    let version = run(async { read(&*store, "nodes/n").await.unwrap().version });
     let other = open(&server.address());
     drop(store);
     run(async { applied(&other, put("nodes/n", Some(&version), "4")).await });
@@ -44,7 +44,7 @@ fn answers_of_dropped_calls_go_to_nobody() {
     let store = Arc::new(open(&server.address()));
     run(async {
         for i in 0..20 {
-            applied(&store, put(&format!("nodes/n{i}"), None, &i.to_string())).await;
+            applied(&*store, put(&format!("nodes/n{i}"), None, &i.to_string())).await;
         }
         for round in 0..50_u64 {
             for i in 0..20 {
