@@ -189,7 +189,8 @@ impl Target {
                 let builder = self.s3();
                 let configured = |key| builder.get_config_value(&key);
                 configured(AmazonS3ConfigKey::Endpoint).or_else(|| {
-                    let region = configured(AmazonS3ConfigKey::Region)?;
+                    let region =
+                        configured(AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
                     Some(format!("https://s3.{region}.amazonaws.com"))
                 })
             }
