@@ -1,5 +1,6 @@
 //! Stores by URL.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,12 @@ pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Resu
     match scheme {
         "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
         "local" => {
+            if missing == Missing::Refuse && !Path::new(rest).exists() {
+                let what = format!("there is no store at {rest}; nothing was made");
+                let advice =
+                    "start a node on it first, or look at the path: it counts from the current folder";
+                return Err(Failure::new(Code::Store, format!("{what}\n  {advice}")));
+            }
             let create = match missing {
                 Missing::Create => Create::IfMissing,
                 Missing::Refuse => Create::Never,
@@ -151,7 +158,15 @@ fn judge(settings: &Settings) -> Result<&str, Problem> {
                 Some(known) => format!("did you mean {known}:…?"),
                 None => format!("this build knows {}", schemes().collect::<Vec<_>>().join(", ")),
             };
-            Err(wrong(format!("there is no store {scheme:?}"), advice))
+            // What looks like no scheme may be a part of something secret.
+            let plain = url[scheme.len()..].starts_with("://")
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+            let what = if plain {
+                format!("there is no store {scheme:?}")
+            } else {
+                "this is no URL of a store".into()
+            };
+            Err(wrong(what, advice))
         }
         None => Err(wrong(
             format!("{:?} is no URL of a store", redacted(url)),
@@ -163,4 +178,50 @@ fn judge(settings: &Settings) -> Result<&str, Problem> {
 /// The failure for something that is not there.
 pub(crate) fn not_found(what: impl Into<String>) -> Failure {
     Failure::new(Code::NotFound, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses with a password where it belongs, where the host was forgotten, and where something else should be.
+    fn slips(scheme: &str, password: &str) -> Vec<String> {
+        vec![
+            format!("{scheme}://user:{password}@host"),
+            format!("{scheme}://:{password}@host:99999/x?y"),
+            format!("{scheme}://user:{password}"),
+            format!("{scheme}://user:{password}@"),
+            format!("{scheme}://host?timeout={password}"),
+            format!("{scheme}://host?password_file={password}"),
+            format!("{scheme}://host?{password}=1&{password}=2"),
+            format!("{scheme}://host?tls={password}&prefix={password}&wait={password}&poll={password}"),
+            format!("{scheme}:user:{password}@host"),
+            format!("user:{password}@host"),
+            format!("{password}@host"),
+        ]
+    }
+
+    #[test]
+    fn no_address_of_any_store_gives_its_password_away() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let secrets = ['@', '?', '/', '#', ':', '%'].map(|mark| format!("HUSH{mark}TAIL9"));
+        let schemes: Vec<&str> = schemes().filter(|scheme| *scheme != "local").chain(["nosuch"]).collect();
+        let mut refused = 0;
+        // Without a host, what follows an `@` can only be taken for one.
+        let clear = |url: &String| !url.ends_with("://user:HUSH@TAIL9");
+        let all = schemes.iter().flat_map(|scheme| secrets.iter().flat_map(|secret| slips(scheme, secret)));
+        for url in all.filter(clear) {
+            let mut texts = vec![redacted(&url)];
+            if let Err(error) = leasehold::store::open(&url, "default") {
+                refused += 1;
+                texts.push(error.to_string());
+            }
+            for text in texts {
+                let shown = text.to_uppercase();
+                assert!(!shown.contains("HUSH") && !shown.contains("TAIL9"), "{url}: {text}");
+            }
+        }
+        assert!(refused > 300, "only {refused} addresses were refused");
+    }
 }

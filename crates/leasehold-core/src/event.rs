@@ -167,6 +167,19 @@ pub enum StopReason {
     Operator,
 }
 
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            StopReason::Moving => "moving",
+            StopReason::Draining => "draining",
+            StopReason::Detached => "detached",
+            StopReason::NotOurs => "not ours",
+            StopReason::Disengaged => "disengaged",
+            StopReason::Operator => "operator",
+        })
+    }
+}
+
 /// Which shard a key belongs to, and who has it: the answer to `locate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {

@@ -45,7 +45,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// All that is wrong with an address. It holds no secrets.
+/// All that is wrong with an address. It holds no secrets: of what was written it repeats nothing but the scheme, because
+/// anything else may be a part of a password that was not encoded, or that stands in the wrong place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct AddressError(pub Vec<String>);
@@ -61,11 +62,25 @@ impl Address {
     /// if neither the address nor `password_file` has one.
     pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result<Self, AddressError> {
         let Some((scheme, rest)) = text.split_once("://") else {
-            let scheme = text.split_once(':').map_or("etcd", |(scheme, _)| scheme);
+            let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
+            let scheme = scheme.unwrap_or("etcd");
             return Err(AddressError(vec![format!(
                 "the address has no `://` after its scheme: write it as {scheme}://host:port/…"
             )]));
         };
+        if !is_scheme(scheme) {
+            return Err(AddressError(vec![
+                "the address does not begin with a scheme, such as etcd://".into(),
+            ]));
+        }
+        // Whoever does not encode a password that holds one of these would have the rest of it taken for a host.
+        if rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@')) {
+            return Err(AddressError(vec![
+                "an `@` stands after a `/`, a `?` or a `#`: in the user and the password write these as %40, %2F, %3F \
+                 and %23, and elsewhere an `@` as %40"
+                    .into(),
+            ]));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, places) = match authority.rsplit_once('@') {
@@ -102,7 +117,7 @@ impl Address {
         let text = self.param(name)?;
         let parsed = text.parse().ok();
         if parsed.is_none() {
-            self.problems.push(format!("`{name}={text}`: {wanted}"));
+            self.problems.push(format!("the value of `{name}` is wrong: {wanted}"));
         }
         parsed
     }
@@ -114,9 +129,12 @@ impl Address {
 
     /// Tells of all mistakes, of parameters that nobody knows among them.
     pub fn finish(mut self) -> Result<(), AddressError> {
-        for name in std::mem::take(&mut self.params).into_keys() {
-            let known = self.known.join(", ");
-            self.problems.push(format!("there is no parameter `{name}` (there are {known})"));
+        if !self.params.is_empty() {
+            let what = match self.params.len() {
+                1 => "a parameter is none that this store knows".to_owned(),
+                many => format!("{many} parameters are none that this store knows"),
+            };
+            self.problems.push(format!("{what} (it knows {})", self.known.join(", ")));
         }
         match self.problems.is_empty() {
             true => Ok(()),
@@ -140,8 +158,8 @@ impl Address {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) =
                 (self.decoded(name, "a parameter"), self.decoded(value, "a parameter's value"));
-            if self.params.insert(name.clone(), value).is_some() {
-                self.problems.push(format!("the parameter `{name}` is given twice"));
+            if self.params.insert(name, value).is_some() {
+                self.problems.push("a parameter is given twice".into());
             }
         }
     }
@@ -154,7 +172,7 @@ impl Address {
                         .push("the password stands in the address and in `password_file`: keep one".into());
                 }
                 Ok(secret) => self.password = Some(secret),
-                Err(problem) => self.problems.push(problem),
+                Err(problem) => self.problems.push(format!("`password_file`: {problem}")),
             }
         }
         if self.password.is_none() {
@@ -172,14 +190,14 @@ impl Address {
             },
         };
         if name.is_empty() {
-            self.problems.push(format!("`{text}` names no host"));
+            self.problems.push("a port stands there without a host".into());
             return None;
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
             Some(Ok(port)) if port > 0 => Some(port),
             Some(_) => {
-                self.problems.push(format!("the port of `{text}` is no number from 1 to 65535"));
+                self.problems.push("the port of a host is no number from 1 to 65535".into());
                 return None;
             }
         };
@@ -195,6 +213,12 @@ impl Address {
             String::new()
         })
     }
+}
+
+/// Whether a text looks like the name of a kind of store, and not like a slip that may hold a secret.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
@@ -241,6 +265,22 @@ mod tests {
         let error = address.finish().unwrap_err();
         assert_eq!(error.0.len(), 6, "{error}");
         assert!(!error.to_string().contains("cret"), "{error}");
+    }
+
+    #[test]
+    fn a_password_that_is_not_encoded_is_not_repeated() {
+        for text in ["redis://u:se@kr?et@h", "etcd://u:p@ss?word@h", "redis://u:a/b@h", "redis://u:a?b#c@h"] {
+            let error = Address::parse(text, |_| None).unwrap_err().to_string();
+            assert!(error.contains("%40"), "{error}");
+        }
+        let address = parse("redis://u:se@k:r%25et@h");
+        assert_eq!(address.password.as_ref().map(Secret::reveal), Some("se@k:r%et"));
+        assert_eq!(address.hosts[0].name, "h");
+        // The host was forgotten.
+        let error = parse("redis://u:hush?more&x=y&x=z&password_file=tail").finish().unwrap_err().to_string();
+        for part in ["hush", "more", "x=", "tail"] {
+            assert!(!error.contains(part), "{part} in {error}");
+        }
     }
 
     #[test]

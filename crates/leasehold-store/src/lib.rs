@@ -24,5 +24,5 @@ pub use memory::{Memory, MemoryServer};
 pub use namespace::check_namespace;
 pub use registry::{LeaseId, LeaseState, Registry};
 pub use secret::Secret;
-pub use store::{Reading, Store, SwapReply, Watch};
+pub use store::{Charged, Reading, Store, SwapReply, Watch};
 pub use throwaway::Throwaway;

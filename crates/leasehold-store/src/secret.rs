@@ -13,9 +13,9 @@ impl Secret {
 
     /// What a file holds, without the line end that editors leave behind.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, String> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("the secret in {} cannot be read: {e}", path.display()))?;
+        // What was given instead of a path may be the secret itself.
+        let text = std::fs::read_to_string(path.as_ref())
+            .map_err(|e| format!("the file that should hold the secret cannot be read: {e}"))?;
         Ok(Secret(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 

@@ -27,6 +27,17 @@ pub struct SwapReply {
     pub generation: String,
 }
 
+/// How many requests a client has made to a store that charges for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Objects written.
+    pub writes: u64,
+    /// Objects read, or found unchanged.
+    pub reads: u64,
+    /// Pages of listings.
+    pub lists: u64,
+}
+
 /// A store's stream of changes. It never ends by itself.
 pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 
@@ -75,12 +86,6 @@ pub trait Store: Send + Sync + 'static {
         let _ = session;
     }
 
-    /// What keeps calls from being answered right now, in words for an operator, if the store can tell without asking
-    /// anybody. It is asked when a call's time is up, so that the error can say more than that.
-    fn held_up_by(&self) -> Option<String> {
-        None
-    }
-
     /// Whether the kernel proves that the process of a session is gone, with all that it started. `false` says nothing:
     /// it lives, or this store cannot tell.
     fn is_gone(&self, session: SessionId) -> bool {
@@ -88,10 +93,21 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// What keeps calls from being answered right now, in words for an operator, if the store can tell without asking
+    /// anybody. It is asked when a call's time is up, so that the error can say more than that.
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     /// Looks at how the store is set up for the usual mistakes, and at what the set-up costs: for `leasehold doctor`.
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    /// How many requests this client has made, on a store that charges for each.
+    fn charged(&self) -> Option<Charged> {
+        None
     }
 
     /// Removes every trace of this namespace, if it is the one that this name was made up for. Whoever tried the store

@@ -198,17 +198,17 @@ impl Meters {
                 tracing::warn!(node, %other, ?session, ?silent_for, "fenced a session that was silent");
             }
             Notice::Started { shard, epoch, why, unowned_for } => {
-                tracing::info!(node, %shard, %epoch, %why, ?unowned_for, "shard started");
+                tracing::info!(node, %shard, %epoch, %why, unowned_for = unowned_for.map(tracing::field::debug), "shard started");
             }
             Notice::Stopping { shard, epoch, why } => {
-                tracing::info!(node, %shard, %epoch, ?why, "shard stopping");
+                tracing::info!(node, %shard, %epoch, %why, "shard stopping");
             }
             Notice::WorkEnded { shard, epoch, error, again_after } => match error {
                 Some(error) => tracing::warn!(node, %shard, %epoch, error, ?again_after, "work failed"),
                 None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned by itself"),
             },
             Notice::Released { shard, epoch, why, successor } => {
-                tracing::info!(node, %shard, %epoch, %why, ?successor, "shard released");
+                tracing::info!(node, %shard, %epoch, %why, successor = successor.as_ref().map(tracing::field::display), "shard released");
             }
             _ => self.log_trouble(notice),
         }

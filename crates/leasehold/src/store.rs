@@ -46,8 +46,7 @@ pub const SCHEMES: &[&str] = &[
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refused = |message: String| StoreError::new(StoreErrorKind::Refused, message);
     let Some((scheme, rest)) = address.split_once(':') else {
-        let message = format!("{address:?} is no address of a store: write it as local:./work.db");
-        return Err(refused(message));
+        return Err(refused("this is no address of a store: write it as local:./work.db".to_owned()));
     };
     // For builds without any store.
     let _ = namespace;
@@ -66,9 +65,10 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         // The rest of the address may hold a password.
         #[cfg(feature = "object")]
         "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
-        _ => Err(refused(format!(
+        _ if rest.starts_with("//") => Err(refused(format!(
             "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
         ))),
+        _ => Err(refused("this is no address of a store: write it as local:./work.db".to_owned())),
     }
 }
 

@@ -45,8 +45,8 @@ impl Tls {
                 false
             }
             Some("off") => false,
-            Some(other) => {
-                address.wrong(format!("`tls={other}`: write on or off"));
+            Some(_) => {
+                address.wrong("the value of `tls` is wrong: write on or off");
                 false
             }
         };

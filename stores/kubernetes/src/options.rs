@@ -53,18 +53,17 @@ impl Options {
             );
         }
         if !address.path.is_empty() {
-            let path = address.path.clone();
-            address.wrong(format!("`/{path}` has no meaning here: write k8s://namespace?prefix=…"));
+            address.wrong("a path has no meaning here: write k8s://namespace?prefix=…");
         }
         let kube_namespace = address.hosts.first().map(|host| host.name.clone());
-        if let Some(name) = kube_namespace.as_deref().filter(|name| !naming::is_prefix(name)) {
-            let what = format!("{name:?} is no name of a Kubernetes namespace (a-z, 0-9, - and at most 63)");
-            address.wrong(what);
+        if kube_namespace.as_deref().is_some_and(|name| !naming::is_prefix(name)) {
+            address.wrong(
+                "what follows k8s:// is no name of a Kubernetes namespace (a-z, 0-9, - and at most 63)",
+            );
         }
         let prefix = address.param("prefix").unwrap_or(plain.prefix);
         if !naming::is_prefix(&prefix) {
-            let what = format!("`prefix={prefix}`: use a-z, 0-9 and -, at most 63, not at the ends");
-            address.wrong(what);
+            address.wrong("the value of `prefix` is wrong: use a-z, 0-9 and -, at most 63, not at the ends");
         }
         let number = "a number from 1 to 100000";
         let options = Options {
@@ -78,15 +77,17 @@ impl Options {
                 .unwrap_or(plain.writes_per_second),
             writes_burst: address.parsed::<u32>("writes_burst", number).unwrap_or(plain.writes_burst),
         };
-        for rate in [options.writes_per_second, options.writes_burst] {
+        let rates =
+            [("writes_per_second", options.writes_per_second), ("writes_burst", options.writes_burst)];
+        for (name, rate) in rates {
             if !(1..=100_000).contains(&rate) {
-                address.wrong(format!("a rate of {rate} is not {number}"));
+                address.wrong(format!("the value of `{name}` is wrong: {number}"));
             }
         }
         let is_place =
             |via: &&String| via.parse::<http::uri::Authority>().is_ok_and(|place| place.port_u16().is_some());
-        if let Some(via) = options.via.as_ref().filter(|via| !is_place(via)) {
-            address.wrong(format!("`via={via}`: must be a host and a port"));
+        if options.via.as_ref().is_some_and(|via| !is_place(&via)) {
+            address.wrong("the value of `via` is wrong: a host and a port");
         }
         address.finish()?;
         Ok(options)
@@ -114,15 +115,15 @@ mod tests {
         for part in [
             "credentials",
             "not a server",
-            "`/x`",
-            "\"Jobs\"",
-            "prefix=A_b",
-            "rate of 0",
-            "colour",
-            "via=here",
+            "a path",
+            "no name",
+            "`prefix`",
+            "`writes_burst`",
+            "a parameter",
+            "`via`",
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        assert!(!error.contains("pw"), "{error}");
+        assert!(!error.contains("pw") && !error.contains("A_b") && !error.contains("Jobs"), "{error}");
     }
 }

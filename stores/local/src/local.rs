@@ -155,12 +155,12 @@ impl Store for Local {
         }
     }
 
-    fn held_up_by(&self) -> Option<String> {
-        self.shared.waits.are_recent().then(|| trouble::locked(&self.shared.place.file))
-    }
-
     fn is_gone(&self, session: SessionId) -> bool {
         claim::probe(&self.shared.place, session) == claim::Proof::Gone
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        self.shared.waits.are_recent().then(|| trouble::locked(&self.shared.place.file))
     }
 
     fn registry(&self) -> Option<&dyn Registry> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leasehold_store::StoreError;
+use leasehold_store::{StoreError, StoreErrorKind};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -55,10 +55,13 @@ impl Place {
             _ => Path::new("."),
         };
         let folder = fs::canonicalize(folder).map_err(|e| {
-            refused(format!(
-                "the folder {} of the store cannot be used ({e}): make it first",
-                folder.display()
-            ))
+            let message =
+                format!("the folder {} of the store cannot be used ({e}): make it first", folder.display());
+            match e.kind() {
+                // It may be mounted or made in a moment.
+                std::io::ErrorKind::NotFound => StoreError::new(StoreErrorKind::Unreachable, message),
+                _ => refused(message),
+            }
         })?;
         let named = folder.join(name);
         let file = match fs::symlink_metadata(&named) {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use leasehold_core::name::NAME_BYTES_MAX;
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Swapped, Throwaway, Watch,
+    Charged, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError,
+    Swap, SwapReply, Swapped, Throwaway, Watch,
 };
 use object_store::path::Path;
 
@@ -195,6 +195,11 @@ impl Store for Bucket {
 
     async fn examine(&self) -> Vec<Finding> {
         examine::examine(self).await
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        let Requests { puts, gets, lists } = self.requests();
+        Some(Charged { writes: puts, reads: gets, lists })
     }
 
     /// Objects are really deleted here, and only here. A folder of the same name around the namespace goes as well:

@@ -98,8 +98,8 @@ impl Target {
                 String::new()
             }
         };
-        let prefix = Path::parse(&address.path).unwrap_or_else(|e| {
-            address.wrong(format!("the prefix cannot be used: {e}"));
+        let prefix = Path::parse(&address.path).unwrap_or_else(|_| {
+            address.wrong("the prefix cannot be used: write names with slashes between them");
             Path::default()
         });
         let yes_or_no = "must be true or false";
@@ -123,7 +123,8 @@ impl Target {
             if let Some(text) = address.param(name) {
                 match parse_span(&text) {
                     Some(found) => *span = found,
-                    None => address.wrong(format!("`{name}={text}`: must be a time such as 500ms, 6s or 1m")),
+                    None => address
+                        .wrong(format!("the value of `{name}` is wrong: a time such as 500ms, 6s or 1m")),
                 }
             }
         }

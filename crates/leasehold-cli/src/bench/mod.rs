@@ -2,6 +2,7 @@
 
 mod arguments;
 mod cpu;
+mod money;
 mod numbers;
 mod plain_writes;
 mod session;
@@ -25,6 +26,9 @@ use session::Session;
 /// Workers say nothing of themselves but when they start and stop: nobody is stopped here.
 const BEAT_EVERY: Duration = Duration::from_secs(3600);
 
+/// How many processes one machine can be asked to start.
+const NODES_MAX: u64 = 500;
+
 /// What was asked for.
 #[derive(Debug)]
 struct Asked {
@@ -37,7 +41,7 @@ struct Asked {
 impl Asked {
     fn read(what: &Bench) -> Result<Asked, Failure> {
         let mut problems = Vec::new();
-        let nodes = number(&mut problems, "--nodes", what.nodes.as_deref(), 2, 26).unwrap_or(3);
+        let nodes = number(&mut problems, "--nodes", what.nodes.as_deref(), 2, NODES_MAX).unwrap_or(3);
         let shards = number(&mut problems, "--shards", what.shards.as_deref(), 1, 100_000).unwrap_or(2048);
         let ttl = duration(&mut problems, "--ttl", what.ttl.as_deref());
         let rest_for = duration(&mut problems, "--rest-for", what.rest_for.as_deref());
@@ -118,6 +122,7 @@ async fn measure(asked: &Asked, scratch: &Scratch, teller: &mut Teller) -> Resul
         store: scratch.shown.clone(),
         nodes: asked.nodes,
         shards: asked.shards,
+        explained: config.explain(&scratch.store.facts()),
         config,
         measured,
         plain,

@@ -2,9 +2,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use leasehold_chaos::measure::Spans;
-use leasehold_core::config::Config;
+use leasehold_core::config::{Config, Explanation};
 use serde_json::{Value, json};
 
+use super::money::Money;
 use super::plain_writes::Plain;
 use super::session::Measured;
 use crate::settings::span;
@@ -16,6 +17,7 @@ pub(super) struct Numbers {
     pub(super) nodes: usize,
     pub(super) shards: u32,
     pub(super) config: Config,
+    pub(super) explained: Explanation,
     pub(super) measured: Measured,
     pub(super) plain: Plain,
 }
@@ -29,7 +31,7 @@ struct Row {
 }
 
 impl Numbers {
-    fn rows(&self) -> [Row; 4] {
+    fn rows(&self) -> [Row; 5] {
         let (rest, plain) = (&self.measured.rest, &self.plain);
         let per = |count: u64, seconds: f64| count as f64 / seconds.max(0.001);
         let share = |cpu: Duration, seconds: f64| cpu.as_secs_f64() / seconds.max(0.001) * 100.0;
@@ -45,6 +47,12 @@ impl Numbers {
                 title: "records written per second",
                 ours: per(rest.writes, rest.seconds),
                 plain: per(plain.writes, plain.seconds),
+                unit: "",
+            },
+            Row {
+                title: "watch events per second",
+                ours: per(rest.watch_events, rest.seconds),
+                plain: 0.0,
                 unit: "",
             },
             Row {
@@ -94,10 +102,16 @@ impl Numbers {
         );
         for row in self.rows() {
             let value = |number: f64| format!("{number:.2}{}", row.unit);
-            let ratio =
-                if row.ours > 0.0 { format!("{:.1} ×", row.plain / row.ours) } else { "–".to_owned() };
+            let ratio = match row.ours > 0.0 && row.plain > 0.0 {
+                true => format!("{:.1} ×", row.plain / row.ours),
+                false => "–".to_owned(),
+            };
             let _ =
                 writeln!(text, "{:<32}{:>14}{:>22}{ratio:>12}", row.title, value(row.ours), value(row.plain));
+        }
+        let _ = writeln!(text, "{:<32}{:>14}", "renewals, p99 and longest", ends(&measured.rest.renewals));
+        if let Some(money) = self.money() {
+            text.push_str(&money.told(self.nodes, self.shards));
         }
         let _ = writeln!(
             text,
@@ -117,6 +131,11 @@ impl Numbers {
             let _ = writeln!(text, "BROKEN: {broken}");
         }
         text
+    }
+
+    fn money(&self) -> Option<Money> {
+        let rest = &self.measured.rest;
+        Money::of(&rest.charged?, rest.seconds, &self.explained, self.nodes, self.shards)
     }
 
     fn renewals(&self) -> f64 {
@@ -140,7 +159,7 @@ impl Numbers {
             "rest": rows, "renewals_per_second": round(self.renewals()),
             "shard_writes_at_rest": measured.rest.shard_writes,
             "renewal": measured.rest.renewals, "plain_write": self.plain.latency, "plain_failed": self.plain.failed,
-            "broken": measured.broken,
+            "broken": measured.broken, "money": self.money().map(|money| money.as_json()),
         })
     }
 }
@@ -148,6 +167,11 @@ impl Numbers {
 fn spread(spans: &Spans) -> String {
     let at = |permille| spans.at(permille).map_or_else(|| "–".to_owned(), people);
     format!("median {}, p99 {}, longest {} ({} shards)", at(500), at(990), at(1000), spans.all().len())
+}
+
+fn ends(spans: &Spans) -> String {
+    let at = |permille| spans.at(permille).map_or_else(|| "–".to_owned(), people);
+    format!("{}, {}", at(990), at(1000))
 }
 
 fn people(span: Duration) -> String {

@@ -9,7 +9,7 @@ use leasehold_chaos::history::History;
 use leasehold_chaos::judge;
 use leasehold_chaos::measure::{Gaps, Spans};
 use leasehold_core::{GroupName, Moment, NodeName, ShardId};
-use leasehold_store::Store;
+use leasehold_store::{Charged, Store};
 use serde_json::Value;
 
 use super::{Asked, cpu};
@@ -47,6 +47,10 @@ pub(super) struct Rest {
     pub(super) calls: u64,
     pub(super) writes: u64,
     pub(super) shard_writes: u64,
+    /// Changes that the watch delivered.
+    pub(super) watch_events: u64,
+    /// Requests to a store that charges for each.
+    pub(super) charged: Option<Charged>,
     pub(super) cpu: Duration,
     pub(super) renewals: Spans,
 }
@@ -237,6 +241,15 @@ fn rest_between(files: &[(String, String)], from: Moment, to: Moment) -> Rest {
         rest.calls += grown("calls");
         rest.writes += grown("node_swaps") + grown("shard_swaps") + grown("other_swaps");
         rest.shard_writes += grown("shard_swaps");
+        rest.watch_events += grown("watch_events");
+        if last["charged"].is_object() {
+            let of = |line: &Value, name: &str| line["charged"][name].as_u64().unwrap_or(0);
+            let grown = |name: &str| of(last, name) - of(first, name);
+            let all = rest.charged.get_or_insert_default();
+            all.writes += grown("writes");
+            all.reads += grown("reads");
+            all.lists += grown("lists");
+        }
         seconds += grown("at_ns") as f64 / 1e9;
         nodes += 1;
     }

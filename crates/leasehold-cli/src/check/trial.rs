@@ -21,7 +21,7 @@ use crate::failure::{Code, Failure};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a cluster may take to own everything before anything is broken.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What happened, beside what the workers recorded.
 #[derive(Debug)]

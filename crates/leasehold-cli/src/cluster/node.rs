@@ -13,6 +13,7 @@ use leasehold_chaos::record::{Recorder, Who};
 use leasehold_chaos::worker::{self, Manner, Obedience};
 use leasehold_core::config::Config;
 use leasehold_core::record::Policy;
+use leasehold_store::Charged;
 use leasehold_store::wrap::{Call, Counting, Counts};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -90,7 +91,8 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
     let recorder = Arc::new(Recorder::open(&birth.log, who)?);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let store = Arc::new(Counting::new(open(&birth).await?));
+    let inner = open(&birth).await?;
+    let store = Arc::new(Counting::new(inner.clone()));
     let ttl = Duration::from_millis(birth.ttl_ms);
     let manner = Manner {
         beat_every: Duration::from_millis(birth.beat_every_ms),
@@ -114,7 +116,7 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
     let mut count_at = clock::now();
     loop {
         if clock::now() >= count_at {
-            note_counts(&recorder, &store.counts())?;
+            note_counts(&recorder, &store.counts(), inner.charged())?;
             count_at = count_at + COUNT_EVERY;
         }
         say(&node);
@@ -133,7 +135,7 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
         _ = leaving => {}
         () = note_events(&recorder, &mut events) => {}
     }
-    note_counts(&recorder, &store.counts())?;
+    note_counts(&recorder, &store.counts(), inner.charged())?;
     Ok(())
 }
 
@@ -172,12 +174,14 @@ async fn note_events(recorder: &Recorder, events: &mut Events) {
     std::future::pending().await
 }
 
-fn note_counts(recorder: &Recorder, counts: &Counts) -> std::io::Result<()> {
+fn note_counts(recorder: &Recorder, counts: &Counts, charged: Option<Charged>) -> std::io::Result<()> {
     let calls: u64 = counts.calls.values().sum();
+    let charged = charged.map(|all| json!({"writes": all.writes, "reads": all.reads, "lists": all.lists}));
     recorder.note(
         "store",
         clock::now(),
         json!({
+            "charged": charged,
             "calls": calls, "reads": counts.of(Call::Read), "lists": counts.of(Call::List),
             "swap_calls": counts.of(Call::Swap), "failed": counts.failed, "node_swaps": counts.node_swaps,
             "shard_swaps": counts.shard_swaps, "other_swaps": counts.other_swaps,

@@ -11,6 +11,7 @@ use super::scene::Scene;
 use super::screen::{self, Key, Screen};
 use crate::cluster::{Cluster, Fate};
 use crate::failure::Failure;
+use crate::look::count;
 
 /// How often the picture is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -25,7 +26,7 @@ pub(super) async fn run(
     let screen = Screen::open()?;
     let mut keys = screen::keys()?;
     let end_at = run_for.map(|span| clock::now() + span);
-    scene.say("three nodes start; kill one with k and see its shards move");
+    scene.say(format!("{} start; kill one with k and see its shards move", count(scene.nodes.len(), "node")));
     loop {
         cluster.look()?;
         scene.update(&client.view(), cluster)?;

@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use leasehold::{Client, ClientOptions};
 use leasehold_core::record::Policy;
+use leasehold_core::{Config, NodeName};
 use leasehold_local::Local;
 
 use crate::args::Demo;
 use crate::cluster::{Breed, Cluster};
 use crate::failure::{Code, Failure};
+use crate::settings::{Problem, Problems};
 use scene::{Scene, people};
 
 /// How long a demo without a terminal runs if nobody says otherwise.
@@ -31,6 +33,7 @@ const BEAT_EVERY: Duration = Duration::from_millis(10);
 
 /// Runs the demo.
 pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
+    check_ttl(options.ttl)?;
     let folder = tempfile::Builder::new().prefix("leasehold-demo-").tempdir()?;
     let file = folder.path().join("demo.db");
     let store = Arc::new(Local::open(&file, "demo")?);
@@ -58,6 +61,16 @@ pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
     cluster.end()?;
     scene.update(&client.view(), &cluster)?;
     conclude(&scene, ended)
+}
+
+/// Refuses a ttl under which no node would start, with all that is wrong with it.
+fn check_ttl(ttl: Duration) -> Result<(), Problems> {
+    let Ok(any) = NodeName::new("demo") else { return Ok(()) };
+    let told = |error: &leasehold_core::config::ConfigError| {
+        Problem::new("--ttl", error.message.clone(), error.advice.clone())
+    };
+    let checked = Config::with_ttl(any, ttl).check_on(&Local::FACTS);
+    checked.map_err(|errors| Problems(errors.iter().map(told).collect()))
 }
 
 /// Whether all was as it should be at the end.

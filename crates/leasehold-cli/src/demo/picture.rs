@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::scene::{Scene, people};
+use crate::look::count;
 
 /// A piece of text in one style.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,8 @@ pub(super) fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
 
 fn title(scene: &Scene, width: usize) -> Line {
     let there = scene.nodes.iter().filter(|node| node.there).count();
-    let left = format!(" {} shards · {there} nodes · ttl {}", scene.owners.len(), people(scene.ttl));
+    let (shards, nodes) = (count(scene.owners.len(), "shard"), count(there, "node"));
+    let left = format!(" {shards} · {nodes} · ttl {}", people(scene.ttl));
     let right = format!("{} ", minutes(scene.age()));
     let space = width.saturating_sub("  Leasehold ".len() + left.chars().count() + right.len());
     vec![
@@ -111,7 +113,10 @@ fn nodes(scene: &Scene, width: usize) -> Vec<Line> {
             piece(ink, format!("● {:<3}", node.name)),
             piece(state, format!("{:<17}", node.state)),
             piece(Style::Dim, format!("weight {:<4}", node.weight)),
-            piece(Style::Plain, format!("{:>3} shards ", node.shards)),
+            piece(
+                Style::Plain,
+                format!("{:>3} {:<7}", node.shards, if node.shards == 1 { "shard" } else { "shards" }),
+            ),
             piece(ink, format!("{bar:<bar_max$} ")),
             piece(Style::Dim, deadline),
         ]);
@@ -215,7 +220,7 @@ mod tests {
                 .all(|line| line.iter().map(|piece| piece.text.chars().count()).sum::<usize>() <= 110)
         );
         for part in [
-            "8 shards · 1 nodes · ttl 2.0 s",
+            "8 shards · 1 node · ttl 2.0 s",
             " 00  01 ",
             "● a  attached",
             "killed (SIGKILL)",

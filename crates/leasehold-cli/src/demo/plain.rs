@@ -10,6 +10,7 @@ use super::Ended;
 use super::scene::{Scene, people};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::look::count;
 
 /// How long shards may stay unowned before the demo says so: far above every bound, for very busy machines.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,12 +33,9 @@ pub(super) async fn run(
 ) -> Result<Ended, Failure> {
     let began_at = clock::now();
     let mut play = Play { scene, cluster, client, told: 0, ended: Ended::Well };
-    let count = play.cluster.members().len();
-    let shards = play.scene.owners.len();
-    play.say(format!(
-        "{count} nodes start, each a process of its own; {shards} shards; ttl {}",
-        people(play.scene.ttl)
-    ));
+    let nodes = count(play.cluster.members().len(), "node");
+    let shards = count(play.scene.owners.len(), "shard");
+    play.say(format!("{nodes} start, each a process of its own; {shards}; ttl {}", people(play.scene.ttl)));
     play.until_all_owned("all shards are owned").await?;
     let acts: [(u32, Act); 4] = [(15, Act::Join), (30, Act::Kill), (45, Act::Pause), (80, Act::Drain)];
     for (percent, act) in acts {

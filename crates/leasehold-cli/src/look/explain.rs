@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use leasehold_core::explain::{Difference, Explanation};
 
-use super::Table;
+use super::{Table, count};
 
 /// Why a shard is where it is.
 pub(crate) fn explain(explanation: &Explanation) -> String {
@@ -56,9 +56,9 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
 pub(crate) fn what_if(difference: &Difference) -> String {
     let mut text = String::new();
     let total: usize = difference.loads.values().map(|(before, _)| before).sum();
-    let _ = writeln!(text, "{} of {total} shards would move", difference.moves.len());
+    let _ = writeln!(text, "{} of {} would move", difference.moves.len(), count(total, "shard"));
     if difference.homeless > 0 {
-        let _ = writeln!(text, "{} shards would have no node", difference.homeless);
+        let _ = writeln!(text, "{} would have no node", count(difference.homeless, "shard"));
     }
     let mut loads = Table::new(&["NODE", "NOW", "THEN"]);
     for (node, (before, after)) in &difference.loads {

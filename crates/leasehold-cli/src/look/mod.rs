@@ -11,7 +11,7 @@ use leasehold::Client;
 use leasehold_core::{NodeName, ShardId, View};
 
 pub(crate) use explain::{explain, what_if};
-pub(crate) use show::{groups, nodes, shards, status};
+pub(crate) use show::{count, groups, nodes, shards, status};
 pub(crate) use table::Table;
 pub(crate) use watch::{Format, Watching, present};
 
@@ -56,8 +56,12 @@ pub(crate) fn known_shard(view: &Arc<View>, shard: ShardId) -> Result<ShardId, F
             view.groups.iter().map(|group| group.group.as_str()),
         ));
     };
-    let count = view.shards.iter().filter(|seen| seen.id.0.group == group.group).count();
-    Err(not_found(format!("there is no shard {shard}\n  the group {} has {count} shards", group.group)))
+    let shards = view.shards.iter().filter(|seen| seen.id.0.group == group.group).count();
+    Err(not_found(format!(
+        "there is no shard {shard}\n  the group {} has {}",
+        group.group,
+        count(shards, "shard")
+    )))
 }
 
 /// Says that something is not there, and what is.

@@ -61,7 +61,8 @@ fn advice(problem: &Problem) -> Option<String> {
     }
 }
 
-fn count(number: usize, what: &str) -> String {
+/// So many of something, in words.
+pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -7,7 +7,7 @@ use leasehold_core::{GroupName, View};
 
 use super::settle;
 use crate::failure::{Code, Failure};
-use crate::look::missing;
+use crate::look::{count, missing};
 use crate::settings::{nearest, span};
 
 /// What `group set` can change.
@@ -164,7 +164,8 @@ pub(crate) async fn delete(client: &Client, name: &str) -> Result<String, Failur
         return Err(Failure::new(
             Code::Failed,
             format!(
-                "{held} shards of {name} are held: the group was not deleted\n  stop the nodes that serve it first"
+                "nodes hold {} of {name}: the group was not deleted\n  stop the nodes that serve it first",
+                count(held, "shard")
             ),
         ));
     }

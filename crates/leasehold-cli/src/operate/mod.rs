@@ -9,14 +9,15 @@ use std::time::Duration;
 use leasehold::Client;
 use leasehold::clock::Clock;
 use leasehold_core::View;
+use leasehold_core::view::{ShardPhase, ShardView};
 
 pub(crate) use group::{delete as delete_group, set as set_group, show as show_group};
 pub(crate) use keys::{Others, keys, register};
 pub(crate) use repair::repair;
 
 use crate::args::Wish;
-use crate::failure::Failure;
-use crate::look::{known_node, known_shard, shard_of};
+use crate::failure::{Code, Failure};
+use crate::look::{count, known_node, known_shard, shard_of};
 use crate::settings::Settings;
 
 /// How long to wait until the wish shows in the view.
@@ -39,7 +40,8 @@ pub(crate) async fn ask(settings: &Settings, client: &Client, wish: &Wish) -> Re
                 ""
             };
             format!(
-                "asked {node} to hand over its {held} shards and to take no more{warning}\nundo with: leasehold undrain {node}"
+                "asked {node} to hand over its {} and to take no more{warning}\nundo with: leasehold undrain {node}",
+                count(held, "shard")
             )
         }
         Wish::Undrain { node } => {
@@ -84,6 +86,13 @@ pub(crate) async fn ask(settings: &Settings, client: &Client, wish: &Wish) -> Re
         }
         Wish::Unquarantine { shard: text } => {
             let shard = shard(text)?;
+            let quarantined = |seen: &ShardView| seen.id.0 == shard && seen.state == ShardPhase::Quarantined;
+            if !view.shards.iter().any(quarantined) {
+                return Err(Failure::new(
+                    Code::Failed,
+                    format!("{shard} is not quarantined; nothing was asked for"),
+                ));
+            }
             client.unquarantine(&shard).await?;
             format!("asked for {shard} to run again")
         }

@@ -3,30 +3,57 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::stores::schemes;
+
 use super::Settings;
 use super::table::{Kind, SETTINGS};
 
 /// A store's URL without its secrets: user name and password, and parameters that may hold some.
 pub(crate) fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
+    match url.split_once("://") {
+        _ if url.starts_with("local:") || url == "memory:" => url.to_owned(),
+        Some((scheme, rest)) if is_plain(scheme) => format!("{scheme}://{}", redacted_rest(rest)),
+        Some(_) => "***".to_owned(),
         // A slip such as redis:user:password@host: only of a file it is known that no secret is in it.
-        return match url.split_once(':') {
-            Some(("local" | "memory", _)) => url.to_owned(),
-            Some((scheme, rest)) if rest.contains(['@', '?']) => format!("{scheme}:***"),
-            None if url.contains('@') => "***".to_owned(),
-            _ => url.to_owned(),
-        };
-    };
-    // A password that should have been encoded may hold anything: what could be part of one is not shown.
-    let (shown, query) = match (rest.rfind('@'), rest.find('?')) {
-        (Some(at), Some(question)) if at > question => ("", "***"),
-        (_, Some(question)) => (&rest[..question], "?***"),
-        (_, None) => (rest, ""),
-    };
-    match shown.rsplit_once('@') {
-        Some((_, place)) => format!("{scheme}://***@{place}{query}"),
-        None => format!("{scheme}://{shown}{query}"),
+        None => match url.split_once(':') {
+            Some((scheme, _)) if schemes().any(|known| known == scheme) => format!("{scheme}:***"),
+            Some(_) => "***".to_owned(),
+            None if url.contains(['@', '?', '#', '%']) => "***".to_owned(),
+            None => url.to_owned(),
+        },
     }
+}
+
+/// A password that should have been encoded may hold anything: what could be part of one is not shown.
+fn redacted_rest(rest: &str) -> String {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (login, places) = match authority.rsplit_once('@') {
+        Some((_, places)) => ("***@", places),
+        None => ("", authority),
+    };
+    if tail.contains('@') || !places.split(',').all(is_place) {
+        return "***".to_owned();
+    }
+    match tail.split_once(['?', '#']) {
+        Some((path, _)) => format!("{login}{places}{path}?***"),
+        None => format!("{login}{places}{tail}"),
+    }
+}
+
+/// Whether this is a host, with a port or without. A forgotten host would leave a password in the place of the port.
+fn is_place(text: &str) -> bool {
+    let name = match text.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) if text.starts_with('[') && text.ends_with(']') => text,
+        Some(_) => return false,
+        None => text,
+    };
+    !name.contains(['%', '#'])
+}
+
+fn is_plain(scheme: &str) -> bool {
+    scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-'))
 }
 
 impl Settings {
@@ -78,7 +105,9 @@ pub(crate) fn reference() -> String {
         "# Settings\n\nA setting can stand in a file (TOML), in the environment or on the command line; later ones win.\n\
          `leasehold config show` prints what is in force and where each value came from; `leasehold config paths` where\n\
          files are looked for. Durations have a unit: `250ms`, `10s`, `2m`, `1h`. Instead of `LEASEHOLD_X`, the variable\n\
-         `LEASEHOLD_X_FILE` can name a file that holds the value, for secrets; secrets are never printed.\n\n\
+         `LEASEHOLD_X_FILE` can name a file that holds the value, for secrets; secrets are never printed. A setting that is\n\
+         true or false has a flag without a value; in a file and in the environment write `true` or `false`. The address of\n\
+         each store is described on its own page: `docs/etcd.md`, `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`.\n\n\
          This page is made by `leasehold config reference`.\n",
     );
     let mut part = None;
@@ -92,14 +121,15 @@ pub(crate) fn reference() -> String {
             text.push_str("| --- | --- | --- | --- | --- |\n");
             part = Some(setting.part);
         }
-        let (flag, variable) = (setting.flag(), setting.variable());
+        let variable = setting.variable();
+        let flag = match setting.kind {
+            Kind::Switch => setting.flag(),
+            kind => format!("{} {}", setting.flag(), kind.placeholder()),
+        };
         let _ = writeln!(
             text,
-            "| `{}` | `{flag} {}` | `{variable}` | {} | {} |",
-            setting.key,
-            setting.kind.placeholder(),
-            setting.default,
-            setting.help
+            "| `{}` | `{flag}` | `{variable}` | {} | {} |",
+            setting.key, setting.default, setting.help
         );
     }
     text
@@ -117,10 +147,12 @@ mod tests {
             ("postgres://me:p@ss@host/db?password=x", "postgres://***@host/db?***"),
             ("etcd://host:2379", "etcd://host:2379"),
             ("redis://h?sentinel_password=p", "redis://h?***"),
-            ("etcd://u:p/q@h/x", "etcd://***@h/x"),
+            ("etcd://u:p/q@h/x", "etcd://***"),
+            ("redis://u:p", "redis://***"),
+            ("redis://a:1,[::1]:2,b/0", "redis://a:1,[::1]:2,b/0"),
             ("etcd://u:p?q@h/x", "etcd://***"),
             ("redis:u:p@h", "redis:***"),
-            ("u:p@h", "u:***"),
+            ("u:p@h", "***"),
             ("p@h", "***"),
             ("local:./a@b.db", "local:./a@b.db"),
         ] {

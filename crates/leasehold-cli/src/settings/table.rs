@@ -98,7 +98,7 @@ macro_rules! settings {
 
 settings! {
     Where {
-        store: Kind::Url, "none: it must be given", "The store that all nodes share: local:PATH, or memory: for a try";
+        store: Kind::Url, "none: it must be given", "The store that all nodes share: local:PATH on one machine; etcd://, redis://, k8s://, s3://, gs:// or az:// for clusters; memory: for a try";
         namespace: Kind::Name, "default", "One independent cluster of nodes on the store";
     }
     Node {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use leasehold_servers::{Etcd, EtcdSetup, Program, RedisServer, free_port};
+use leasehold_servers::{Etcd, EtcdSetup, Kubernetes, Program, RedisServer, S3Server, free_port};
 use serde_json::Value;
 
 use crate::process::LEASEHOLD;
@@ -119,25 +119,85 @@ fn a_bench_prints_both_sides() {
 #[test]
 fn etcd_passes_and_its_namespace_is_removed() {
     let Some(server) = Etcd::start(EtcdSetup::single(Program::Etcd34)) else { return };
-    network_check(&format!("etcd://{}/it", server.hosts()));
+    network_check(&format!("etcd://{}/it", server.hosts()), "2s");
+    assert_eq!(server.ctl(&["get", "--prefix", "/", "--keys-only"]).trim(), "");
 }
 
 #[test]
 fn redis_passes_and_the_password_is_nowhere() {
     let port = free_port();
-    let Some(_server) = RedisServer::start_at(Program::Redis, port, &["requirepass hush-hush"]) else {
+    let Some(server) = RedisServer::start_at(Program::Redis, port, &["requirepass hush-hush"]) else {
         return;
     };
-    network_check(&format!("redis://:hush-hush@127.0.0.1:{port}/0"));
+    network_check(&format!("redis://:hush-hush@127.0.0.1:{port}/0"), "2s");
+    let mut shell = server.shell().unwrap();
+    shell.ask(&["AUTH", "hush-hush"]).unwrap();
+    assert!(shell.ask(&["KEYS", "*"]).unwrap().list().is_empty());
+}
+
+#[test]
+fn kubernetes_passes_and_its_leases_are_removed() {
+    let Some(server) = Kubernetes::start(&[]) else { return };
+    network_check(&format!("k8s://default?kubeconfig={}", server.kubeconfig("admin").display()), "3s");
+    let left = server.kubectl(&["get", "leases", "--all-namespaces", "-o", "name"]);
+    assert_eq!((left.good, left.text.as_str()), (true, ""));
+}
+
+#[test]
+fn a_bucket_passes_and_its_objects_are_removed() {
+    let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
+    server.make_bucket("tried");
+    network_check(&server.address("tried", ""), "3s");
+    assert_eq!(server.objects("tried", "leasehold"), Vec::<String>::new());
+}
+
+/// Stores that take few writes a second, or charge for each, are measured like the others, and beside money.
+#[test]
+fn a_bench_of_a_bucket_says_what_it_costs() {
+    let Some(server) = S3Server::start(Program::Moto) else { return };
+    server.make_bucket("measured");
+    let found = small_bench(&server.address("measured", ""), "5s");
+    let money = &found["money"];
+    let month = |name: &str| money[name].as_f64().unwrap_or_else(|| panic!("{name} in {found:#}"));
+    assert!(month("dollars_a_month") > 0.0 && month("writes_per_hour") >= 3000.0, "{found:#}");
+    // What was measured is what the settings promise, give or take what a short time shows.
+    let ratio = month("dollars_a_month") / month("dollars_a_month_by_the_settings");
+    assert!((0.5..2.0).contains(&ratio), "{found:#}");
+    assert_eq!(server.objects("measured", "leasehold"), Vec::<String>::new());
+}
+
+#[test]
+fn a_bench_of_kubernetes_measures_everything() {
+    let Some(server) = Kubernetes::start(&[]) else { return };
+    let url = format!("k8s://default?kubeconfig={}", server.kubeconfig("admin").display());
+    let found = small_bench(&url, "4s");
+    assert!(found["money"].is_null(), "{found:#}");
+    let median = found["planned_move"]["median_ms"].as_f64().unwrap();
+    assert!(median < 1000.0, "usually a tenth of this or less: {found:#}");
+    assert!(server.kubectl(&["get", "leases", "-o", "name"]).text.is_empty());
+}
+
+fn small_bench(url: &str, ttl: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let output = leasehold(
+        folder.path(),
+        &["bench", "--store", url, "--shards", "24", "--ttl", ttl, "--rest-for", "6s", "--json"],
+    );
+    assert!(output.status.success(), "{}", told(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["failover"]["count"].as_u64().unwrap() > 0, "{found:#}");
+    assert_eq!(found["broken"], Value::Array(Vec::new()), "{found:#}");
+    assert_eq!(found["shard_writes_at_rest"], 0, "{found:#}");
+    found
 }
 
 /// Every fault of the network, and secrets that must be told to nobody.
-fn network_check(url: &str) {
+fn network_check(url: &str, ttl: &str) {
     let folder = tempfile::tempdir().unwrap();
     let output = leasehold(
         folder.path(),
         &[
-            "check", "--store", url, "--for", "15s", "--ttl", "2s", "--shards", "24", "--seed", "4",
+            "check", "--store", url, "--for", "15s", "--ttl", ttl, "--shards", "24", "--seed", "4",
             "--report", "r.html", "--record", "h.jsonl",
         ],
     );

@@ -24,20 +24,32 @@ fn a_store_that_is_busy_at_the_start_is_waited_for() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_at_the_start_is_waited_for() {
+    let place = Place::new();
+    let mut node = place.run("a", &["--ttl", "2s", "--shards", "2", "--store", "local:mount/x.db"], POLITE);
+    node.wait_for_log("the store is not there yet: waiting for it, and owning nothing");
+    assert!(place.pids("a").is_empty());
+    fs::create_dir(place.path().join("mount")).unwrap();
+    place.wait_for_beats("a", 2);
+    assert!(
+        !node.log().contains("Some(") && !node.log().contains("None"),
+        "logs are for people: {}",
+        node.log()
+    );
+    node.signal(Signal::SIGTERM);
+    assert!(node.end().success(), "{}", node.log());
+    assert!(
+        !node.log().contains("Some(") && !node.log().contains("None"),
+        "logs are for people: {}",
+        node.log()
+    );
+}
+
+#[test]
 fn a_store_that_can_never_be_there_is_refused() {
     let place = Place::new();
     let told = place
-        .command(&[
-            "run",
-            "--store",
-            "local:/no/such/folder/x.db",
-            "--group",
-            "g",
-            "--shards",
-            "1",
-            "--",
-            "true",
-        ])
+        .command(&["run", "--store", "local:/dev/null/x.db", "--group", "g", "--shards", "1", "--", "true"])
         .output()
         .unwrap();
     assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));

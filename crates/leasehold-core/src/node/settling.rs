@@ -168,7 +168,10 @@ impl Node {
                 hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
                 self.claims_hung = 0;
-                self.shy_until = self.shy_until.min(self.now.at);
+                // Only who was shy has something new to say.
+                if self.shy_until != Moment::NEVER {
+                    self.shy_until = self.shy_until.min(self.now.at);
+                }
                 self.swap_places_at = self.swap_places_at.min(self.now.at);
                 let why = write.record.why;
                 match write.base {

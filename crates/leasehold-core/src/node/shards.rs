@@ -181,6 +181,8 @@ impl Node {
                 self.begin_release(shard, must_stop);
             }
             Phase::Claimed { why } => self.start(shard, why),
+            // A plan that changed while the claim waited for its turn.
+            Phase::Claiming if !wanted_here && self.drop_unsent_claim(shard) => self.consider_free(shard),
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }

@@ -247,6 +247,22 @@ impl Node {
         self.outbox.insert(shard.clone());
     }
 
+    /// Forgets a claim of which nobody has heard yet; `false` if somebody may have, or if it counts whatever is planned.
+    pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId) -> bool {
+        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return false };
+        let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.outbox.contains(shard);
+        let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
+        let elsewhere = self.plan.wanted(shard).is_some_and(|node| !self.is_me(node));
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        let is_mine = holder.is_some_and(|holder| Some(holder.session) == self.session_id());
+        if !unsent || !planned || !elsewhere || is_mine {
+            return false;
+        }
+        self.outbox.remove(shard);
+        self.holds.remove(shard);
+        true
+    }
+
     /// Whether records of shards wait to be written until the store has answered others.
     pub(super) fn is_behind(&self) -> bool {
         !self.outbox.is_empty() && self.requests_full()

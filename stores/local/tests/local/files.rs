@@ -29,9 +29,9 @@ fn what_cannot_be_opened_says_why() {
     let newer = rusqlite::Connection::open(at("newer")).expect("opened");
     newer.execute_batch("PRAGMA user_version = 99").expect("written");
 
-    use StoreErrorKind::{Damaged, Refused};
+    use StoreErrorKind::{Damaged, Refused, Unreachable};
     for (path, kind, words) in [
-        ("missing/x.db", Refused, "make it first"),
+        ("missing/x.db", Unreachable, "make it first"),
         ("folder", Refused, "is a folder"),
         ("text", Damaged, "no SQLite database"),
         ("link", Refused, "link to a file that is not there"),

@@ -1,5 +1,6 @@
 //! The object store, on real servers.
 
+mod careless;
 mod common;
 mod conformance;
 mod faults;

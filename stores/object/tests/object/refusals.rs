@@ -3,6 +3,7 @@
 use leasehold_servers::{Program, S3_KEY, S3_SECRET, S3Server};
 use leasehold_store::{Grade, Key, Lane, Store, StoreError, StoreErrorKind, Swap};
 
+use crate::careless::{Flaw, careless};
 use crate::common::{BUCKET, fresh, open, open_at, server};
 use crate::proxy::{Fault, Proxy};
 
@@ -25,6 +26,28 @@ async fn a_server_that_ignores_conditions_is_refused_before_anything_is_written(
     println!("{error}");
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("must not be used"), "{error}");
+}
+
+/// Servers on plain files compare and write in two steps; others honour one condition and not the other.
+#[tokio::test]
+async fn every_way_not_to_keep_ones_word_is_found_out() {
+    for (flaw, words) in [
+        (Flaw::None, None),
+        (Flaw::IgnoresIfNoneMatch, Some("writers win")),
+        (Flaw::IgnoresIfMatch, Some("writers win")),
+        (Flaw::LooksThenWrites, Some("writers win")),
+    ] {
+        let (endpoint, _server) = careless(flaw).await;
+        let address = format!("s3://k:s@bucket/p?endpoint={endpoint}&allow_http=true&region=us-east-1");
+        match (write_to(&address).await, words) {
+            (Ok(()), None) => {}
+            (Err(error), Some(words)) => {
+                assert_refused(&error, words);
+                assert!(error.message.contains("must not be used"), "{flaw:?}: {error}");
+            }
+            (outcome, _) => panic!("{flaw:?}: {outcome:?}"),
+        }
+    }
 }
 
 #[tokio::test]
