@@ -345,6 +345,6 @@ fn decisive(actions: &[Action], place: Place) -> bool {
     })
 }
 
-fn mentions(text: &[u8], word: &[u8]) -> bool {
+pub(crate) fn mentions(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
 }

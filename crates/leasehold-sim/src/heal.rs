@@ -9,6 +9,7 @@ use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
 use crate::clock::Instant;
+use crate::driver::mentions;
 use crate::faults::{Fault, Going, Planned};
 use crate::invariants::{self, Violation};
 use crate::oracle::Happening;
@@ -76,8 +77,15 @@ impl Healing {
         }
     }
 
-    pub(crate) fn wrote(&mut self, at: Instant, swap: &Swap) {
+    /// Something was written that was sent then.
+    pub(crate) fn wrote(&mut self, at: Instant, sent_at: Instant, swap: &Swap) {
         match swap.key {
+            // Whoever did something for the others is gone: somebody else does it at its next listing.
+            Key::Node(_) if self.began && swap.value.as_deref().is_some_and(is_fence) => {
+                self.last_joined_at = at;
+            }
+            // It was under way when the faults ended, and says nothing of the time after them.
+            _ if self.began && sent_at < self.began_at => {}
             Key::Node(_) if swap.value.is_some() => self.node_writes += 1,
             // The records of those long gone are removed when their time has come.
             Key::Node(_) => {}
@@ -99,6 +107,10 @@ impl Healing {
             self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);
         }
     }
+}
+
+fn is_fence(record: &[u8]) -> bool {
+    mentions(record, b"\"state\":\"fenced\"")
 }
 
 /// Whether a fault may make others wait. What people ask for does not.

@@ -84,6 +84,7 @@ impl World {
         }
         if !self.weather.down() {
             self.stats.felt.note(Peril::DoubledWrites);
+            self.served_from = echo.sent_at;
             let answer = self.serve(process, &echo.request.op)?;
             self.note_proof(process, echo.sent_at, &echo.request.op, &answer);
         }
@@ -121,6 +122,7 @@ impl World {
             self.stats.felt.note(Peril::Errors);
             return self.fail(process, request, sent_at);
         }
+        self.served_from = sent_at;
         let answer = self.serve(process, &request.op)?;
         self.note_proof(process, sent_at, &request.op, &answer);
         self.reply(process, request.id, answer);
@@ -142,6 +144,7 @@ impl World {
 
     /// The store fails: before it has done anything, or after it has done all or some of it.
     fn fail(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
+        self.served_from = sent_at;
         let dice = &mut self.processes[process].network;
         let kind = dice.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
         let how = dice.below(3);
@@ -217,7 +220,7 @@ impl World {
         if matches!(outcome, Swapped::Applied(_)) {
             unknown_fields_survive::judge(self, before.as_ref(), swap)?;
             self.stats.writes += 1;
-            self.healing.wrote(self.at, swap);
+            self.healing.wrote(self.at, self.served_from, swap);
             self.records.changed(self.at, &self.setting, &swap.key, swap.value.as_deref());
             self.watchers_hear();
         }

@@ -115,6 +115,8 @@ pub(crate) struct World {
     pub(crate) scratch: Vec<leasehold_core::event::Action>,
     /// Whether a newer version has ever run.
     pub(crate) newer_about: bool,
+    /// When the request that the store is serving was sent.
+    pub(crate) served_from: Instant,
     digest: u64,
 }
 
@@ -159,6 +161,7 @@ impl World {
             stats: Stats::default(),
             scratch: Vec::new(),
             newer_about: false,
+            served_from: 0,
             digest: mix(seed),
             setting,
         }
