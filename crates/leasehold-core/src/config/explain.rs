@@ -108,7 +108,13 @@ impl Config {
             outage_survived: outage,
             outage_survived_hung: outage.saturating_sub(call),
             // A hung try, a listing, leaving, joining; then the window; then a read and a claim.
-            recovery_worst: sum([self.retry.longest(), calls(6), self.recover_window, self.debounce]),
+            recovery_worst: sum([
+                self.retry.longest(),
+                self.list_within(),
+                calls(5),
+                self.recover_window,
+                self.debounce,
+            ]),
             settle_for: stretch(self.ttl_max, self.drift_permille),
             lost_for: stretch(proof_lasts(self.ttl_max, facts.reads), self.drift_permille),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),

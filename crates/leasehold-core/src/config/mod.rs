@@ -187,6 +187,12 @@ impl Config {
         shrink(proof_lasts(self.ttl, reads), self.drift_permille)
     }
 
+    /// How long a listing may take: of many shards longer than any other call, and still short enough that several fit
+    /// into the time in which one must succeed.
+    pub fn list_within(&self) -> Duration {
+        self.try_timeout.max(self.ttl / 4)
+    }
+
     /// How long an unowned shard waits for each rank before the next one takes it: `takeover_delay`, and on a store that
     /// has to be looked at long enough for the first in rank to have looked.
     pub fn turn_lasts(&self, facts: &Facts) -> Duration {

@@ -99,7 +99,11 @@ impl Node {
     pub(super) fn ask(&mut self, lane: Lane, op: Op, purpose: Purpose) {
         let id = RequestId(self.requests.next);
         self.requests.next += 1;
-        let mut give_up_at = self.now.at + self.config.try_timeout;
+        let within = match op {
+            Op::List => self.config.list_within(),
+            Op::Read(_) | Op::Swap(_) => self.config.try_timeout,
+        };
+        let mut give_up_at = self.now.at + within;
         if let Some(session) = &self.session {
             // A call never outlasts the time that is left, so that nobody waits for it past the deadline.
             give_up_at = give_up_at.min(session.over_at().max(self.now.at));
