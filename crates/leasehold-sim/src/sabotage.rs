@@ -96,7 +96,7 @@ impl Sabotage {
     fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
         match self {
             Sabotage::Core(Rule::CorruptIsHeld) => Some((None, "corrupt=6,cut=4,refuse=4")),
-            Sabotage::Core(Rule::HoldingIsProved) => Some((None, "corrupt=6,cut=6")),
+            Sabotage::Core(Rule::HoldingIsProved) => Some((None, "corrupt=8,cut-work=8")),
             Sabotage::Core(Rule::MetaAfterCreate) => {
                 Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish=1"))
             }

@@ -96,6 +96,15 @@ fn whoever_has_to_look_gets_the_time_to_look() {
     }
 }
 
+/// A shard had been repaired, with the time as its epoch, and restarted at once; then the store was emptied, and whoever
+/// began anew knew nothing of that and counted from the same second.
+#[test]
+fn epochs_that_ran_ahead_of_time_are_not_used_again() {
+    let options = Options { nodes: 3, shards: 6, faults_for: Duration::from_secs(40), ..Options::default() };
+    let outcome = run(&options, 1_384_253);
+    assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
+}
+
 /// Renewals went through and nothing else did, so that a holder never saw that its shard's record was damaged, and
 /// went on for ever, while the others took the shard when nobody could be holding it any more.
 #[test]

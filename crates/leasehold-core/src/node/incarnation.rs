@@ -263,6 +263,9 @@ impl Node {
             return self.schedule_opening();
         }
         let (Some(meta), version) = (seen.good().cloned(), seen.version.clone()) else { return };
-        self.write_meta(Meta { state: MetaState::Open, ..meta }, Some(version));
+        // Epochs of the incarnation before may have run ahead of the time at which it ended, but nobody has begun
+        // anything since.
+        let epoch_floor = meta.epoch_floor.max(Epoch(self.now.unix_ms / 1000));
+        self.write_meta(Meta { state: MetaState::Open, epoch_floor, ..meta }, Some(version));
     }
 }
