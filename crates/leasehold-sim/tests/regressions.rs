@@ -105,6 +105,15 @@ fn epochs_that_ran_ahead_of_time_are_not_used_again() {
     assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
 }
 
+/// Two records were scribbled over with sessions of one name that nobody has. The tombstone that freed the first shard was
+/// removed, although the second one still waited for it.
+#[test]
+fn a_tombstone_stays_while_anybody_waits_for_its_name() {
+    let options = Options::default();
+    let outcome = run(&options, 1511);
+    assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
+}
+
 /// Renewals went through and nothing else did, so that a holder never saw that its shard's record was damaged, and
 /// went on for ever, while the others took the shard when nobody could be holding it any more.
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::Node;
 use super::requests::Purpose;
-use crate::name::{NodeName, SessionId, ShardId};
+use crate::name::{NodeName, ShardId};
 use crate::record::{GroupRecord, ShardSet, ShardState};
 use crate::store::{Key, Lane, Op, Swap};
 
@@ -30,7 +30,7 @@ impl Node {
         }
     }
 
-    /// Records of sessions that are over, and that no shard's record names.
+    /// Records of sessions that are over, of nodes that no shard's record names: they are proof for earlier sessions, too.
     fn nodes_long_gone(&self) -> Vec<Swap> {
         let kept = self.config.retired_kept;
         let old = |seen: &crate::mirror::Seen<crate::record::NodeRecord>| {
@@ -40,13 +40,12 @@ impl Node {
         if !self.mirror.nodes.values().any(|node| node.seen.as_ref().is_some_and(old)) {
             return Vec::new();
         }
-        let named: BTreeSet<SessionId> = (self.mirror.shards.values())
-            .filter_map(|seen| seen.good()?.holder().map(|holder| holder.session))
+        let named: BTreeSet<&NodeName> = (self.mirror.shards.values())
+            .filter_map(|seen| seen.good()?.holder().map(|holder| &holder.node))
             .collect();
         let gone = |(name, node): (&NodeName, &crate::mirror::SeenNode)| {
             let seen = node.seen.as_ref()?;
-            let record = seen.good()?;
-            (old(seen) && !named.contains(&record.session)).then(|| Swap {
+            (old(seen) && !named.contains(name)).then(|| Swap {
                 key: Key::Node(name.clone()),
                 expect: Some(seen.version.clone()),
                 value: None,
