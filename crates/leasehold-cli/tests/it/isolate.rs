@@ -137,7 +137,7 @@ fn a_supervisor_killed_with_all_its_guards_leaves_nobody_beside_the_next_owner()
 }
 
 #[test]
-fn whoever_is_not_root_gets_a_user_namespace_with_it() {
+fn whoever_is_not_root_gets_a_user_namespace_with_it_or_a_clear_refusal() {
     if !possible() || !rustix::process::geteuid().is_root() {
         return;
     }
@@ -174,8 +174,9 @@ fn whoever_is_not_root_gets_a_user_namespace_with_it() {
         if refused { Some(None) } else { said.map(Some) }
     });
     let Some(said) = said else {
+        // This kernel gives nobody but root a namespace: then it says so, and runs nothing.
         assert!(log().contains("children can have no process namespace of their own"), "{}", log());
-        return leasehold_servers::skip("no user namespace can be made here");
+        return;
     };
     assert_eq!(said, "65534\n", "it is still who it was");
     let (_, family) = processes_in(folder.path());
