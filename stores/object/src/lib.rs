@@ -10,10 +10,10 @@
 //!
 //! | object | what it is |
 //! | --- | --- |
-//! | `prefix/work/meta.json`, `control.json` | the namespace, and what operators asked for |
-//! | `prefix/work/groups/G.json`, `nodes/N.json` | groups and sessions |
-//! | `prefix/work/shards/G/00.json` … `15.json` | the shards of a group, one row each |
-//! | `prefix/work/changed.json` | the marker |
+//! | `prefix/shop/meta.json`, `control.json` | the namespace, and what operators asked for |
+//! | `prefix/shop/groups/G.json`, `nodes/N.json` | groups and sessions |
+//! | `prefix/shop/shards/G/00.json` … `15.json` | the shards of a group, one row each |
+//! | `prefix/shop/changed.json` | the marker |
 //! | `prefix/leasehold-probe.json` | what the check of the bucket writes |
 //!
 //! What this store does not do: it never deletes an object (a removed record leaves an object without rows), and it does
