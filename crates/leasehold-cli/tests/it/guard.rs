@@ -67,6 +67,13 @@ impl Guard {
         })
     }
 
+    /// Waits for their end, which must lie between `kill_at` and the end of the lease.
+    pub(crate) fn assert_in_time(&self, pids: &[i32]) {
+        let late_by = self.gone_at(pids) as i64 - self.kill_at as i64;
+        let most = self.valid_until as i64 - self.kill_at as i64;
+        assert!((0..=most).contains(&late_by), "{late_by} ns after kill_at, of {most} ns");
+    }
+
     pub(crate) fn reports(mut self) -> Vec<String> {
         let control = self.control.take().unwrap();
         let lines = BufReader::new(control).lines().map_while(Result::ok).collect();
@@ -143,12 +150,7 @@ fn a_guard_that_is_stopped_dies_with_its_child_before_the_lease_ends() {
     let guard = Guard::over("echo $$ >> pids; exec sleep 1000", 1500, 500);
     let pids = guard.wait_for_pids(1);
     send(guard.process.id(), Signal::SIGSTOP);
-    let gone_at = guard.gone_at(&pids);
-    assert!(
-        gone_at >= guard.kill_at && gone_at <= guard.valid_until,
-        "{}",
-        gone_at as i64 - guard.kill_at as i64
-    );
+    guard.assert_in_time(&pids);
 }
 
 #[test]

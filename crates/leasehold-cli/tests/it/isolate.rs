@@ -60,12 +60,7 @@ fn everything_is_dead_by_the_end_of_the_lease_though_guard_and_namespace_are_sto
     for pid in ours {
         send(pid as u32, Signal::SIGSTOP);
     }
-    let gone_at = guard.gone_at(&family);
-    assert!(
-        gone_at >= guard.kill_at && gone_at <= guard.valid_until,
-        "{}",
-        gone_at as i64 - guard.kill_at as i64
-    );
+    guard.assert_in_time(&family);
 }
 
 #[test]
@@ -88,12 +83,7 @@ fn a_lease_that_ends_and_a_child_that_ends_are_told_as_without_a_namespace() {
     }
     let guard = Guard::like("pid", FAMILY, 1500, 500);
     let family = family_of(&guard);
-    let gone_at = guard.gone_at(&family);
-    assert!(
-        gone_at >= guard.kill_at && gone_at <= guard.valid_until,
-        "{}",
-        gone_at as i64 - guard.kill_at as i64
-    );
+    guard.assert_in_time(&family);
     let reports = guard.reports();
     assert_eq!(reports[1..], ["killing the lease has ended", "signalled 9", "gone"].map(str::to_owned));
 

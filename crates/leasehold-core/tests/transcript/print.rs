@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::event::{Action, StopReason};
+use leasehold_core::event::Action;
 use leasehold_core::notice::{Gone, Notice};
 use leasehold_core::store::{Answer, Lane, Op, Request, Swapped};
 
@@ -39,7 +39,7 @@ pub(crate) fn actions(world: &mut World, name: &str, actions: &[Action]) {
                     at += 1;
                 }
                 let kill = kill_at.map_or(String::new(), |kill_at| format!(", killed at {kill_at}"));
-                format!("stop {shard} epoch {epoch} ({}{kill})", stop_reason(*why))
+                format!("stop {shard} epoch {epoch} ({why}{kill})")
             }
             (Action::OpenSession(session), _) => {
                 let session = world.names.opened(name, *session);
@@ -62,17 +62,6 @@ pub(crate) fn actions(world: &mut World, name: &str, actions: &[Action]) {
             },
         };
         world.say(name, line);
-    }
-}
-
-fn stop_reason(why: StopReason) -> &'static str {
-    match why {
-        StopReason::Moving => "moving",
-        StopReason::Draining => "draining",
-        StopReason::Detached => "detached",
-        StopReason::NotOurs => "not ours",
-        StopReason::Disengaged => "disengaged",
-        StopReason::Operator => "operator",
     }
 }
 
@@ -103,7 +92,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         }
         Notice::Started { shard, epoch, .. } => format!("untold start of {shard} {epoch}"),
         Notice::Stopping { shard, epoch, why } => {
-            format!("stopping {shard} epoch {epoch} ({})", stop_reason(*why))
+            format!("stopping {shard} epoch {epoch} ({why})")
         }
         Notice::WorkEnded { shard, epoch, again_after, .. } => {
             format!("work {shard} epoch {epoch} ended by itself, again in {}", span(*again_after))

@@ -37,8 +37,9 @@ fn a_blocked_runtime_does_not_starve_renewals() {
         let node = node(Arc::new(server().open("test"))).hold(Group::leader("boss")).start().await.unwrap();
         wait_for("it is held", || node.owns(&boss()));
         let grant = node.grant(&boss()).unwrap();
-        // User code that blocks, for longer than a session lives without a renewal.
-        std::thread::sleep(Duration::from_secs(3));
+        // User code that blocks, for longer than the session would have lived without a renewal.
+        let first_deadline = grant.deadline();
+        wait_for("the first deadline has passed", || clock::now() > first_deadline);
         assert_eq!(grant.check(), Ok(()));
         assert_eq!(node.leave().await, Finish::Clean);
     });
