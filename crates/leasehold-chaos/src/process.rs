@@ -15,6 +15,8 @@ pub struct NodeProcess {
     child: Child,
     tie: Option<ChildStdin>,
     paused_at: Option<Moment>,
+    /// Somebody waited for its end: its id may be another process's now.
+    reaped: bool,
 }
 
 impl NodeProcess {
@@ -24,7 +26,7 @@ impl NodeProcess {
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         let mut tie = child.stdin.take();
         let told = tie.as_mut().map_or(Ok(()), |tie| tie.write_all(format!("{first_line}\n").as_bytes()));
-        let process = NodeProcess { child, tie, paused_at: None };
+        let process = NodeProcess { child, tie, paused_at: None, reaped: false };
         told.map(|()| process)
     }
 
@@ -42,6 +44,9 @@ impl NodeProcess {
     pub fn pause(&mut self) -> io::Result<Moment> {
         if let Some(at) = self.paused_at {
             return Ok(at);
+        }
+        if self.reaped {
+            return Ok(clock::now());
         }
         self.signal(Signal::SIGSTOP)?;
         // The kernel tells the parent when the last thread has stopped. An end is left for `wait` to see.
@@ -70,6 +75,7 @@ impl NodeProcess {
         let at = self.pause()?;
         self.child.kill()?;
         self.child.wait()?;
+        self.reaped = true;
         Ok(at)
     }
 
@@ -85,10 +91,15 @@ impl NodeProcess {
 
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        let ended = self.child.try_wait().ok().flatten();
+        self.reaped |= ended.is_some();
+        ended
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.reaped {
+            return Ok(());
+        }
         kill(self.pid(), signal).map_err(io::Error::from)
     }
 
@@ -137,6 +148,17 @@ mod tests {
         drain(&mut stdout);
         drain(&mut stdout);
         assert!(drain(&mut stdout) > 0 && process.ended().is_none());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_gets_no_signal_that_could_meet_another() {
+        let mut process = chatter();
+        process.kill().unwrap();
+        // The system would say that there is no such process, or signal whoever has its id by now.
+        process.terminate().unwrap();
+        process.resume().unwrap();
+        process.pause().unwrap();
+        process.kill().unwrap();
     }
 
     #[test]

@@ -96,15 +96,17 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// It runs at this moment, and this is when it has to stop.
+    /// It runs at this moment, and this is when it has to stop. Written down if it may have stood still before, or if
+    /// its grant is over.
     pub fn beat(&mut self, at: Moment, stop_at: Moment) -> io::Result<()> {
         let late = at.since(self.work.beat_at) > self.work.beat_every * 3;
+        let past = at > self.work.stop_at.max(stop_at) + self.work.margin;
         self.work.beat_at = self.work.beat_at.max(at);
         self.work.stop_at = self.work.stop_at.max(stop_at);
-        if late { self.recorder.note("beat", at, self.work.fields()) } else { Ok(()) }
+        if late || past { self.recorder.note("beat", at, self.work.fields()) } else { Ok(()) }
     }
 
-    /// It has ended: nothing of it ran after its last beat.
+    /// It has ended just now: its last beat was the last moment at which its grant was certainly good.
     pub fn end(mut self, why: &'static str) -> io::Result<()> {
         self.why = why;
         self.finish()
@@ -114,9 +116,10 @@ impl Recording {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
         }
+        let ended_at = leasehold::clock::now();
         let mut fields = self.work.fields();
         fields["why"] = self.why.into();
-        fields["written_ns"] = leasehold::clock::now().as_nanos().into();
+        fields["ended_ns"] = ended_at.as_nanos().into();
         self.recorder.note("stopped", self.work.beat_at, fields)
     }
 }
@@ -130,4 +133,54 @@ impl Drop for Recording {
 /// Which boot of which machine this is. Boot clocks may be compared only where this is the same.
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+    use crate::judge::judge;
+    use leasehold::clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The promises that are broken by work that began three seconds ago, with a grant that ends after so long.
+    fn broken(good_for: Duration, work: impl FnOnce(Recording)) -> Vec<&'static str> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let who = Who { node: "a".into(), session: "a-1".into() };
+        let recorder = Arc::new(Recorder::open(&path, who).unwrap());
+        let beat_at = clock::now() - MS * 3000;
+        let stop_at = beat_at + good_for - MS * 10;
+        let shard = "g/0".parse().unwrap();
+        let beat_every = MS * 10_000;
+        work(
+            recorder
+                .begin(Work { shard, epoch: Epoch(1), beat_at, stop_at, margin: MS * 10, beat_every })
+                .unwrap(),
+        );
+        let text = std::fs::read_to_string(&path).unwrap();
+        let history = History::read([("log.jsonl", text.as_str())]);
+        assert!(history.problems.is_empty(), "{:?}", history.problems);
+        judge(&history).iter().map(|violation| violation.invariant).collect()
+    }
+
+    #[test]
+    fn work_that_really_ended_after_its_grant_is_caught() {
+        let late = ["stopped_before_deadline"];
+        assert!(broken(MS * 60_000, |recording| recording.end("moving").unwrap()).is_empty());
+        assert_eq!(broken(MS * 900, |recording| recording.end("detached").unwrap()), late);
+        assert_eq!(broken(MS * 900, drop), late, "cut off too late");
+    }
+
+    #[test]
+    fn every_beat_past_its_grant_is_written_down() {
+        let go_on = |mut recording: Recording| {
+            recording.beat(clock::now(), Moment::ZERO).unwrap();
+            // A process that is killed writes nothing more.
+            recording.ended = true;
+        };
+        assert_eq!(broken(MS * 900, go_on), ["stopped_before_deadline"]);
+        assert!(broken(MS * 60_000, go_on).is_empty());
+    }
 }

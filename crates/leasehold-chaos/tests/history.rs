@@ -81,3 +81,54 @@ fn several_files_are_one_history() {
     assert_eq!(found.len(), 1);
     assert!(found[0].message.contains("a.jsonl:1") && found[0].message.contains("b.jsonl:1"), "{}", found[0]);
 }
+
+#[test]
+fn what_beats_after_its_end_did_not_end_there() {
+    let line = |event: &str, node: &str, epoch: u64, at: u64| {
+        format!(
+            "{{\"event\":\"{event}\",\"shard\":\"0\",\"node\":\"{node}\",\"epoch\":{epoch},\"at_ns\":{at}}}\n"
+        )
+    };
+    for end in ["stopped", "failed", "gone"] {
+        let (start, end) = (line("started", "a", 1, 0), line(end, "a", 1, 2));
+        let other = line("started", "b", 2, 5) + &line("stopped", "b", 2, 20);
+        let good = read(&[&start, &line("beat", "a", 1, 2), &end, &other].map(String::as_str).concat());
+        assert!(good.problems.is_empty() && judge::judge(&good).is_empty(), "{:?}", good.problems);
+
+        let history = read(&[&start, &end, &other, &line("beat", "a", 1, 9)].map(String::as_str).concat());
+        let found = judge::judge(&history);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].message.contains("ran twice at once"), "{}", found[0]);
+        assert!(found[0].message.contains("[log.jsonl:1, log.jsonl:5]"), "{}", found[0]);
+        let problems = problems(&history);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with("log.jsonl:5: shard 0 beats after its end"), "{problems:?}");
+    }
+}
+
+#[test]
+fn a_beat_without_a_start_is_told() {
+    let beat = "{\"event\":\"beat\",\"shard\":\"0\",\"node\":\"a\",\"epoch\":1,\"at_ns\":4}\n";
+    let start = beat.replace("beat", "started").replace(":4", ":5");
+    for text in [beat.to_owned(), start + beat] {
+        let problems = problems(&read(&text));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("beats on a under epoch 1, but there is no start"), "{problems:?}");
+    }
+}
+
+#[test]
+fn a_line_without_a_machine_among_lines_with_one_is_told() {
+    let line = |node: &str, epoch: u64, boot: &str| {
+        format!(
+            "{{\"event\":\"started\",\"shard\":\"0\",\"node\":\"{node}\",\"epoch\":{epoch},\"at_ns\":{epoch}{boot}}}\n"
+        )
+    };
+    let (here, there) = (",\"boot\":\"x\"", ",\"boot\":\"y\"");
+    for more in ["", ",\"boot\":null", ",\"boot\":\"\""] {
+        let history = read(&(line("a", 1, here) + &line("b", 2, more)));
+        assert_eq!(problems(&history), ["log.jsonl:2: there is no \"boot\", but other lines have one"]);
+    }
+    assert!(read(&(line("a", 1, "") + &line("b", 2, ""))).problems.is_empty());
+    assert!(read(&(line("a", 1, here) + &line("b", 2, there))).problems.is_empty());
+}

@@ -41,8 +41,8 @@ pub(crate) enum Command {
     Wish(Wished),
     /// Show or change the settings of groups that all nodes share
     Group(Group),
-    /// Mend the damaged record of a shard, safely
-    Repair(OneShard),
+    /// Mend the damaged record of a shard, or of what operators asked for, safely
+    Repair(Repair),
     /// Show the registered keys
     Keys(Keys),
     /// Keep a key and its value registered until Ctrl-C
@@ -172,7 +172,7 @@ fn weight(text: &str) -> Result<Weight, String> {
         _ => text
             .parse()
             .map(|weight| Weight(Some(weight)))
-            .map_err(|_| "write a whole number, or `own`".to_owned()),
+            .map_err(|_| format!("write a whole number up to {}, or `own`", u32::MAX)),
     }
 }
 
@@ -200,7 +200,8 @@ pub(crate) struct Note {
 /// `leasehold demo`
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How long it runs; without a terminal 10s, otherwise until you quit
+    /// How long it runs, and what has begun by then is brought to its end; without a terminal 10s, otherwise until
+    /// you quit
     #[arg(long = "for", value_name = "DURATION", value_parser = span::parse)]
     pub(crate) run_for: Option<Duration>,
     /// How many shards there are
@@ -285,9 +286,14 @@ pub(crate) struct Explain {
 
 /// `leasehold repair`
 #[derive(Debug, Args)]
-pub(crate) struct OneShard {
+#[group(skip)]
+#[command(group(clap::ArgGroup::new("record").required(true).args(["shard", "control"])))]
+pub(crate) struct Repair {
     /// The shard, such as orders/3
-    pub(crate) shard: String,
+    pub(crate) shard: Option<String>,
+    /// Mend the record of what operators asked for: all that they asked for is undone
+    #[arg(long)]
+    pub(crate) control: bool,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }
@@ -461,9 +467,9 @@ pub(crate) enum ConfigCommand {
     Check(ForAll),
     /// Say what the settings amount to: outage survived, failover, cost, how many shards
     Explain {
-        /// For how many nodes
-        #[arg(long, default_value_t = 3)]
-        nodes: u64,
+        /// For how many nodes [default: 3]
+        #[arg(long)]
+        nodes: Option<u64>,
         #[command(flatten)]
         all: ForAll,
     },

@@ -2,9 +2,14 @@
 
 use std::fmt::Write as _;
 
+use leasehold_core::config::Setup;
+
 use crate::failure::Failure;
 use crate::settings::{Settings, reference};
 use crate::stores;
+
+/// For how many nodes shards are recommended, if nobody says.
+const NODES_DEFAULT: u64 = 3;
 
 /// Prints every setting.
 pub(crate) fn show(settings: &Settings, json: bool) {
@@ -25,10 +30,12 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Says what the settings amount to.
-pub(crate) fn explain(settings: &Settings, nodes: u64) -> Result<(), Failure> {
+pub(crate) fn explain(settings: &Settings, nodes: Option<u64>) -> Result<(), Failure> {
     let facts = stores::facts(settings);
     let config = settings.node_config(&facts)?;
-    print!("{}\n{}", config.explain(&facts), shard_guidance(nodes));
+    let setup = Setup { nodes, shards: settings.count("shards").map(u64::from) };
+    let explained = config.explain(&facts);
+    print!("{}\n{}", explained.for_setup(setup), shard_guidance(nodes.unwrap_or(NODES_DEFAULT)));
     Ok(())
 }
 

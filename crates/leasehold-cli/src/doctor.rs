@@ -8,15 +8,20 @@ use std::time::Duration;
 use leasehold::clock::{self, Clock};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
-use leasehold_core::store::{Key, Lane, StoreError, Swap, Swapped, Version};
+use leasehold_core::observer::Observer;
+use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped, Version};
 use leasehold_store::{Grade, Store, Throwaway};
 
 use crate::failure::{Code, Failure};
-use crate::settings::{Settings, redacted, span};
+use crate::legible::legible;
+use crate::settings::{Problem, Settings, redacted, span};
 use crate::stores::{self, Missing};
 
 /// How often each thing is timed.
 const ROUNDS: usize = 9;
+
+/// For a store that cannot be looked at any further.
+const LOOK_AGAIN: &str = "nothing else of the store could be checked: mend that, and look again";
 
 /// What was found, one line each.
 #[derive(Debug, Default)]
@@ -27,16 +32,22 @@ struct Findings {
 
 impl Findings {
     fn good(&mut self, what: impl AsRef<str>) {
-        let _ = writeln!(self.text, "ok    {}", what.as_ref());
+        let _ = writeln!(self.text, "ok    {}", legible(what.as_ref()));
     }
 
     fn doubtful(&mut self, what: impl AsRef<str>, advice: &str) {
-        let _ = writeln!(self.text, "warn  {}\n        {advice}", what.as_ref());
+        let _ = writeln!(self.text, "warn  {}\n        {}", legible(what.as_ref()), legible(advice));
     }
 
     fn bad(&mut self, what: impl AsRef<str>, advice: &str) {
         self.wrong += 1;
-        let _ = writeln!(self.text, "FAIL  {}\n        {advice}", what.as_ref());
+        let _ = writeln!(self.text, "FAIL  {}\n        {}", legible(what.as_ref()), legible(advice));
+    }
+
+    fn mistaken(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            self.bad(format!("{}: {}", problem.place, problem.what), &problem.advice);
+        }
     }
 }
 
@@ -44,12 +55,20 @@ impl Findings {
 pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
     let mut findings = Findings::default();
     check_machine(&mut findings).await;
-    match Patient::admit(settings, &mut findings) {
-        Ok(patient) => {
-            let config = check_settings(settings, &*patient.store, &mut findings);
-            check_store(&patient, config.as_ref(), &mut findings).await;
+    let wrong = stores::problems(settings);
+    if wrong.is_empty() {
+        match Patient::admit(settings, &mut findings) {
+            Ok(patient) => {
+                let config = check_settings(settings, &patient.store.facts(), &mut findings);
+                check_store(&patient, config.as_ref(), &mut findings).await;
+            }
+            Err(failure) => {
+                let why = failure.message.replace("\n  ", "; ");
+                findings.bad(format!("the store cannot be opened: {why}"), LOOK_AGAIN);
+            }
         }
-        Err(failure) => findings.bad(format!("the store cannot be opened: {}", failure.message), "see above"),
+    } else {
+        findings.mistaken(wrong);
     }
     print!("{}", findings.text);
     match findings.wrong {
@@ -96,10 +115,13 @@ impl Patient {
         Ok(Patient { store, url, namespace, _stand_in: stand_in })
     }
 
-    /// A namespace of our own, so that nobody is disturbed.
+    /// A place of our own, so that nobody is disturbed.
     fn scratch(&self) -> Result<(Throwaway, Arc<dyn Store>), Failure> {
         let throwaway = Throwaway::new("doctor")?;
-        let store = stores::open_address(&self.url, throwaway.name(), Missing::Create)?;
+        let store = match self.store.aside(&throwaway)? {
+            Some(store) => store,
+            None => stores::open_address(&self.url, throwaway.name(), Missing::Create)?,
+        };
         Ok((throwaway, store))
     }
 }
@@ -123,17 +145,26 @@ async fn check_machine(findings: &mut Findings) {
     }
 }
 
-fn check_settings(settings: &Settings, store: &dyn Store, findings: &mut Findings) -> Option<Config> {
-    match settings.node_config(&store.facts()) {
+fn check_settings(settings: &Settings, facts: &Facts, findings: &mut Findings) -> Option<Config> {
+    match settings.node_config(facts) {
         Ok(config) => {
             findings.good(format!("the time budget is safe at a ttl of {}", span::show(config.ttl)));
             Some(config)
         }
         Err(problems) => {
-            for problem in problems.0 {
-                findings.bad(format!("{}: {}", problem.place, problem.what), &problem.advice);
-            }
+            findings.mistaken(problems.0);
             None
+        }
+    }
+}
+
+/// What the store itself finds.
+async fn examine(store: &dyn Store, findings: &mut Findings) {
+    for finding in store.examine().await {
+        match finding.grade {
+            Grade::Good => findings.good(finding.what),
+            Grade::Doubtful => findings.doubtful(finding.what, &finding.advice),
+            Grade::Bad => findings.bad(finding.what, &finding.advice),
         }
     }
 }
@@ -145,21 +176,22 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
         match timed(store.read(&[Key::Meta])).await {
             Ok(took) => reads.push(took),
             Err(error) => {
-                return findings.bad(format!("reading failed: {error}"), "the store must answer reads");
+                findings.bad(format!("reading failed: {error}"), "the store must answer reads");
+                // The store may know why.
+                return examine(&**store, findings).await;
             }
         }
     }
-    match timed(store.list()).await {
-        Ok(took) => findings.good(format!("the namespace {namespace} is listed in {}", millis(took))),
+    let began_at = clock::now();
+    match store.list().await {
+        Ok(listing) => {
+            let took = millis(clock::now().since(began_at));
+            findings.good(format!("the namespace {namespace} is listed in {took}"));
+            check_records(&listing, findings);
+        }
         Err(error) => findings.bad(format!("listing failed: {error}"), "the store must answer listings"),
     }
-    for finding in store.examine().await {
-        match finding.grade {
-            Grade::Good => findings.good(finding.what),
-            Grade::Doubtful => findings.doubtful(finding.what, &finding.advice),
-            Grade::Bad => findings.bad(finding.what, &finding.advice),
-        }
-    }
+    examine(&**store, findings).await;
     match patient.scratch() {
         Ok((throwaway, scratch)) => {
             match check_swaps(&*scratch).await {
@@ -181,8 +213,19 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
                 );
             }
         }
-        Err(failure) => {
-            findings.bad(format!("a scratch namespace cannot be opened: {}", failure.message), "see above")
+        Err(failure) => findings
+            .bad(format!("a namespace to try writes in cannot be opened: {}", failure.message), MUST_WRITE),
+    }
+}
+
+/// Whether every record can be read.
+fn check_records(listing: &Listing, findings: &mut Findings) {
+    let mut observer = Observer::new(None);
+    let now = Clock::boot().read();
+    observer.listed(now, listing);
+    for problem in observer.view(now).problems {
+        if problem.kind == "corrupt_record" {
+            findings.bad(format!("the record {} cannot be read", problem.subject), &problem.message);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use leasehold_core::store::{StoreError, StoreErrorKind};
 
+use crate::legible::{legible, legible_lines};
 use crate::settings::Problems;
 
 /// Why a command did not do what it was asked.
@@ -13,6 +14,8 @@ use crate::settings::Problems;
 pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) message: String,
+    /// What may say more.
+    advice: Option<&'static str>,
 }
 
 /// The exit codes, all of them.
@@ -48,13 +51,14 @@ Exit codes:
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Failure { code, message: message.into() }
+        Failure { code, message: message.into(), advice: None }
     }
 
     /// Tells people, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         // Nobody may be there to hear it.
-        let _ = writeln!(io::stderr(), "leasehold: {}", self.message);
+        let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+        let _ = writeln!(io::stderr(), "leasehold: {}{advice}", legible_lines(&self.message));
         ExitCode::from(self.code as u8)
     }
 }
@@ -73,7 +77,10 @@ impl From<StoreError> for Failure {
             }
             StoreErrorKind::Refused | StoreErrorKind::Damaged => "`leasehold doctor` may say more",
         };
-        Failure::new(Code::Store, format!("{error}\n  {advice}"))
+        Failure {
+            advice: Some(advice),
+            ..Failure::new(Code::Store, legible(&error.to_string()).into_owned())
+        }
     }
 }
 
@@ -81,11 +88,16 @@ impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
         let code = match &error {
             leasehold::Error::Config(_) => Code::Usage,
-            leasehold::Error::Store { .. } => Code::Store,
+            leasehold::Error::Store { .. }
+            | leasehold::Error::Unread { .. }
+            | leasehold::Error::Record { .. } => Code::Store,
             leasehold::Error::Unknown(_) => Code::NotFound,
             _ => Code::Failed,
         };
-        Failure::new(code, error.to_string())
+        let told = error.to_string();
+        // Only a list of settings has lines of ours.
+        let told = if code == Code::Usage { told } else { legible(&told).into_owned() };
+        Failure::new(code, told)
     }
 }
 

@@ -24,6 +24,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod guard;
+mod legible;
 mod look;
 mod operate;
 mod run;
@@ -34,6 +35,8 @@ mod stores;
 use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use failure::{Code, Failure};
 use leasehold_core::explain::WhatIf;
+use leasehold_core::store::StoreErrorKind;
+use legible::legible;
 use look::{Format, Watching};
 use operate::Others;
 use run::Mode;
@@ -106,7 +109,11 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
                         .collect::<Vec<_>>(),
                 )
             };
-            show(&what.look, |view| look::shards(view, group), kept).await
+            let client = look::client(&Settings::load(&what.look.everywhere, None)?).await?;
+            if let Some(group) = group {
+                look::check_group(&client.view(), group)?;
+            }
+            show_from(&client, &what.look, |view| look::shards(view, group), kept).await
         }
         Command::Explain(what) => explain(&what).await,
         Command::WhatIf(what) => what_if(what.change).await,
@@ -122,7 +129,11 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Repair(what) => {
             let settings = Settings::load(&what.everywhere, None)?;
             let store = stores::open(&settings, Missing::Refuse)?;
-            println!("{}", operate::repair(&store, &look::shard_of(&settings, &what.shard)?).await?);
+            let told = match &what.shard {
+                Some(shard) => operate::repair(&store, &look::shard_of(&settings, shard)?).await?,
+                None => operate::repair_control(&store).await?,
+            };
+            println!("{told}");
             Ok(())
         }
         Command::Keys(what) => {
@@ -140,6 +151,13 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             log_to_stderr(&settings);
             let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
             let store = stores::open(&settings, Missing::Create)?;
+            // Now, since it may take longer than a try to register: somebody else could register the key meanwhile. What
+            // time may mend is tried again below.
+            if let Err(error) = store.vet().await
+                && error.kind == StoreErrorKind::Refused
+            {
+                return Err(error.into());
+            }
             operate::register(&store, &what.key, &what.value, others).await
         }
         Command::Demo(_)
@@ -161,9 +179,18 @@ async fn show(
     json: impl Fn(&leasehold_core::View) -> serde_json::Value,
 ) -> Result<(), Failure> {
     let client = look::client(&Settings::load(&what.everywhere, None)?).await?;
+    show_from(&client, what, people, json).await
+}
+
+async fn show_from(
+    client: &leasehold::Client,
+    what: &Look,
+    people: impl Fn(&leasehold_core::View) -> String,
+    json: impl Fn(&leasehold_core::View) -> serde_json::Value,
+) -> Result<(), Failure> {
     let format = if what.manner.json { Format::Json } else { Format::People };
     let watching = if what.manner.watch { Watching::Always } else { Watching::Once };
-    look::present(&client, format, watching, people, json).await
+    look::present(client, format, watching, people, json).await
 }
 
 fn json_of(value: &impl serde::Serialize) -> serde_json::Value {
@@ -173,7 +200,7 @@ fn json_of(value: &impl serde::Serialize) -> serde_json::Value {
 async fn explain(what: &args::Explain) -> Result<(), Failure> {
     let settings = Settings::load(&what.everywhere, None)?;
     let client = look::client(&settings).await?;
-    let shard = look::known_shard(&client.view(), look::shard_of(&settings, &what.shard)?)?;
+    let shard = look::known_shard_of(&settings, &client.view(), &what.shard)?;
     let explanation =
         client.explain(&shard).ok_or_else(|| stores::not_found(format!("there is no shard {shard}")))?;
     if what.json {
@@ -214,6 +241,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
     let group = match (what.group.as_deref().or(settings.text("group")), view.groups.as_slice()) {
         (Some(group), _) => group.to_owned(),
         (None, [only]) => only.group.to_string(),
+        (None, []) => return Err(look::no_group()),
         (None, groups) => {
             let names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
             return Err(Failure::new(
@@ -223,7 +251,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
         }
     };
     if !view.groups.iter().any(|known| known.group.as_str() == group) {
-        return Err(look::missing("group", &group, view.groups.iter().map(|known| known.group.as_str())));
+        return Err(look::missing_group(&view, &group));
     }
     let located = client.locate(&group, &what.key)?;
     if what.json {
@@ -235,7 +263,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
     }
     match (&located.node, &located.address) {
         (Some(node), Some(address)) => {
-            println!("{} on {node} at {address}, epoch {}", located.shard, located.epoch)
+            println!("{} on {node} at {}, epoch {}", located.shard, legible(address), located.epoch)
         }
         (Some(node), None) => println!("{} on {node}, epoch {}", located.shard, located.epoch),
         (None, _) => println!("{}, which nobody holds now", located.shard),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold_core::store::{Facts, StoreError, StoreErrorKind};
+use leasehold_core::store::{Facts, Key, StoreError, StoreErrorKind};
 use leasehold_local::{Create, Local, Options};
 use leasehold_store::{MemoryServer, Store};
 
@@ -37,7 +37,8 @@ pub(crate) fn open_namespace(
     namespace: &str,
     missing: Missing,
 ) -> Result<Arc<dyn Store>, Failure> {
-    open_address(address(settings)?, namespace, missing)
+    let url = understood(settings)?;
+    open_address(url, namespace, missing)
 }
 
 /// Opens a namespace on the store at an address whose scheme is known.
@@ -63,18 +64,52 @@ pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Resu
     }
 }
 
-/// Opens the store, and waits for it if nobody answers there yet.
+/// Opens the store, and waits for it if nobody answers there yet. What only a person can mend is told before anything is
+/// started.
 pub(crate) async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    let asked = async || {
+        let store = try_open(settings)?;
+        store.read(&[Key::Meta]).await?;
+        store.vet().await?;
+        Ok(store)
+    };
+    patiently(settings, asked).await
+}
+
+/// The zone of this node: as it was given, or that of the machine which was named in its place. Waits for the store if
+/// nobody answers there yet.
+pub(crate) async fn zone(settings: &Settings) -> Result<Option<String>, Failure> {
+    let Some(machine) = machine(settings) else { return Ok(settings.text("zone").map(str::to_owned)) };
+    let url = address(settings)?;
+    let zone =
+        patiently(settings, async || leasehold::store::zone_of(url, machine).await.map_err(Opening::from));
+    let zone = zone.await?;
+    if zone.is_none() {
+        tracing::warn!(machine, "the machine has no label that says its zone: this node has none");
+    }
+    Ok(zone)
+}
+
+/// The machine whose zone is this node's.
+fn machine(settings: &Settings) -> Option<&str> {
+    settings.text("zone")?.strip_prefix("node:")
+}
+
+/// Tries until somebody answers.
+async fn patiently<T>(
+    settings: &Settings,
+    attempt: impl AsyncFn() -> Result<T, Opening>,
+) -> Result<T, Failure> {
     let url = redacted(address(settings)?);
     let clock = Clock::boot();
     let mut told = false;
     loop {
-        let failure = match try_open(settings) {
-            Ok(store) => {
+        let failure = match attempt().await {
+            Ok(answer) => {
                 if told {
                     tracing::info!(store = url, "the store is there");
                 }
-                return Ok(store);
+                return Ok(answer);
             }
             Err(Opening::Wrong(failure)) => return Err(failure),
             Err(Opening::Away(error)) => error,
@@ -91,18 +126,25 @@ enum Opening {
     Away(StoreError),
 }
 
+impl From<StoreError> for Opening {
+    fn from(error: StoreError) -> Self {
+        match error.kind {
+            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
+                Opening::Away(error)
+            }
+            StoreErrorKind::Refused | StoreErrorKind::Damaged => Opening::Wrong(error.into()),
+        }
+    }
+}
+
 fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, Opening> {
     let url = address(settings).map_err(Opening::Wrong)?;
     match url.split_once(':') {
-        Some(("local", path)) => match Local::open(path, settings.namespace()) {
-            Ok(store) => Ok(Arc::new(store)),
-            Err(error) => match error.kind {
-                StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
-                    Err(Opening::Away(error))
-                }
-                StoreErrorKind::Refused | StoreErrorKind::Damaged => Err(Opening::Wrong(error.into())),
-            },
-        },
+        Some(("local", path)) => {
+            let store = Local::open(path, settings.namespace())?;
+            store.rehearse()?;
+            Ok(Arc::new(store))
+        }
         _ => open(settings, Missing::Create).map_err(Opening::Wrong),
     }
 }
@@ -112,24 +154,52 @@ pub(crate) fn address(settings: &Settings) -> Result<&str, Failure> {
     judge(settings).map_err(|problem| Problems(vec![problem]).into())
 }
 
+/// The URL, if its store understands it. Nobody is asked: what a server says is no mistake in the settings.
+pub(crate) fn understood(settings: &Settings) -> Result<&str, Failure> {
+    let url = address(settings)?;
+    match misunderstood(settings, url) {
+        None => Ok(url),
+        Some(problem) => Err(Problems(vec![problem]).into()),
+    }
+}
+
 /// What is wrong with the URL of the store, as far as can be told without asking anybody.
 pub(crate) fn problems(settings: &Settings) -> Vec<Problem> {
     let url = match judge(settings) {
         Ok(url) => url,
         Err(problem) => return vec![problem],
     };
+    let mut problems = Vec::new();
+    if machine(settings).is_some() && !url.starts_with("k8s:") {
+        let what = "only Kubernetes (k8s://…) knows in which zone a machine is";
+        let advice = "give the zone itself, such as --zone eu-1";
+        problems.push(Problem::new(settings.place_of("zone"), what, advice));
+    }
+    problems.extend(misunderstood(settings, url));
+    problems
+}
+
+/// What the store of a URL finds wrong with it.
+fn misunderstood(settings: &Settings, url: &str) -> Option<Problem> {
     // A file would be made by opening it.
     if url.starts_with("local:") || url.starts_with("memory:") {
-        return Vec::new();
+        return None;
     }
-    match leasehold::store::open(url, settings.namespace()) {
-        Err(error) if error.kind == StoreErrorKind::Refused => {
-            let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
-            let advice = format!("the page about {scheme} in docs/ shows how its address is written");
-            vec![Problem::new(settings.place_of("store"), error.message, advice)]
+    let opened = leasehold::store::open(url, settings.namespace());
+    let error = opened.err().filter(|error| error.kind == StoreErrorKind::Refused)?;
+    let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+    let page = match scheme {
+        "s3" | "gs" | "az" => "object",
+        "k8s" => "kubernetes",
+        other => other.split_once('+').map_or(other, |(store, _)| store),
+    };
+    let advice = match page {
+        "object" | "kubernetes" | "etcd" | "redis" => {
+            format!("docs/{page}.md shows how its address is written")
         }
-        _ => Vec::new(),
-    }
+        _ => "docs/ shows how its address is written".to_owned(),
+    };
+    Some(Problem::new(settings.place_of("store"), error.message, advice))
 }
 
 /// The facts of the store in the settings; of a local one if none is given, or if it cannot be opened. Nothing is sent
@@ -152,6 +222,10 @@ fn judge(settings: &Settings) -> Result<&str, Problem> {
     };
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     match scheme {
+        Some("local") if url == "local:" => Err(wrong(
+            "no path is given after local:".into(),
+            "say which file, such as local:./leasehold.db".into(),
+        )),
         Some(scheme) if schemes().any(|known| known == scheme) => Ok(url),
         Some(scheme) => {
             let advice = match nearest(scheme, schemes()) {

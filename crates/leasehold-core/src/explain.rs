@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::node::Unmoved;
 use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
 use crate::record::{MoveReason, NodeState, Served};
+use crate::store::Key;
 use crate::view;
 
 /// Why a shard is where it is.
@@ -20,6 +20,11 @@ pub struct Explanation {
     pub holder: Option<NodeName>,
     /// Its epoch.
     pub epoch: Epoch,
+    /// Why its record cannot be used, and who mends it. Then nothing is known of its holder and epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
+    /// Whether its work kept crashing, so that whoever holds it does not run it.
+    pub quarantined: bool,
     /// Why it last moved.
     pub moved_because: Option<MoveReason>,
     /// Who should hold it.
@@ -30,8 +35,8 @@ pub struct Explanation {
     pub ranking: Vec<Ranked>,
     /// Nodes that are not candidates, and why.
     pub left_out: Vec<LeftOut>,
-    /// Why it has not moved to where it is wanted; only its holder knows.
-    pub unmoved_because: Option<Unmoved>,
+    /// Why it has not moved to where it is wanted, in the words of its holder; others know it as of its last renewal.
+    pub unmoved_because: Option<String>,
 }
 
 /// A candidate for a shard.
@@ -112,9 +117,11 @@ pub fn explain(
     plan: &Plan,
     shard: &ShardId,
 ) -> Option<Explanation> {
-    let record = mirror.shards.get(shard).and_then(|seen| seen.good());
+    let seen = mirror.shards.get(shard);
+    let record = seen.and_then(|seen| seen.good());
+    let error = seen.and_then(|seen| seen.record.as_ref().err());
     let group = plan.groups.get(&shard.group);
-    if record.is_none() && !plan.has(shard) {
+    if seen.is_none() && !plan.has(shard) {
         return None;
     }
     let held = view::whereabouts(mirror, shard);
@@ -139,16 +146,19 @@ pub fn explain(
         .filter_map(|(node, member)| Some(LeftOut { node: node.clone(), why: left_out(member, shard)? }))
         .collect();
     let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let report = held.node.as_ref().and_then(|node| mirror.nodes.get(node)?.seen.as_ref()?.good());
     Some(Explanation {
         shard: shard.clone(),
         holder: held.node,
         epoch: held.epoch,
+        unusable: error.map(|error| view::unusable(&Key::Shard(shard.clone()), error)),
+        quarantined: record.is_some_and(|record| record.quarantined),
         moved_because: record.map(|record| record.why),
         wanted: plan.wanted(shard).cloned(),
         pinned_to: control.and_then(|control| control.pins.get(shard)).cloned(),
         ranking,
         left_out,
-        unmoved_because: None,
+        unmoved_because: report.and_then(|record| record.report.unmoved.get(shard).cloned()),
     })
 }
 

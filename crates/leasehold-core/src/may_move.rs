@@ -48,6 +48,8 @@ pub struct Receiver<'a> {
     pub ttl: Duration,
     /// The hash of what it plans with.
     pub view: u64,
+    /// When somebody else had to take a shard that had been given up for it, if it has not taken one since.
+    pub missed_at: Option<Moment>,
     /// How much room it has.
     pub room: Room,
 }
@@ -80,6 +82,8 @@ pub enum Unmoved {
     ReceiverSilent(NodeName),
     /// The receiver does not plan with the same view yet.
     ReceiverDisagrees(NodeName),
+    /// The receiver did not take what was given up for it: for this many more milliseconds.
+    ReceiverMissed(NodeName, u64),
     /// The receiver holds as much as it can.
     ReceiverFull(NodeName),
 }
@@ -87,7 +91,7 @@ pub enum Unmoved {
 impl std::fmt::Display for Unmoved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unmoved::FrozenByOperator(note) => write!(f, "an operator froze voluntary moves ({note})"),
+            Unmoved::FrozenByOperator(note) => write!(f, "voluntary moves are frozen: {note}"),
             Unmoved::FrozenByVanishing(ms) => {
                 write!(f, "much of the roster vanished at once; frozen for {ms} ms more")
             }
@@ -104,6 +108,9 @@ impl std::fmt::Display for Unmoved {
             Unmoved::ReceiverFull(node) => write!(f, "{node} has no room until it has given something up"),
             Unmoved::ReceiverSilent(node) => write!(f, "{node} has been silent for too long"),
             Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not plan with the same view yet"),
+            Unmoved::ReceiverMissed(node, ms) => {
+                write!(f, "{node} did not take what was given up for it; not again for {ms} ms more")
+            }
         }
     }
 }
@@ -164,7 +171,7 @@ pub fn may_move(it: &Move<'_>) -> Result<(), Unmoved> {
     if it.policy.kept_min > 0 && it.running <= it.policy.kept_min as usize {
         return Err(Unmoved::MinimumKept(it.policy.kept_min));
     }
-    receiver_ready(&to, it.view)
+    receiver_ready(at, &to, it.view)
 }
 
 /// Until when this node must not begin another move, if it has begun as many as it may.
@@ -178,7 +185,7 @@ fn rate_used_up_until(it: &Move<'_>) -> Option<Moment> {
     (most > 0 && count >= most).then(|| *first + window)
 }
 
-fn receiver_ready(to: &Receiver<'_>, view: u64) -> Result<(), Unmoved> {
+fn receiver_ready(at: Moment, to: &Receiver<'_>, view: u64) -> Result<(), Unmoved> {
     if !to.receives {
         return Err(Unmoved::ReceiverRefuses(to.node.clone()));
     }
@@ -187,6 +194,10 @@ fn receiver_ready(to: &Receiver<'_>, view: u64) -> Result<(), Unmoved> {
     }
     if to.view != view {
         return Err(Unmoved::ReceiverDisagrees(to.node.clone()));
+    }
+    let again_at = to.missed_at.map_or(Moment::ZERO, |missed_at| missed_at + to.ttl);
+    if at < again_at {
+        return Err(Unmoved::ReceiverMissed(to.node.clone(), again_at.since(at).as_millis() as u64));
     }
     match to.room.is_none_left() {
         true => Err(Unmoved::ReceiverFull(to.node.clone())),

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{Control, GroupRecord, Meta, NodeRecord, Record, RecordError, ShardRecord, ShardState};
 use crate::store::{Key, Listing, Stored, Version};
@@ -15,6 +17,8 @@ use crate::time::Moment;
 pub struct Seen<R> {
     /// Its version in the store.
     pub version: Version,
+    /// A sum over its bytes: whoever writes past the store may leave the version as it is.
+    sum: u64,
     /// What it says, or why that cannot be read.
     pub record: Result<R, RecordError>,
     /// When we first saw this version.
@@ -25,12 +29,33 @@ pub struct Seen<R> {
     pub before: Option<R>,
     /// Of a shard's record: whether `meta` was read with this version. See [`Mirror::is_vouched`].
     pub with_meta: bool,
+    /// Of a shard's record: what the version that we saw before this one said.
+    pub instead_of: Former,
+}
+
+/// What we saw of a shard's record before its present version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Former {
+    /// Nothing: this is the first version that we saw.
+    #[default]
+    Unseen,
+    /// It could not be read.
+    Unreadable,
+    /// It named nobody, after this epoch.
+    Free(Epoch),
+    /// It named this session, under this epoch.
+    Held(SessionId, Epoch),
 }
 
 impl<R> Seen<R> {
     /// The record, or else what it said when it last could be read.
     pub fn best(&self) -> Option<&R> {
         self.good().or(self.before.as_ref())
+    }
+
+    /// Whether this is what is stored.
+    fn is(&self, stored: &Stored) -> bool {
+        self.version == stored.version && self.sum == xxh3_64(&stored.value)
     }
 
     /// The record, if it can be read.
@@ -114,6 +139,8 @@ pub struct Mirror {
     pub dead: BTreeMap<SessionId, Moment>,
     /// Keys of others in our namespace.
     pub foreign: Vec<String>,
+    /// Places in the store that cannot be read.
+    pub unreadable: Vec<String>,
     /// The highest epoch seen anywhere.
     pub epoch_seen: Epoch,
     /// The highest store revision seen.
@@ -201,6 +228,7 @@ impl Mirror {
         }
         self.listing_meta = false;
         self.foreign = listing.foreign.clone();
+        self.unreadable = listing.unreadable.clone();
         if let Some(revision) = listing.revision {
             if revision < self.revision_seen && matches!(source, Source::Fresh(_)) {
                 let what = format!("its revision fell from {} to {revision}", self.revision_seen);
@@ -253,7 +281,7 @@ impl Mirror {
         let issued = if let Source::Fresh(issued) = source { issued } else { 0 };
         let known = self.nodes.get_mut(name);
         let same = match (&known, stored) {
-            (Some(SeenNode { seen: Some(seen), .. }), Some(stored)) => seen.version == stored.version,
+            (Some(SeenNode { seen: Some(seen), .. }), Some(stored)) => seen.is(stored),
             (Some(SeenNode { seen: None, .. }) | None, None) => true,
             _ => false,
         };
@@ -336,8 +364,10 @@ impl Mirror {
         if let Some(Ok(record)) = &record
             && !record.state.is_alive()
         {
-            // A session that is over is over for ever, whenever and from wherever we learn of it.
-            self.dead.insert(record.session, now);
+            // A session that is over is over for ever, whenever and from wherever we learn of it. One that never had a record
+            // while we looked has done nothing since we looked for it.
+            let absent = self.nodes.get(name).filter(|node| node.seen.is_none());
+            self.note_over(absent.map_or(now, |node| node.first_seen_at), record.session);
         }
         let former = self.nodes.remove(name);
         let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
@@ -348,11 +378,13 @@ impl Mirror {
         let before = former.and_then(|node| node.seen).and_then(|seen| seen.record.ok().or(seen.before));
         let seen = stored.zip(record).map(|(stored, record)| Seen {
             version: stored.version.clone(),
+            sum: xxh3_64(&stored.value),
             before: before.filter(|_| record.is_err()),
             record,
             first_seen_at: now,
             order,
             with_meta: false,
+            instead_of: Former::Unseen,
         });
         let node =
             SeenNode { seen, first_seen_at: now, session_seen_at, read_issued: issued, silent_from: now };
@@ -393,7 +425,7 @@ impl Mirror {
             return Change::Changed;
         };
         if let Some(known) = known
-            && known.version == stored.version
+            && known.is(stored)
         {
             known.with_meta |= with_meta;
             return Change::None;
@@ -427,8 +459,17 @@ impl Mirror {
             self.epoch_seen = self.epoch_seen.max(record.epoch);
         }
         self.vanished.remove(id);
-        let version = stored.version.clone();
-        let seen = Seen { version, record, first_seen_at: now, order, before: None, with_meta };
+        let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
+        let instead_of = match known.map(|seen| &seen.record) {
+            None => Former::Unseen,
+            Some(Err(_)) => Former::Unreadable,
+            Some(Ok(former)) => match former.holder() {
+                None => Former::Free(former.epoch),
+                Some(holder) => Former::Held(holder.session, former.epoch),
+            },
+        };
+        let seen =
+            Seen { version, sum, record, first_seen_at: now, order, before: None, with_meta, instead_of };
         self.shards.insert(id.clone(), seen);
         Change::Changed
     }
@@ -444,6 +485,20 @@ impl Mirror {
     pub fn vouch(&mut self, id: &ShardId, version: &Version) {
         if let Some(seen) = self.shards.get_mut(id).filter(|seen| seen.version == *version) {
             seen.with_meta = true;
+        }
+    }
+
+    /// Remembers since when we know that a session is over.
+    pub fn note_over(&mut self, now: Moment, session: SessionId) {
+        let since = self.dead.entry(session).or_insert(now);
+        *since = now.min(*since);
+    }
+
+    /// Whether a session may be alive under this name: only a record can say that none is.
+    pub fn may_live(&self, node: &SeenNode) -> bool {
+        match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => record.state.is_alive() && !self.dead.contains_key(&record.session),
+            Some(Err(_)) | None => true,
         }
     }
 
@@ -499,7 +554,7 @@ fn observe_plain<R: Record>(
     let crossed = |seen: &Seen<R>| matches!(source, Source::Fresh(issued) if issued < seen.order);
     match (slot.as_ref(), stored) {
         (None, None) => Change::None,
-        (Some(seen), Some(stored)) if seen.version == stored.version => Change::None,
+        (Some(seen), Some(stored)) if seen.is(stored) => Change::None,
         (Some(seen), _) if crossed(seen) => Change::None,
         (Some(_), _) if source == Source::Lagging => Change::Doubtful,
         (_, stored) => {
@@ -507,8 +562,9 @@ fn observe_plain<R: Record>(
             *slot = stored.map(|stored| {
                 let record = R::decode(&stored.value);
                 let before = before.filter(|_| record.is_err());
-                let version = stored.version.clone();
-                Seen { version, record, first_seen_at: now, order, before, with_meta: false }
+                let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
+                let (first_seen_at, with_meta, instead_of) = (now, false, Former::Unseen);
+                Seen { version, sum, record, first_seen_at, order, before, with_meta, instead_of }
             });
             Change::Changed
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::event::StopReason;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::record::MoveReason;
+use crate::record::{MoveReason, ShardSet};
 use crate::store::Key;
 
 /// Where a node stands with its session.
@@ -263,6 +263,29 @@ pub enum Notice {
         /// The group.
         group: GroupName,
     },
+    /// The store has other settings for a group than this node. The store's hold.
+    SettingsDiffer {
+        /// The group.
+        group: GroupName,
+        /// Those that differ.
+        settings: Vec<Differing>,
+    },
+    /// What operators ask of this node, or of all, is not what it was.
+    Asked(Asked),
+    /// The store has a group of the other kind than this node was set up for: it takes nothing of it.
+    OtherKind {
+        /// The group.
+        group: GroupName,
+        /// What this node was set up for.
+        ours: ShardSet,
+        /// What the store has.
+        stored: ShardSet,
+    },
+    /// The group is of the kind again that this node was set up for: it serves it.
+    KindAgrees {
+        /// The group.
+        group: GroupName,
+    },
     /// Voluntary moves stopped, because much of the roster vanished at once.
     Frozen {
         /// How many nodes vanished.
@@ -288,6 +311,66 @@ pub enum Notice {
     StoreTrouble {
         /// The error.
         error: String,
+    },
+}
+
+/// A setting of a group that the store has otherwise than this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// Its name.
+    pub name: &'static str,
+    /// What this node was started with.
+    pub ours: String,
+    /// What the store has.
+    pub stored: String,
+}
+
+impl Differing {
+    /// All of them, for people.
+    pub fn in_words(all: &[Differing]) -> String {
+        let each = all.iter().map(|it| format!("{} {} here, {} in the store", it.name, it.ours, it.stored));
+        each.collect::<Vec<_>>().join("; ")
+    }
+
+    /// What makes the store's settings ours.
+    pub fn command(group: &GroupName, all: &[Differing]) -> String {
+        let changes: String = all.iter().map(|it| format!(" {}={}", it.name, it.ours)).collect();
+        format!("leasehold group set {group}{changes}")
+    }
+}
+
+/// What operators ask of a node, or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// This node should hand everything over and take nothing.
+    Drain {
+        /// Who wanted it and why.
+        note: String,
+    },
+    /// It no longer should.
+    Undrain,
+    /// This node should have this weight.
+    Weight(u32),
+    /// It should have its own weight again.
+    OwnWeight,
+    /// Nothing should move voluntarily, anywhere.
+    Freeze {
+        /// Who wanted it and why.
+        note: String,
+    },
+    /// Shards may move again.
+    Unfreeze,
+    /// A shard that is held here, or was meant to be, should be on a certain node.
+    Pin {
+        /// Which.
+        shard: ShardId,
+        /// Where.
+        to: NodeName,
+    },
+    /// It may be anywhere again.
+    Unpin {
+        /// Which.
+        shard: ShardId,
     },
 }
 

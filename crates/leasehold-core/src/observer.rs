@@ -117,7 +117,7 @@ impl Observer {
         view::whereabouts(&self.mirror, shard)
     }
 
-    /// Why a shard is where it is. Why it has not moved is only known to its holder.
+    /// Why a shard is where it is; why it has not moved, as its holder told it with its last renewal.
     pub fn explain(&mut self, shard: &ShardId) -> Option<Explanation> {
         self.refresh();
         explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)

@@ -24,6 +24,8 @@ pub enum Rule {
     UnchangedIsUnknown,
     /// A write of unknown outcome is settled, never assumed.
     UnknownIsSettled,
+    /// A write of unknown outcome is never repeated over whatever is there by then.
+    NoBlindRetry,
     /// A new life never adopts what a former session of the same name holds.
     FreshSession,
     /// A lost grant is never revived by a late confirmation.
@@ -52,6 +54,8 @@ pub enum Rule {
     HoldingIsProved,
     /// A corrupt record counts as held by an unknown session.
     CorruptIsHeld,
+    /// So does one that names a session which was over before: the dead write nothing, so somebody else did.
+    TheDeadClaimNothing,
     /// A change of the store's generation or of the incarnation detaches.
     GenerationChecked,
     /// Whoever created a shard's record reads `meta` once more before the work starts.

@@ -116,6 +116,9 @@ pub struct Listing {
     pub entries: Vec<(Key, Stored)>,
     /// Keys that are in the namespace but that Leasehold did not make, for people to see.
     pub foreign: Vec<String>,
+    /// Places in the store that cannot be read, and where nobody can tell which records are in them: records that are not
+    /// among the entries may be there, and whoever asks for one is told that it is damaged. For people to see.
+    pub unreadable: Vec<String>,
     /// The store's own mark of identity at that time (etcd cluster id, Redis run and replication id, …): another one
     /// means that acknowledged writes may be gone. Empty if the store has none.
     pub generation: String,

@@ -9,7 +9,7 @@ use crate::event::{Located, shard_of};
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::plan::{GroupSettings, Plan, Roster};
-use crate::record::{NodeRecord, NodeState, Policy, ShardSet};
+use crate::record::{MetaState, NodeRecord, NodeState, Outage, Policy, RecordError, ShardSet, ShardState};
 use crate::store::Key;
 use crate::time::Now;
 
@@ -86,6 +86,12 @@ pub struct NodeView {
     pub seen_to_renew: bool,
     /// For how long its record has not changed, as we saw it, in milliseconds.
     pub silent_for_ms: u64,
+    /// How long ago it renewed, by what its clock and ours say, in milliseconds: a hint, for people.
+    pub renewed_ago_ms: Option<u64>,
+    /// How it stood with the store at its last renewal, unless all was well.
+    pub standing: Option<String>,
+    /// When its process last had no session.
+    pub outage: Option<Outage>,
     /// Shards that it holds.
     pub shards: usize,
     /// Shards that the plan gives to it.
@@ -175,6 +181,8 @@ pub struct ShardView {
     pub wanted: Option<NodeName>,
     /// Where an operator pinned it to.
     pub pinned_to: Option<NodeName>,
+    /// The node that left to restart and for which nobody else takes it yet.
+    pub kept_for: Option<NodeName>,
     /// What it is doing.
     pub state: ShardPhase,
 }
@@ -207,7 +215,7 @@ pub enum ShardPhase {
     Running,
     /// Its work was told to stop here.
     Stopping,
-    /// Its work did not stop in time here.
+    /// Its work did not stop in time.
     Stuck,
     /// Its work ended here and will be started again.
     Backoff,
@@ -224,12 +232,25 @@ pub enum ShardPhase {
 /// Something that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// A fixed word: `corrupt_record`, `no_room`, `stuck`, `quarantined`, `silent_node`, `double_start`, …
+    /// A fixed word: `corrupt_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
+    /// `silent_node`, `unserved_group`, `settling` or `name_taken`.
     pub kind: &'static str,
     /// What it is about: a shard, a node, a key.
     pub subject: String,
     /// What is wrong, and what to do.
     pub message: String,
+}
+
+impl Problem {
+    pub(crate) fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
+        Problem {
+            kind: "stuck",
+            subject: shard.to_string(),
+            message: format!(
+                "its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end"
+            ),
+        }
+    }
 }
 
 /// What the mirror and the plan show, without anything that only one node knows.
@@ -248,7 +269,13 @@ pub fn of_mirror(
         plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
     let mut shards = Vec::with_capacity(ids.len());
     for id in ids {
-        let shard = shard_view(mirror, plan, id, &mut problems);
+        let mut shard = shard_view(mirror, plan, id, &mut problems);
+        shard.kept_for = kept_for(mirror, id, now);
+        let nobodys =
+            shard.holder.is_none() && matches!(shard.state, ShardPhase::Unowned | ShardPhase::Retired);
+        if nobodys && !is_known(mirror, roster, settings, &id.group) {
+            continue;
+        }
         match (&shard.holder, shard.state) {
             (None, ShardPhase::Unowned) => *unowned.entry(&id.group).or_default() += 1,
             (None, _) => {}
@@ -290,6 +317,9 @@ pub fn of_mirror(
                 ttl_ms: record.ttl_ms,
                 seen_to_renew: node.first_seen_at > node.session_seen_at,
                 silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
+                renewed_ago_ms: renewed_ago_ms(record, now),
+                standing: record.report.standing.clone(),
+                outage: record.report.outage.clone(),
                 shards: held,
                 wanted: wanted.get(name).copied().unwrap_or(0),
                 agrees: record.view == plan.view,
@@ -305,6 +335,8 @@ pub fn of_mirror(
         unowned: unowned.get(name).copied().unwrap_or(0),
     });
     problems.extend(record_problems(mirror, plan));
+    problems.extend(node_problems(mirror, now));
+    problems.extend(settling(mirror));
     View {
         me: None,
         ready: mirror.ready,
@@ -314,6 +346,21 @@ pub fn of_mirror(
         shards,
         problems,
     }
+}
+
+/// Whether there is a group of that name, with settings that can be read or not. Records of shards outlive a group that
+/// was deleted: their epochs go on should it come back.
+fn is_known(
+    mirror: &Mirror,
+    roster: &Roster,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    group: &GroupName,
+) -> bool {
+    settings.contains_key(group)
+        || mirror.groups.contains_key(group)
+        || roster
+            .values()
+            .any(|member| member.groups.contains_key(group) && !mirror.gone.contains(&member.session))
 }
 
 fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Problem>) -> ShardView {
@@ -328,8 +375,9 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     });
     let state = match (seen.map(|seen| &seen.record), record.map(|record| &record.state)) {
         (Some(Err(_)), _) => ShardPhase::Corrupt,
-        (_, Some(crate::record::ShardState::Retired)) => ShardPhase::Retired,
+        (_, Some(ShardState::Retired)) => ShardPhase::Retired,
         _ if holder.is_some() && record.is_some_and(|record| record.quarantined) => ShardPhase::Quarantined,
+        _ if holder.is_some_and(|holder| tells_stuck(mirror, &holder.node, id)) => ShardPhase::Stuck,
         _ if holder.is_some() => ShardPhase::Held,
         _ => ShardPhase::Unowned,
     };
@@ -341,6 +389,9 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
                 .into(),
         });
     }
+    if state == ShardPhase::Stuck {
+        problems.push(Problem::stuck(id, record.map_or(Epoch(0), |record| record.epoch)));
+    }
     let control = mirror.control.as_ref().and_then(|seen| seen.best());
     ShardView {
         id: ShardKey(id.clone()),
@@ -349,17 +400,50 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
         epoch: record.map_or(Epoch(0), |record| record.epoch),
         wanted,
         pinned_to: control.and_then(|control| control.pins.get(id)).cloned(),
+        kept_for: None,
         state,
     }
 }
 
+/// Whom a shard is kept for in a restart grace. Each observer counts from when it first saw the record; who has just come
+/// has also the word of its writer's clock.
+fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
+    let seen = mirror.shards.get(shard)?;
+    let record = seen.good()?;
+    let ShardState::Vacant { successor: Some(successor), reserved_ms: Some(reserved_ms) } = &record.state
+    else {
+        return None;
+    };
+    let over = now.at.since(seen.first_seen_at).as_millis() as u64 >= *reserved_ms
+        || now.unix_ms >= record.written_unix_ms.saturating_add(*reserved_ms);
+    (!over).then(|| successor.clone())
+}
+
+/// What is wrong with a record that cannot be used, and who mends it.
+pub fn unusable(key: &Key, error: &RecordError) -> String {
+    if error.is_newer() {
+        return error.to_string();
+    }
+    let mended = match key {
+        Key::Control => "mend it with: leasehold repair --control".to_owned(),
+        Key::Shard(shard) => format!("mend it with: leasehold repair {shard}"),
+        Key::Meta | Key::Node(_) => {
+            "a running node mends it by itself in about a ttl: start one if there is none".to_owned()
+        }
+        Key::Group(_) => {
+            "a running node that read it before mends it by itself; others use their own settings".to_owned()
+        }
+    };
+    format!("{error}; {mended}")
+}
+
 fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut corrupt = |key: Key, error: &crate::record::RecordError| {
+    let mut corrupt = |key: Key, error: &RecordError| {
         problems.push(Problem {
             kind: "corrupt_record",
             subject: key.to_string(),
-            message: error.to_string(),
+            message: unusable(&key, error),
         });
     };
     if let Some(Err(error)) = mirror.meta.as_ref().map(|seen| &seen.record) {
@@ -387,7 +471,8 @@ fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         let homeless = group.answer.to.iter().filter(|to| to.is_none()).count();
         if homeless > 0 {
             let message = if group.question.nodes.is_empty() {
-                format!("{homeless} shards have no node: none that serves the group takes shards")
+                let advice = drained(mirror, name).unwrap_or_default();
+                format!("{homeless} shards have no node: none that serves the group takes shards{advice}")
             } else {
                 format!(
                     "{homeless} shards have no node: every node is full or declines; add nodes or raise capacity"
@@ -396,15 +481,14 @@ fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
         }
     }
-    for (name, node) in &mirror.nodes {
-        if node.alive().is_some_and(|session| mirror.gone.contains(&session)) {
-            problems.push(Problem {
-                kind: "gone_node",
-                subject: name.to_string(),
-                message: "its process is gone, and no other node has taken over what it held: start one"
-                    .into(),
-            });
-        }
+    for place in &mirror.unreadable {
+        problems.push(Problem {
+            kind: "corrupt_record",
+            subject: place.clone(),
+            message: "it cannot be read, and which records are in it is not known: they count as held. Restore it, or mend \
+                      each that you know of with: leasehold repair SHARD"
+                .into(),
+        });
     }
     for key in &mirror.foreign {
         problems.push(Problem {
@@ -414,6 +498,110 @@ fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         });
     }
     problems
+}
+
+/// The nodes of a group that operators drained, and what lets them take shards again.
+fn drained(mirror: &Mirror, group: &GroupName) -> Option<String> {
+    let control = mirror.control.as_ref()?.best()?;
+    let serves = |name: &&NodeName| {
+        let node = mirror.nodes.get(*name);
+        let record = node.and_then(|node| node.seen.as_ref()?.good());
+        node.and_then(|node| node.alive()).is_some_and(|session| !mirror.dead.contains_key(&session))
+            && record.is_some_and(|record| record.groups.contains_key(group))
+    };
+    let mut names: Vec<&str> = control.drain.keys().filter(serves).map(NodeName::as_str).collect();
+    let first = *names.first()?;
+    let more = names.len().saturating_sub(DRAINED_NAMED);
+    names.truncate(DRAINED_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(format!("; operators drained {}{more}: undo it with: leasehold undrain {first}", names.join(", ")))
+}
+
+/// How many drained nodes are named.
+const DRAINED_NAMED: usize = 5;
+
+/// Why nobody may own anything yet.
+fn settling(mirror: &Mirror) -> Option<Problem> {
+    let meta = mirror.meta.as_ref()?.good().filter(|meta| meta.state == MetaState::Settling)?;
+    Some(Problem {
+        kind: "settling",
+        subject: Key::Meta.to_string(),
+        message: format!(
+            "the namespace is new, or its store was replaced: nobody owns anything until no earlier holder can be \
+             running, which takes up to {:.1} s",
+            meta.max_ttl_ms as f64 / 1000.0
+        ),
+    })
+}
+
+/// How long ago a record was written, by what its writer's clock and ours say.
+fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
+    (record.written_unix_ms > 0).then(|| now.unix_ms.saturating_sub(record.written_unix_ms))
+}
+
+fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, node) in &mirror.nodes {
+        let Some(session) = node.alive().filter(|session| !mirror.dead.contains_key(session)) else {
+            continue;
+        };
+        let Some(record) = node.seen.as_ref().and_then(|seen| seen.good()) else { continue };
+        let mut problem = |kind, message| problems.push(Problem { kind, subject: name.to_string(), message });
+        let silent_for_ms = now.at.since(node.silent_from).as_millis() as u64;
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        // Who has not looked for long enough to see a renewal has only the word of its writer's clock.
+        let unseen = node.first_seen_at <= node.session_seen_at;
+        let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
+        if mirror.gone.contains(&session) {
+            let what = "its process is gone, and no other node has taken over what it held: start one";
+            problem("gone_node", what.into());
+        } else if silent_for_ms > record.ttl_ms / 2 {
+            problem(
+                "silent_node",
+                format!(
+                    "it has not renewed for {:.1} s of its {:.1} s: it stands still, is gone, or cannot reach the store",
+                    seconds(silent_for_ms),
+                    seconds(record.ttl_ms),
+                ),
+            );
+        } else if let Some(ago_ms) = outlived_ms {
+            problem(
+                "silent_node",
+                format!(
+                    "it last renewed {:.1} s ago by its clock, longer than its ttl of {:.1} s: it stands still, is gone, \
+                     cannot reach the store, or its clock is wrong; watching for a ttl shows which",
+                    seconds(ago_ms),
+                    seconds(record.ttl_ms),
+                ),
+            );
+        } else if let (Some(standing), Some(outage)) = (&record.report.standing, &record.report.outage) {
+            problem(
+                "recovering_node",
+                format!(
+                    "it is {standing}: it had no session for {:.1} s ({}), and is given nothing until it has been \
+                     healthy for a while",
+                    outage.for_ms as f64 / 1000.0,
+                    outage.cause,
+                ),
+            );
+        }
+        for (group, why) in &record.report.unserved {
+            problem(
+                "unserved_group",
+                format!(
+                    "it takes nothing of the group {group}: {why}; start it with another group or with shards of that kind, or \
+                     remove the group's settings once nobody holds any of it, with: leasehold group delete {group}"
+                ),
+            );
+        }
+    }
+    problems
+}
+
+/// Whether a node said with its last renewal that the work of a shard does not stop.
+fn tells_stuck(mirror: &Mirror, node: &NodeName, shard: &ShardId) -> bool {
+    let record = mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.good());
+    record.is_some_and(|record| record.report.stuck.contains(shard))
 }
 
 /// Which shard of a numbered group a key belongs to, and who has it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::NodeName;
 
 use crate::clock::{Instant, SECOND};
-use crate::faults::{Damage, Fault, Planned};
+use crate::records::Loss;
 use crate::setting::Setting;
 
 /// The stated bounds of one run.
@@ -13,8 +13,12 @@ use crate::setting::Setting;
 pub(crate) struct Bounds {
     /// From when a record says that nobody holds the shard, in calm times, until somebody does.
     pub(crate) unowned: Instant,
-    /// From when all faults are over until every shard is owned.
+    /// From when all faults are over until every shard is owned whose record nobody tampered with.
     pub(crate) owned: Instant,
+    /// How much longer it takes where somebody may hold a shard without a record that says so.
+    lost: Instant,
+    /// How much longer than that, where its record names a holder that nobody is.
+    usurped: Instant,
     /// From then until everything is where the plan wants it.
     pub(crate) settled: Instant,
     /// How long it is watched then.
@@ -29,7 +33,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(setting: &Setting, faults: &[Planned]) -> Self {
+    pub(crate) fn new(setting: &Setting) -> Self {
         let name = NodeName::new("n").expect("a valid name");
         let mut config = setting.config(0, name.clone());
         let shortest = config.renew_every.min(Duration::from_nanos(setting.ttl / 5));
@@ -42,36 +46,31 @@ impl Bounds {
         let unowned = true_time(stated.unowned_worst + stated.restart_grace);
         let failover = true_time(stated.failover_worst);
         let settle = true_time(stated.settle_for);
-        let lost = if faults.iter().any(loses_records) { true_time(stated.lost_for) } else { 0 };
-        let usurped =
-            |planned: &Planned| matches!(planned.fault, Fault::Corrupt { how: Damage::Usurped, .. });
-        let usurper = if faults.iter().any(usurped) { setting.usurper_ttl * 104 / 100 } else { 0 };
         let stop = Duration::from_millis(policy.stop_timeout_ms);
         Bounds {
             unowned,
-            owned: lost + settle + failover + unowned + usurper,
+            owned: settle + failover + unowned,
+            lost: true_time(stated.lost_for),
+            usurped: setting.usurper_ttl * 104 / 100,
             settled: true_time(stated.recovery_worst + stop)
                 + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
                 + 3 * true_time(stated.ttl)
                 + 20 * SECOND,
             quiet: true_time(stated.ttl) * 3 / 2,
-            calm_after: lost + settle + failover + true_time(stated.recovery_worst),
+            calm_after: settle + failover + true_time(stated.recovery_worst),
             rest: true_time(stated.ttl) + 2 * SECOND,
             renew_every: shortest.as_nanos() as u64,
         }
     }
-}
 
-/// Whether it may leave a shard that somebody holds without a record that says so.
-fn loses_records(planned: &Planned) -> bool {
-    matches!(
-        planned.fault,
-        Fault::Corrupt { .. }
-            | Fault::Vanish { .. }
-            | Fault::Emptied { .. }
-            | Fault::RolledBack { .. }
-            | Fault::Failover { .. }
-    )
+    /// How much longer it takes after this was done to a record.
+    pub(crate) fn longer(&self, loss: Loss) -> Instant {
+        match loss {
+            Loss::Nothing => 0,
+            Loss::Lost => self.lost,
+            Loss::Usurped => self.lost + self.usurped,
+        }
+    }
 }
 
 /// How long a time of the slowest clock really is.

@@ -8,13 +8,14 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
 use crate::faults::Place;
-use crate::invariants::{deadline_counts_from_sending, no_busy_loop};
+use crate::invariants::{deadline_counts_from_sending, no_busy_loop, unspoken_protocol_is_refused};
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
 use crate::process::Session;
 use crate::profile::Peril;
 use crate::sabotage::Duty;
 use crate::setting::DeadMan;
+use crate::words;
 use crate::world::{Due, Judged, World};
 
 impl World {
@@ -56,6 +57,8 @@ impl World {
                     self.healing.last_joined_at = self.at;
                     self.tell_of(process, || format!("opens session {id:?}"));
                     let stop_budget = self.processes[process].stop_budget;
+                    unspoken_protocol_is_refused::judge(self, process)?;
+                    self.namesake_met(process);
                     self.observe(Happening::Opened { session: number, process, stop_budget })?;
                 }
                 Action::Ask(request) => self.ask(process, request)?,
@@ -63,7 +66,7 @@ impl World {
                 Action::Lose => self.lose(process)?,
                 Action::Start { shard, epoch } => self.start_work(process, shard, epoch),
                 Action::Stop { shard, epoch, why, kill_at } => {
-                    self.tell_of(process, || format!("tells {shard} (epoch {epoch}) to stop: {why:?}"));
+                    self.tell_of(process, || format!("tells {shard} (epoch {epoch}) to stop: {why}"));
                     self.stop_work(process, &shard, epoch, kill_at)?;
                 }
                 Action::AskGate(shard) => {
@@ -122,13 +125,19 @@ impl World {
 
     fn hear(&mut self, process: usize, notice: &Notice) {
         match notice {
-            Notice::Standing { to, .. } => self.processes[process].standing = *to,
+            Notice::Standing { to, .. } => {
+                let at = self.at;
+                let node = &mut self.processes[process];
+                (node.standing, node.standing_since) = (*to, at);
+            }
             Notice::Fenced { .. } => self.stats.fenced += 1,
             Notice::Incarnation { .. } => self.stats.incarnations += 1,
+            Notice::NameTaken { .. } => self.namesake_met(process),
+            Notice::Waiting { why, .. } if why.contains("upgrade") => self.stats.felt.note(Peril::Protocol),
             Notice::Renewed { .. } | Notice::Stopping { .. } => return,
             _ => {}
         }
-        self.tell_of(process, || format!("{notice:?}"));
+        self.tell_of(process, || words::of_notice(notice));
     }
 
     /// Sends a request, after a look at what it would give up.
@@ -188,7 +197,7 @@ impl World {
 
     /// How late a process does something.
     pub(crate) fn lag(&mut self, process: usize, usual: Instant) -> Instant {
-        let sluggish = self.slots[self.processes[process].slot].sluggish;
+        let sluggish = self.slots[self.processes[process].slot].sluggish.worst();
         if sluggish > usual {
             self.stats.felt.note(Peril::Sluggish);
         }

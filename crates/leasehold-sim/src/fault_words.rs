@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::faults::{Comeback, Fault, Going, Grace, Place, Planned, Way};
+use crate::faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Raise, Target, Way};
+use crate::store::Generation;
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,11 +78,17 @@ impl fmt::Display for Fault {
             Fault::Failover { lasts, loses } => {
                 write!(f, "the store fails over for {} and loses the last {}", Span(*lasts), Span(*loses))
             }
-            Fault::Emptied { generation } => write!(f, "the store is emptied, its generation {generation:?}"),
+            Fault::Emptied { generation: Generation::Kept } => {
+                write!(f, "the store is emptied and passes for the same")
+            }
+            Fault::Emptied { generation: Generation::New } => {
+                write!(f, "the store is emptied and has another mark of identity")
+            }
             Fault::RolledBack { by } => write!(f, "the store is rolled back by {}", Span(*by)),
             Fault::MassLeave { slots, how, then } => {
                 let how = if *how == Going::Killed { "killed" } else { "told to leave" };
-                write!(f, "nodes {slots:?} are {how} at once{then}")
+                let slots: Vec<_> = slots.iter().map(usize::to_string).collect();
+                write!(f, "nodes {} are {how} at once{then}", slots.join(", "))
             }
             Fault::RollingRestart { gap, how } => {
                 let how = if *how == Going::Killed { "killed" } else { "told to leave" };
@@ -106,7 +113,20 @@ impl fmt::Display for Fault {
             Fault::Disengage { shard, slot: None, lasts } => {
                 write!(f, "nobody can run the named shard {shard} for {}", Span(*lasts))
             }
-            Fault::Corrupt { what, how } => write!(f, "the record of {what:?} is damaged: {how:?}"),
+            Fault::Corrupt { what, how } => {
+                let how = match how {
+                    Damage::Noise => "becomes noise",
+                    Damage::Cut => "loses its second half",
+                    Damage::TooNew => "is in a format that nobody here reads",
+                    Damage::Usurped => "names a holder that nobody is",
+                };
+                match what {
+                    Target::Node(slot) => write!(f, "the record of node {slot} {how}"),
+                    Target::Shard(shard) => write!(f, "the record of shard {shard} {how}"),
+                    Target::Group => write!(f, "the record of the group {how}"),
+                    Target::Control => write!(f, "the record of what operators want {how}"),
+                }
+            }
             Fault::Vanish { slot } => write!(f, "the record of node {slot} vanishes"),
             Fault::Refuse { slot, lasts } => {
                 write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
@@ -114,6 +134,21 @@ impl fmt::Display for Fault {
             Fault::WorkCrash { slot, lasts } => write!(f, "work at node {slot} crashes for {}", Span(*lasts)),
             Fault::Upgrade { slot, after } => {
                 write!(f, "node {slot} is killed and comes back as a newer version after {}", Span(*after))
+            }
+            Fault::Downgrade { gap, how } => {
+                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                write!(f, "all nodes are {how} and come back as the older version, one every {}", Span(*gap))
+            }
+            Fault::Protocol { slot, raise, lasts } => {
+                let what = match raise {
+                    Raise::Protocol => "asks for a protocol",
+                    Raise::Format => "has a format",
+                };
+                write!(
+                    f,
+                    "the namespace {what} that only newer versions know, for {}, and node {slot} is killed and comes back",
+                    Span(*lasts)
+                )
             }
             Fault::Twin { slot, lasts } => {
                 write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))

@@ -3,6 +3,7 @@
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
+use crate::options::Options;
 use crate::profile::{Peril, Profile, Swarm};
 use crate::setting::{NAMED, Setting};
 use crate::store::Generation;
@@ -88,6 +89,10 @@ pub enum Fault {
     WorkCrash { slot: usize, lasts: Instant },
     /// The process of a slot is restarted as a newer version.
     Upgrade { slot: usize, after: Instant },
+    /// All nodes are restarted as the older version, one after the other.
+    Downgrade { gap: Instant, how: Going },
+    /// The namespace is moved to what only newer versions speak, and the process of a slot is restarted.
+    Protocol { slot: usize, raise: Raise, lasts: Instant },
     /// A second process runs under the name of a slot.
     Twin { slot: usize, lasts: Instant },
     /// The wall clock of a slot's machine steps.
@@ -154,6 +159,15 @@ pub enum Going {
     Told,
 }
 
+/// How a namespace refuses older versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// Its `meta` asks for a newer protocol of whoever joins.
+    Protocol,
+    /// Its `meta` is in a newer format, which drives out also those who are there.
+    Format,
+}
+
 /// Which record is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -180,8 +194,20 @@ pub enum Damage {
     Usurped,
 }
 
+/// The faults of a run.
+pub(crate) fn planned(options: &Options, seed: u64, setting: &Setting) -> Vec<Planned> {
+    let mut faults = match &options.script {
+        Some(script) => in_order(script.iter().cloned()),
+        None => schedule(seed, &options.faults, setting),
+    };
+    if let Some(keep) = &options.keep {
+        faults.retain(|planned| keep.contains(&planned.number));
+    }
+    faults
+}
+
 /// The whole schedule of a seed.
-pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
+fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
     let mut planned = Vec::new();
     for peril in Peril::all() {
         // By its name, so that a new kind of fault changes nothing about the others.
@@ -201,6 +227,9 @@ pub(crate) fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<P
             if matches!(fault, Fault::Emptied { .. }) {
                 planned.extend(emptied_again(&mut dice, setting, at).map(|at| (at, fault.clone())));
             }
+            if matches!(fault, Fault::Downgrade { .. }) {
+                planned.extend(upgraded_before(&mut dice, setting, at));
+            }
             planned.push((at, fault));
         }
     }
@@ -213,8 +242,20 @@ fn emptied_again(dice: &mut Dice, setting: &Setting, at: Instant) -> Option<Inst
     (dice.permille(400) && again < setting.faults_for).then_some(again)
 }
 
+/// Only what is newer can go back.
+fn upgraded_before(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
+    let mut upgrades = Vec::new();
+    for slot in 0..setting.nodes {
+        if dice.permille(500) {
+            let after = dice.between(10 * MS, SECOND);
+            upgrades.push((dice.between(SECOND / 2, at), Fault::Upgrade { slot, after }));
+        }
+    }
+    upgrades
+}
+
 /// Faults in the order in which they strike, numbered.
-pub(crate) fn in_order(faults: impl IntoIterator<Item = (Instant, Fault)>) -> Vec<Planned> {
+fn in_order(faults: impl IntoIterator<Item = (Instant, Fault)>) -> Vec<Planned> {
     let mut faults: Vec<_> = faults.into_iter().collect();
     faults.sort_by_key(|(at, _)| *at);
     let numbered = faults.into_iter().enumerate();
@@ -312,6 +353,14 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
         Peril::WorkCrash => Fault::WorkCrash { slot, lasts },
         Peril::Upgrade => Fault::Upgrade { slot, after: dice.between(10 * MS, ttl) },
+        Peril::Downgrade => Fault::Downgrade {
+            gap: dice.between(500 * MS, ttl),
+            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
+        },
+        Peril::Protocol => {
+            let raise = dice.pick(&[Raise::Protocol, Raise::Protocol, Raise::Format]);
+            Fault::Protocol { slot, raise, lasts: lasts + ttl / 2 }
+        }
         Peril::Twin => Fault::Twin { slot, lasts: lasts + SECOND },
         Peril::WallStep => {
             let by = dice.between(1, setting.wall_step_ms_max + 1) as i64;

@@ -2,9 +2,14 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use leasehold_core::notice::Standing;
+use leasehold_core::store::{Key, Swap};
+use leasehold_core::view::ShardView;
+
 use crate::faults::{Fault, Place};
-use crate::process::Leaving;
+use crate::process::{Leaving, Process};
 use crate::profile::Peril;
+use crate::records::RecordState;
 use crate::world::World;
 
 /// How often each kind of fault was felt.
@@ -49,7 +54,10 @@ impl Serialize for Felt {
 
 impl World {
     /// Counts a fault that somebody meets the moment it strikes. Others are counted where they are met.
-    pub(crate) fn note_felt(&mut self, fault: &Fault) {
+    pub(crate) fn note_felt(&mut self, index: usize, fault: &Fault) {
+        if fault.met_later().is_some() {
+            self.unmet.push(index);
+        }
         if let Some(peril) = fault.met_at_once()
             && self.is_met(fault)
         {
@@ -61,12 +69,12 @@ impl World {
     fn is_met(&self, fault: &Fault) -> bool {
         let runs = |slot: usize| self.slots[slot].process.is_some();
         match fault {
-            Fault::Crash { slot, .. } | Fault::Upgrade { slot, .. } | Fault::Weight { slot, .. } => {
-                runs(*slot)
+            Fault::Crash { slot, .. } | Fault::Upgrade { slot, .. } => runs(*slot),
+            Fault::Weight { slot, weight } => runs(*slot) && self.slots[*slot].weight != Some(*weight),
+            Fault::Capacity { slot, capacity } => {
+                runs(*slot) && self.slots[*slot].capacity.flatten() != *capacity
             }
-            Fault::Capacity { slot, .. }
-            | Fault::NotAccepting { slot, .. }
-            | Fault::WallStep { slot, .. } => runs(*slot),
+            Fault::NotAccepting { slot, .. } | Fault::WallStep { slot, .. } => runs(*slot),
             Fault::Leave { slot, .. } => {
                 self.slots[*slot].process.is_some_and(|it| self.processes[it].leaving == Leaving::No)
             }
@@ -84,6 +92,92 @@ impl World {
             }
             Fault::Resize { shards } => *shards as usize != self.slots_wanted(),
             _ => true,
+        }
+    }
+
+    /// A process wrote a record: what it says of a shard now, and which faults were met by that.
+    pub(crate) fn shard_written(&mut self, process: usize, swap: &Swap) {
+        let shard = match &swap.key {
+            Key::Shard(shard) if !self.unmet.is_empty() => Some(self.setting.number_of(shard)),
+            _ => None,
+        };
+        let before = shard.map(|shard| self.records.get(shard).state.clone());
+        self.records.written(self.at, &self.setting, &swap.key, swap.value.as_deref());
+        let (Some(shard), Some(before)) = (shard, before) else { return };
+        let had = self.is_holder(process, &before);
+        let has = self.is_holder(process, &self.records.get(shard).state);
+        if had != has {
+            let slot = self.processes[process].slot;
+            self.meet(|world, index, fault| match fault {
+                // Whom the pin names takes it.
+                Fault::Pin { shard: pinned, .. } => {
+                    has && *pinned as usize == shard
+                        && world.asked_for.get(&index) == Some(&world.processes[process].name)
+                }
+                // Whom the wish is about gives it up.
+                Fault::Drain { .. } => {
+                    had && world.asked_for.get(&index) == Some(&world.processes[process].name)
+                }
+                Fault::Release { shard: asked } => had && *asked as usize == shard,
+                Fault::Disengage { shard: named, slot: at, .. } => {
+                    had && world.setting.first_named() + named == shard && at.is_none_or(|at| at == slot)
+                }
+                _ => false,
+            });
+        }
+    }
+
+    fn is_holder(&self, process: usize, state: &RecordState) -> bool {
+        let RecordState::Held { session, .. } = state else { return false };
+        self.processes[process].sessions.iter().any(|mine| mine.id == *session)
+    }
+
+    /// A process opened a session or refused to run: if another one of its name lives, they have met.
+    pub(crate) fn namesake_met(&mut self, process: usize) {
+        if self.unmet.is_empty() {
+            return;
+        }
+        let name = self.processes[process].name.clone();
+        let lives = |(other, node): (usize, &Process)| {
+            other != process && node.alive && node.name == name && !node.sessions.is_empty()
+        };
+        if self.processes.iter().enumerate().any(lives) {
+            self.meet(|world, _, fault| {
+                matches!(fault, Fault::Twin { slot, .. } if world.slots[*slot].name == name)
+            });
+        }
+    }
+
+    /// While moves are frozen, somebody holds what the plan wants elsewhere.
+    pub(crate) fn look_for_frozen(&mut self) {
+        let freezes = |index: &usize| matches!(self.faults[*index].fault, Fault::Freeze { .. });
+        if !self.unmet.iter().any(freezes) {
+            return;
+        }
+        let attached = |process: &usize| {
+            let node = &self.processes[*process];
+            node.running() && node.standing == Standing::Attached
+        };
+        let Some(process) = (0..self.processes.len()).find(attached) else { return };
+        let view = self.processes[process].core.view(self.now_of(process));
+        let kept = |shard: &ShardView| {
+            shard.holder.is_some() && shard.wanted.is_some() && shard.wanted != shard.holder
+        };
+        if view.frozen.is_some() && view.shards.iter().any(kept) {
+            self.meet(|_, _, fault| matches!(fault, Fault::Freeze { .. }));
+        }
+    }
+
+    /// Counts those of the faults that wait for it.
+    fn meet(&mut self, met: impl Fn(&World, usize, &Fault) -> bool) {
+        let unmet = std::mem::take(&mut self.unmet);
+        let (now, later): (Vec<_>, Vec<_>) =
+            unmet.into_iter().partition(|index| met(self, *index, &self.faults[*index].fault));
+        self.unmet = later;
+        for index in now {
+            if let Some(peril) = self.faults[index].fault.met_later() {
+                self.stats.felt.note(peril);
+            }
         }
     }
 }
@@ -104,14 +198,21 @@ impl Fault {
             Fault::Capacity { .. } => Peril::Capacity,
             Fault::NotAccepting { .. } => Peril::Accepting,
             Fault::Resize { .. } => Peril::Resize,
+            Fault::Upgrade { .. } => Peril::Upgrade,
+            Fault::WallStep { .. } => Peril::WallStep,
+            _ => return None,
+        })
+    }
+
+    /// Which kind it is, if it is met only when somebody does what it asks for.
+    fn met_later(&self) -> Option<Peril> {
+        Some(match self {
             Fault::Pin { .. } => Peril::Pin,
             Fault::Drain { .. } => Peril::Drain,
             Fault::Freeze { .. } => Peril::Freeze,
             Fault::Release { .. } => Peril::Release,
             Fault::Disengage { .. } => Peril::Disengage,
-            Fault::Upgrade { .. } => Peril::Upgrade,
             Fault::Twin { .. } => Peril::Twin,
-            Fault::WallStep { .. } => Peril::WallStep,
             _ => return None,
         })
     }

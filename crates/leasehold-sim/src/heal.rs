@@ -4,17 +4,18 @@
 use leasehold_core::config::Gate;
 use leasehold_core::event::Wish;
 use leasehold_core::notice::Standing;
+use leasehold_core::record::{NodeRecord, Record};
 use leasehold_core::store::{Key, Swap};
 use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
 use crate::clock::Instant;
 use crate::driver::mentions;
-use crate::faults::{Fault, Going, Planned};
+use crate::faults::{Fault, Going};
 use crate::invariants::{self, Violation};
 use crate::oracle::Happening;
 use crate::process::Leaving;
-use crate::records::RecordState;
+use crate::records::{Loss, RecordState};
 use crate::setting::Setting;
 use crate::world::{Due, Judged, LOOK_EVERY, World};
 
@@ -36,6 +37,9 @@ pub(crate) struct Healing {
     pub(crate) settled_at: Option<Instant>,
     /// When each shard was last seen owned.
     pub(crate) owned_last: Vec<Instant>,
+    /// The worst that was seen done to each shard's record since then, and to any of them while the world heals.
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) loss: Loss,
     /// How many runs had begun by then.
     pub(crate) runs_at_began: usize,
     pub(crate) runs_at_settled: usize,
@@ -52,8 +56,8 @@ pub(crate) struct Healing {
 }
 
 impl Healing {
-    pub(crate) fn new(setting: &Setting, faults: &[Planned]) -> Self {
-        let bounds = Bounds::new(setting, faults);
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let bounds = Bounds::new(setting);
         Healing {
             calm_from: bounds.calm_after,
             resized_at: 0,
@@ -65,6 +69,8 @@ impl Healing {
             owned_at: None,
             settled_at: None,
             owned_last: Vec::new(),
+            losses: Vec::new(),
+            loss: Loss::Nothing,
             runs_at_began: 0,
             runs_at_settled: 0,
             node_writes: 0,
@@ -128,6 +134,7 @@ fn disturbs(fault: &Fault) -> bool {
             | Fault::WallStep { .. }
             | Fault::MassLeave { how: Going::Told, .. }
             | Fault::RollingRestart { how: Going::Told, .. }
+            | Fault::Downgrade { how: Going::Told, .. }
     )
 }
 
@@ -151,6 +158,7 @@ impl World {
     pub(crate) fn look(&mut self) -> Judged {
         self.put(LOOK_EVERY, Due::Look);
         self.observe(Happening::Moment)?;
+        self.look_for_frozen();
         if !self.healing.began && self.at >= self.setting.faults_for {
             self.begin_to_heal()?;
         }
@@ -167,6 +175,8 @@ impl World {
         self.healing.began = true;
         self.healing.began_at = self.at;
         self.healing.runs_at_began = self.oracle.state.runs.len();
+        self.healing.loss = self.records.worst_loss();
+        self.unmet.clear();
         self.healing.calm_from = self.healing.calm_from.min(self.at + self.healing.bounds.calm_after);
         for process in 0..self.processes.len() {
             if let Some(pause) = self.processes[process].paused {
@@ -229,7 +239,7 @@ impl World {
         let alive = (0..self.processes.len()).filter(|process| self.processes[*process].alive);
         let alive: Vec<usize> = alive.collect();
         let shards = self.shards_wanted().map(|shard| {
-            let RecordState::Held { session } = self.records.get(shard).state else {
+            let RecordState::Held { session, .. } = self.records.get(shard).state else {
                 return Owned { shard, holder: None, running: false };
             };
             let holder = alive.iter().copied().find(|process| {
@@ -245,7 +255,7 @@ impl World {
         Census { shards: shards.collect(), alive }
     }
 
-    fn judge_healing(&mut self) -> Judged {
+    pub(crate) fn judge_healing(&mut self) -> Judged {
         let since = self.at - self.healing.began_at;
         if let Some(settled_at) = self.healing.settled_at {
             if self.at < settled_at + self.healing.bounds.quiet {
@@ -269,7 +279,7 @@ impl World {
         let rested = self.at > changed_at + self.healing.bounds.rest;
         if since > self.healing.bounds.rest && rested && census.all_settled(self) {
             self.settle(&census)?;
-        } else if since > self.healing.bounds.owned + self.healing.bounds.settled {
+        } else if since > self.owned_within(self.healing.loss) + self.healing.bounds.settled {
             invariants::nobody_stays_detached::judge(self, &census)?;
             invariants::drains_finish::judge(self, &census)?;
             invariants::balance_within_bound::judge_plan_reached(self, &census)?;
@@ -277,12 +287,56 @@ impl World {
         Ok(())
     }
 
-    fn note_owned(&mut self, census: &Census) {
-        let last = &mut self.healing.owned_last;
-        last.resize(census.shards.len(), self.healing.began_at);
-        for (last, _) in last.iter_mut().zip(&census.shards).filter(|(_, owned)| owned.holder.is_some()) {
-            *last = self.at;
+    pub(crate) fn note_owned(&mut self, census: &Census) {
+        self.healing.owned_last.resize(census.shards.len(), self.healing.began_at);
+        self.healing.losses.resize(census.shards.len(), Loss::Nothing);
+        let receivers = if census.all_owned() { Loss::Nothing } else { self.loss_of_receivers(census) };
+        for (index, owned) in census.shards.iter().enumerate() {
+            if owned.holder.is_some() {
+                self.healing.owned_last[index] = self.at;
+                self.healing.losses[index] = Loss::Nothing;
+            } else {
+                let loss = self.healing.losses[index].max(self.loss_of(owned.shard)).max(receivers);
+                self.healing.losses[index] = loss;
+                self.healing.loss = self.healing.loss.max(loss);
+            }
         }
+    }
+
+    /// What keeps others from a shard for longer than usual: what was done to its record, or to that of its holder.
+    pub(crate) fn loss_of(&self, shard: usize) -> Loss {
+        let loss = self.records.loss(shard);
+        let RecordState::Held { node, session } = &self.records.get(shard).state else { return loss };
+        let holder = self.store.get(&Key::Node(node.clone()));
+        let known = match holder.map(|stored| NodeRecord::decode(&stored.value)) {
+            Some(Ok(record)) => record.session == *session || !record.unproved,
+            Some(Err(_)) | None => false,
+        };
+        if known { loss } else { loss.max(Loss::Lost) }
+    }
+
+    /// What keeps everybody from everything: nobody who is there takes shards, and whoever would still has to wait for
+    /// a session of its own whose record was lost.
+    fn loss_of_receivers(&self, census: &Census) -> Loss {
+        let receives = |process: &usize| {
+            let node = &self.processes[*process];
+            node.standing == Standing::Attached
+                && Some(&node.name) != self.healing.drained.as_ref()
+                && self.slots[node.slot].weight != Some(0)
+        };
+        let has_lost = |process: &usize| {
+            let node = &self.processes[*process];
+            let stored = self.store.get(&Key::Node(node.name.clone()));
+            node.standing != Standing::Attached
+                && stored.is_none_or(|stored| NodeRecord::decode(&stored.value).is_err())
+        };
+        let waits = !census.alive.iter().any(receives) && census.alive.iter().any(has_lost);
+        if waits { Loss::Lost } else { Loss::Nothing }
+    }
+
+    /// From when all faults are over until a shard is owned to whose record this was done.
+    pub(crate) fn owned_within(&self, loss: Loss) -> Instant {
+        self.healing.bounds.owned + self.healing.bounds.longer(loss)
     }
 
     fn settle(&mut self, census: &Census) -> Judged {

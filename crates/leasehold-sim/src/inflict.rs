@@ -22,7 +22,7 @@ impl World {
             self.on.insert(index);
             self.put(lasts, Due::Relent(index));
         }
-        self.note_felt(&planned.fault);
+        self.note_felt(index, &planned.fault);
         match planned.fault {
             Fault::Crash { slot, then } => {
                 if let Some(process) = self.slots[slot].process {
@@ -47,7 +47,7 @@ impl World {
                 self.weather.begin(index, Trouble::DoubledWrites(permille));
             }
             Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
-            Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag = lag,
+            Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag.begin(index, lag),
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
             Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
             Fault::StoreRestart { .. } => {
@@ -75,7 +75,7 @@ impl World {
                     self.go(slot, how, then)?;
                 }
             }
-            Fault::RollingRestart { .. } => return self.roll(0, index),
+            Fault::RollingRestart { .. } | Fault::Downgrade { .. } => return self.roll(0, index),
             Fault::Weight { slot, weight } => {
                 self.slots[slot].weight = Some(weight);
                 self.wish(slot, Wish::Weight(weight))?;
@@ -90,18 +90,21 @@ impl World {
             }
             Fault::Resize { shards } => self.resize(shards),
             Fault::Pin { shard, slot, .. } => {
-                let (id, name) = (ShardId::slot(&self.setting.group, shard), self.slots[slot].name.clone());
-                self.control(|control| {
-                    control.pins.insert(id, name);
-                });
+                self.asked_for.insert(index, self.slots[slot].name.clone());
+                self.pin(shard);
             }
             Fault::Drain { slot, .. } => {
                 let name = self.slots[slot].name.clone();
+                self.asked_for.insert(index, name.clone());
                 self.control(|control| {
                     control.drain.insert(name, Default::default());
                 });
             }
             Fault::Freeze { .. } => self.control(|control| control.freeze = Some("a test".to_owned())),
+            Fault::Protocol { slot, .. } => {
+                self.raise();
+                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+            }
             Fault::Release { shard } => {
                 let id = ShardId::slot(&self.setting.group, shard);
                 let epoch = self.oracle.state.shard(shard as usize).epoch.unwrap_or(Epoch(0));
@@ -136,7 +139,10 @@ impl World {
                 return self.spawn(machine);
             }
             Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(by_ms),
-            Fault::Sluggish { slot, lag, .. } => self.starve(slot, lag)?,
+            Fault::Sluggish { slot, lag, .. } => {
+                self.slots[slot].sluggish.begin(index, lag);
+                self.starve(slot)?;
+            }
         }
         Ok(())
     }
@@ -147,6 +153,7 @@ impl World {
         }
         let fault = self.faults[index].fault.clone();
         let number = self.faults[index].number;
+        self.unmet.retain(|unmet| *unmet != index);
         self.tell("FAULT", || format!("#{number} is over"));
         match fault {
             Fault::Cut { slot, way, .. } => {
@@ -169,7 +176,7 @@ impl World {
             | Fault::DoubledAnswers { .. }
             | Fault::DoubledWrites { .. }
             | Fault::StaleLists { .. } => self.weather.end(index),
-            Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag = 0,
+            Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag.end(index),
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
             Fault::NotAccepting { slot, .. } => {
                 self.slots[slot].not_accepting -= 1;
@@ -185,17 +192,18 @@ impl World {
                 }
             }
             Fault::Pin { shard, .. } => {
-                let id = ShardId::slot(&self.setting.group, shard);
-                self.control(|control| {
-                    control.pins.remove(&id);
-                });
+                self.asked_for.remove(&index);
+                self.pin(shard);
             }
-            Fault::Drain { slot, .. } => {
-                let name = self.slots[slot].name.clone();
-                self.control(|control| {
-                    control.drain.remove(&name);
-                });
+            Fault::Drain { .. } => {
+                let name = self.asked_for.remove(&index);
+                if let Some(name) = name.filter(|name| !self.is_drained(name)) {
+                    self.control(|control| {
+                        control.drain.remove(&name);
+                    });
+                }
             }
+            Fault::Freeze { .. } if self.is_frozen() => {}
             Fault::Freeze { .. } => self.control(|control| control.freeze = None),
             Fault::Refuse { slot, .. } => {
                 self.slots[slot].refusing -= 1;
@@ -208,7 +216,11 @@ impl World {
                     self.die(process)?;
                 }
             }
-            Fault::Sluggish { slot, .. } => self.starve(slot, 0)?,
+            Fault::Sluggish { slot, .. } => {
+                self.slots[slot].sluggish.end(index);
+                self.starve(slot)?;
+            }
+            Fault::Protocol { .. } => self.raise(),
             _ => {}
         }
         Ok(())
@@ -227,8 +239,8 @@ impl World {
         Ok(())
     }
 
-    fn starve(&mut self, slot: usize, lag: Instant) -> Judged {
-        self.slots[slot].sluggish = lag;
+    fn starve(&mut self, slot: usize) -> Judged {
+        let lag = self.slots[slot].sluggish.worst();
         match self.slots[slot].process {
             Some(process) => self.observe(Happening::Starved { process, by: lag }),
             None => Ok(()),
@@ -290,13 +302,24 @@ impl World {
     }
 
     pub(crate) fn roll(&mut self, slot: usize, fault: usize) -> Judged {
-        let Fault::RollingRestart { gap, how } = self.faults[fault].fault else { return Ok(()) };
+        let (gap, how) = match self.faults[fault].fault {
+            Fault::RollingRestart { gap, how } | Fault::Downgrade { gap, how } => (gap, how),
+            _ => return Ok(()),
+        };
         if slot >= self.setting.nodes || self.healing.began {
             return Ok(());
         }
         self.healing.struck(self.at, &self.faults[fault].fault.clone());
         self.put(gap, Due::Roll { slot: slot + 1, fault });
-        self.stats.felt.note(Peril::RollingRestart);
+        if let Fault::Downgrade { .. } = self.faults[fault].fault {
+            let newer = |process: usize| self.processes[process].version == Version::Newer;
+            if self.slots[slot].process.is_some_and(newer) {
+                self.stats.felt.note(Peril::Downgrade);
+            }
+            self.slots[slot].version = Version::This;
+        } else if self.slots[slot].process.is_some() {
+            self.stats.felt.note(Peril::RollingRestart);
+        }
         self.go(slot, how, Comeback::SameName { after: 200 * MS })
     }
 }
@@ -323,9 +346,62 @@ impl Fault {
             | Fault::Freeze { lasts }
             | Fault::Refuse { lasts, .. }
             | Fault::WorkCrash { lasts, .. }
+            | Fault::Protocol { lasts, .. }
             | Fault::Twin { lasts, .. }
             | Fault::Sluggish { lasts, .. } => Some(*lasts),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::NodeName;
+    use leasehold_core::record::{Control, Record};
+    use leasehold_core::store::Key;
+
+    use super::*;
+    use crate::faults::Planned;
+
+    fn control(world: &World) -> Control {
+        Control::decode(&world.store.get(&Key::Control).unwrap().value).unwrap()
+    }
+
+    #[test]
+    fn what_operators_want_ends_each_at_its_own_time() {
+        let mut world = World::healed(3, 4);
+        let lasts = SECOND;
+        let faults = [
+            Fault::Pin { shard: 1, slot: 0, lasts },
+            Fault::Pin { shard: 1, slot: 2, lasts },
+            Fault::Drain { slot: 1, lasts },
+            Fault::Drain { slot: 1, lasts },
+            Fault::Freeze { lasts },
+            Fault::Freeze { lasts },
+            Fault::Sluggish { slot: 0, lasts, lag: 2 * MS },
+            Fault::Sluggish { slot: 0, lasts, lag: 9 * MS },
+        ];
+        let at = world.at;
+        let planned = |(number, fault): (usize, &Fault)| Planned { number, at, fault: fault.clone() };
+        world.faults = faults.iter().enumerate().map(planned).collect();
+        for index in 0..faults.len() {
+            world.strike(index).unwrap();
+        }
+        let drained = world.slots[1].name.clone();
+        // Under another name, it is still the old one that is no longer to be drained.
+        world.slots[1].name = NodeName::new("another").unwrap();
+        for index in [1, 3, 5, 7] {
+            world.relent(index).unwrap();
+        }
+        let wanted = control(&world);
+        assert_eq!(wanted.pins.values().collect::<Vec<_>>(), [&world.slots[0].name]);
+        assert!(wanted.drain.contains_key(&drained) && wanted.freeze.is_some());
+        assert_eq!(world.slots[0].sluggish.worst(), 2 * MS);
+        for index in [0, 2, 4, 6] {
+            world.relent(index).unwrap();
+        }
+        let wanted = control(&world);
+        assert!(wanted.pins.is_empty() && wanted.drain.is_empty() && wanted.freeze.is_none());
+        assert_eq!(world.slots[0].sluggish.worst(), 0);
     }
 }

@@ -41,18 +41,19 @@ mod timeline;
 mod trace;
 mod watch;
 mod weather;
+mod words;
 mod worker;
 mod world;
 
 pub use clock::{Instant, MS, SECOND};
-pub use faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Target, Way};
+pub use faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Raise, Target, Way};
 pub use felt::Felt;
 pub use invariants::Violation;
-pub use options::{Options, Tracing, parse_keep};
+pub use options::{Mistake, Options, Tracing, parse_keep};
 pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
 pub use outcome::{Mark, Outcome, Stats};
 pub use profile::{Peril, Profile};
-pub use runner::{AfterFailure, Progress, Summary, run_many};
+pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
 pub use sabotage::{Duty, Sabotage, sabotage_table};
 pub use shape::StoreKind;
 pub use shrink::shrink;
@@ -63,4 +64,9 @@ pub use trace::{Line, transcript};
 /// Runs one seed to its end.
 pub fn run(options: &Options, seed: u64) -> Outcome {
     world::World::new(options, seed).run()
+}
+
+/// The faults of one seed, as they would strike.
+pub fn schedule(options: &Options, seed: u64) -> Vec<Planned> {
+    faults::planned(options, seed, &setting::Setting::new(options, seed))
 }

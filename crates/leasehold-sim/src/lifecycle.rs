@@ -37,6 +37,8 @@ impl World {
             proved_from: 0,
             valid_for: config.ttl.as_nanos() as u64 / 1000 * (1000 - u64::from(config.drift_permille)),
             name,
+            version: self.slots[slot].version,
+            began_at: self.at,
             core: self.sabotaged(Node::new(config, self.setting.facts.clone(), seed)),
             alive: true,
             paused: None,
@@ -54,6 +56,7 @@ impl World {
             watch: Watch::default(),
             workers: Vec::new(),
             standing: Standing::Joining,
+            standing_since: self.at,
             slept_at: 0,
             busy: (0, 0),
             leaving: Leaving::No,
@@ -67,7 +70,7 @@ impl World {
         self.slots[slot].process = Some(number);
         self.marks.push((self.at, number, Mark::Began));
         self.tell_of(number, || "begins".to_owned());
-        self.observe(Happening::Starved { process: number, by: self.slots[slot].sluggish })?;
+        self.observe(Happening::Starved { process: number, by: self.slots[slot].sluggish.worst() })?;
         self.step(number, Event::Tick)?;
         self.put(5 * MS, Due::Connect { process: number, number: 0 });
         self.wish_again(slot, number)
@@ -148,7 +151,10 @@ impl World {
         match leaving {
             Leaving::Then(then) => self.come_back(slot, then),
             // Nobody told it to: it refused to run, because its name is in use. Somebody will try again.
-            Leaving::No => self.put(2 * SECOND, Due::Spawn { slot }),
+            Leaving::No => {
+                self.namesake_met(process);
+                self.put(2 * SECOND, Due::Spawn { slot });
+            }
         }
         Ok(())
     }

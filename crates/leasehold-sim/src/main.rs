@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use leasehold_sim::{Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
+use leasehold_sim::{Mistake, Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
 
 const HELP: &str = "\
 leasehold-sim: the simulator with single safety rules switched off (all else: leasehold sim)
@@ -55,15 +55,25 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--sabotage" => found.options.sabotage = Some(value()?.parse::<Sabotage>()?),
             "--sabotage-table" => found.table = Some(number(&value()?)?),
             "--faults" => found.options.faults = value()?.parse()?,
-            "--store-kind" => found.options.store = Some(value()?.parse()?),
-            "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?)?),
+            "--store-kind" => found.options.store = Some(value()?.parse().map_err(told)?),
+            "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?).map_err(told)?),
             _ => return Err(format!("there is no {word:?}")),
         }
     }
     if found.table.is_none() && (found.seed.is_none() || found.options.sabotage.is_none()) {
         return Err("say --sabotage-table N, or --sabotage RULE --seed N".to_owned());
     }
+    if found.table.is_some() && (found.seed.is_some() || found.trace || found.options.keep.is_some()) {
+        return Err("--seed, --trace and --keep are about one run, not about the table".to_owned());
+    }
+    if let (Some(seed), Some(sabotage)) = (found.seed, found.options.sabotage) {
+        sabotage.options(&found.options).check_keep(seed).map_err(told)?;
+    }
     Ok(Some(found))
+}
+
+fn told(mistake: Mistake) -> String {
+    mistake.to_string()
 }
 
 fn number(text: &str) -> Result<u64, String> {

@@ -12,7 +12,11 @@ use crate::clock::{Instant, MS, SECOND};
 use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
 use crate::profile::Peril;
+use crate::words;
 use crate::world::{Copy, Due, Judged, World};
+
+/// However slow the store, nothing is under way for longer than this, be it a request, an answer or news for a watch.
+pub(crate) const UNDER_WAY_MAX: Instant = 5 * SECOND;
 
 /// A write that somebody between repeats.
 #[derive(Debug)]
@@ -28,12 +32,11 @@ pub(crate) struct Echo {
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
         let once = self.setting.shape.latency(&mut self.processes[process].network);
-        // However slow the store, nothing is under way for longer than this.
         let times = self.weather.slow();
         if times > 1 {
             self.stats.felt.note(Peril::SlowStore);
         }
-        (once * times).min(5 * SECOND)
+        (once * times).min(UNDER_WAY_MAX)
     }
 
     /// A request leaves its process.
@@ -43,10 +46,13 @@ impl World {
         self.processes[process].waiting.insert(id);
         let give_up_at = self.slots[slot].clock.when(request.give_up_at);
         self.put_at(give_up_at, Due::GiveUp { process, id });
-        if self.slots[slot].version == Version::Newer
+        if self.processes[process].version == Version::Newer
             && let Op::Swap(swaps) = &mut request.op
         {
-            swaps.iter_mut().for_each(as_newer_version);
+            for swap in swaps {
+                as_newer_version(swap);
+                self.as_asked_for(swap);
+            }
         }
         let mut latency = self.latency(process);
         if self.slots[slot].requests_cut > 0 {
@@ -99,6 +105,8 @@ impl World {
     /// A request arrives at the store, whether or not its process still lives.
     pub(crate) fn arrive(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         let slot = self.processes[process].slot;
+        // A client counts the listings that it asks for, whatever becomes of them.
+        self.processes[process].lists += u32::from(request.op == Op::List);
         let dice = &mut self.processes[process].network;
         if let Some(peril) = self.weather.down_from() {
             self.stats.felt.note(peril);
@@ -178,21 +186,31 @@ impl World {
         Ok(match op {
             Op::Read(keys) => {
                 self.stats.reads += 1;
-                let found = keys.iter().map(|key| self.store.get(key).cloned()).collect();
+                let read = |key| {
+                    let mut stored = self.store.get(key).cloned();
+                    self.as_read(process, key, stored.as_mut());
+                    stored
+                };
+                let found = keys.iter().map(read).collect();
                 Answer::Read { found, generation: self.store.generation().to_owned() }
             }
             Op::List => {
                 self.stats.lists += 1;
-                self.processes[process].lists += 1;
-                match self.processes[process].lists.is_multiple_of(LISTS_A_SWEEP) {
-                    true => Answer::Listed(Listing { newest: true, ..self.store.list() }),
-                    false => Answer::Listed(self.list_for(process).0),
-                }
+                let mut listing = match self.processes[process].lists >= LISTS_A_SWEEP {
+                    true => Listing { newest: true, ..self.store.list() },
+                    false => self.list_for(process).0,
+                };
+                self.as_listed(process, &mut listing);
+                Answer::Listed(listing)
             }
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());
                 for swap in swaps {
-                    outcomes.push(self.apply(process, swap)?);
+                    let mut outcome = self.apply(process, swap)?;
+                    if let Swapped::Lost(there) = &mut outcome {
+                        self.as_read(process, &swap.key, there.as_mut());
+                    }
+                    outcomes.push(outcome);
                 }
                 Answer::Swapped { outcomes, generation: self.store.generation().to_owned() }
             }
@@ -221,14 +239,12 @@ impl World {
             unknown_fields_survive::judge(self, before.as_ref(), swap)?;
             self.stats.writes += 1;
             self.healing.wrote(self.at, self.served_from, swap);
-            self.records.changed(self.at, &self.setting, &swap.key, swap.value.as_deref());
+            self.shard_written(process, swap);
             self.watchers_hear();
         }
         if self.trace.on() && !matches!(swap.key, Key::Node(_)) {
-            let text = swap.value.as_deref().map_or("(removed)".into(), String::from_utf8_lossy);
-            let expect = swap.expect.as_ref().map_or("nothing", |version| version.as_str());
-            let line = format!("{} over {expect}: {outcome:?} ← {text}", swap.key);
-            self.tell_of(process, || format!("writes {line}"));
+            let line = words::of_swap(swap, &outcome);
+            self.tell_of(process, || line);
         }
         Ok(outcome)
     }
@@ -266,6 +282,9 @@ impl World {
         let awaited = self.processes[process].waiting.remove(&id);
         if !awaited && copy == Copy::Awaited {
             return Ok(());
+        }
+        if matches!(&answer, Answer::Listed(listing) if listing.newest) {
+            self.processes[process].lists = 0;
         }
         self.step(process, Event::Answered(id, answer))
     }

@@ -6,18 +6,30 @@ use leasehold_core::name::{Incarnation, WriteId};
 use leasehold_core::record::{
     Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardRecord, ShardSet, ShardState,
 };
-use leasehold_core::store::Key;
+use leasehold_core::store::{Key, Listing, Stored, Swap};
 use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::MS;
-use crate::faults::{Damage, Target};
+use crate::driver::mentions;
+use crate::faults::{Damage, Fault, Raise, Target};
+use crate::process::Version;
 use crate::profile::Peril;
+use crate::records::Loss;
 use crate::setting::NAMED;
 use crate::world::World;
 
 /// How a record says which format it is in: one that is read here, and one that is not.
 const READABLE: &str = "\"format\":1,";
 const TOO_NEW: &str = "\"format\":99,";
+
+/// How `meta` says which protocols whoever joins must speak: one that is spoken here, and one that is not.
+const SPOKEN: &str = "\"protocol\":[1,2]";
+const UNSPOKEN: &str = "\"protocol\":[2,2]";
+
+/// Whether a `meta` record keeps this version out.
+pub(crate) fn refuses(meta: &[u8]) -> bool {
+    mentions(meta, UNSPOKEN.as_bytes()) || mentions(meta, TOO_NEW.as_bytes())
+}
 
 /// The record of a held shard, with a holder that nobody is. Its ttl is long enough for the real holder to notice that
 /// the record names another, and to stop, before anybody may take the shard from the usurper.
@@ -68,6 +80,86 @@ impl World {
         control.write = write;
         change(&mut control);
         self.overwrite(Key::Control, Some(control.encode()));
+    }
+
+    /// Pins a shard to whom the last of the operators who want that named, or to nobody any more.
+    pub(crate) fn pin(&mut self, shard: u32) {
+        let pins = self.on.iter().rev().filter(
+            |fault| matches!(self.faults[**fault].fault, Fault::Pin { shard: pinned, .. } if pinned == shard),
+        );
+        let name = pins.filter_map(|fault| self.asked_for.get(fault)).next().cloned();
+        let id = ShardId::slot(&self.setting.group, shard);
+        self.control(|control| {
+            match name {
+                Some(name) => control.pins.insert(id, name),
+                None => control.pins.remove(&id),
+            };
+        });
+    }
+
+    /// Whether an operator still wants that node drained.
+    pub(crate) fn is_drained(&self, name: &NodeName) -> bool {
+        let drains = |fault: &usize| matches!(self.faults[*fault].fault, Fault::Drain { .. });
+        self.on.iter().any(|fault| drains(fault) && self.asked_for.get(fault) == Some(name))
+    }
+
+    /// Whether an operator still wants nothing to move.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.on.iter().any(|fault| matches!(self.faults[*fault].fault, Fault::Freeze { .. }))
+    }
+
+    /// Makes `meta` ask for what it should, by the faults that are on.
+    pub(crate) fn raise(&mut self) {
+        let wants = |raise: Raise| {
+            let wanted = |fault: &usize| matches!(self.faults[*fault].fault, Fault::Protocol { raise: it, .. } if it == raise);
+            self.on.iter().any(wanted)
+        };
+        let (protocol, format) = (wants(Raise::Protocol), wants(Raise::Format));
+        let Some(there) = self.store.get(&Key::Meta) else { return };
+        let Some(text) = std::str::from_utf8(&there.value).ok() else { return };
+        let Ok(mut meta) = Meta::decode(text.replacen(TOO_NEW, READABLE, 1).as_bytes()) else { return };
+        meta.protocol = if protocol { (2, 2) } else { (1, 2) };
+        let encoded = String::from_utf8(meta.encode()).expect("records are text");
+        let asks = if format { encoded.replacen(READABLE, TOO_NEW, 1) } else { encoded };
+        self.raised |= protocol || format;
+        if self.raised && asks != text {
+            self.overwrite(Key::Meta, Some(asks.into_bytes()));
+        }
+    }
+
+    /// What a process reads of a record: a newer version understands what keeps this one out.
+    pub(crate) fn as_read(&self, process: usize, key: &Key, stored: Option<&mut Stored>) {
+        let understands = self.raised && self.processes[process].version == Version::Newer;
+        if let (true, Key::Meta, Some(stored)) = (understands, key, stored)
+            && let Ok(text) = std::str::from_utf8(&stored.value)
+        {
+            let text = text.replacen(TOO_NEW, READABLE, 1).replacen(UNSPOKEN, SPOKEN, 1);
+            stored.value = Arc::from(text.into_bytes());
+        }
+    }
+
+    /// The same for everything that a process is shown at once.
+    pub(crate) fn as_listed(&self, process: usize, listing: &mut Listing) {
+        if self.raised {
+            for (key, stored) in &mut listing.entries {
+                self.as_read(process, key, Some(stored));
+            }
+        }
+    }
+
+    /// What a newer version writes over a `meta` that keeps this one out keeps it out as well.
+    pub(crate) fn as_asked_for(&self, swap: &mut Swap) {
+        let (Key::Meta, true, Some(value)) = (&swap.key, self.raised, &swap.value) else { return };
+        let there = self.store.get(&Key::Meta).filter(|there| Some(&there.version) == swap.expect.as_ref());
+        let (Some(there), Ok(text)) = (there, std::str::from_utf8(value)) else { return };
+        let mut text = text.to_owned();
+        if mentions(&there.value, UNSPOKEN.as_bytes()) {
+            text = text.replacen(SPOKEN, UNSPOKEN, 1);
+        }
+        if mentions(&there.value, TOO_NEW.as_bytes()) {
+            text = text.replacen(READABLE, TOO_NEW, 1);
+        }
+        swap.value = Some(Arc::from(text.into_bytes()));
     }
 
     pub(crate) fn resize(&mut self, shards: u32) {
@@ -129,6 +221,8 @@ impl World {
             }
         };
         self.stats.felt.note(Peril::Corrupt);
+        let loss = if how == Damage::Usurped { Loss::Usurped } else { Loss::Lost };
+        self.records.tampered(&self.setting, &key, loss);
         self.overwrite(key, Some(bytes));
     }
 
@@ -136,6 +230,7 @@ impl World {
         let key = Key::Node(self.slots[slot].name.clone());
         if self.store.get(&key).is_some() {
             self.stats.felt.note(Peril::Vanish);
+            self.records.tampered(&self.setting, &key, Loss::Lost);
             self.overwrite(key, None);
         }
     }
@@ -150,6 +245,8 @@ impl World {
         for (key, text) in newer.collect::<Vec<_>>() {
             self.overwrite(key, Some(text.into_bytes()));
         }
+        // A store that was rolled back may ask for what nobody wants any more.
+        self.raise();
         let group = Key::Group(self.setting.group.clone());
         if let Some(stored) = self.store.get(&group)
             && GroupRecord::decode(&stored.value).is_err()

@@ -28,6 +28,7 @@ pub(crate) struct Slot {
     pub(crate) lives: u64,
     /// How many new names it has had.
     pub(crate) names: u32,
+    /// What the next process there will be.
     pub(crate) version: Version,
     /// What its user asked for, which a new process is told again.
     pub(crate) weight: Option<u32>,
@@ -38,14 +39,33 @@ pub(crate) struct Slot {
     pub(crate) answers_cut: u32,
     /// How many faults keep everything but renewals from the store.
     pub(crate) work_cut: u32,
-    pub(crate) watch_lag: Instant,
+    pub(crate) watch_lag: Lags,
     pub(crate) watch_loss: u32,
     pub(crate) refusing: u32,
     pub(crate) crashing: u32,
     pub(crate) not_accepting: u32,
     /// How many faults keep it from running each named shard.
     pub(crate) disengaged: [u32; NAMED],
-    pub(crate) sluggish: Instant,
+    pub(crate) sluggish: Lags,
+}
+
+/// By how much faults make something late, each from its beginning to its own end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lags(Vec<(usize, Instant)>);
+
+impl Lags {
+    pub(crate) fn begin(&mut self, fault: usize, lag: Instant) {
+        self.0.push((fault, lag));
+    }
+
+    pub(crate) fn end(&mut self, fault: usize) {
+        self.0.retain(|(from, _)| *from != fault);
+    }
+
+    /// How late it is now: the worst of them.
+    pub(crate) fn worst(&self) -> Instant {
+        self.0.iter().map(|(_, lag)| *lag).max().unwrap_or(0)
+    }
 }
 
 /// Which version of Leasehold a process is.
@@ -53,7 +73,7 @@ pub(crate) struct Slot {
 pub(crate) enum Version {
     /// The one of this source.
     This,
-    /// A later one, whose records have fields that this one does not know.
+    /// A later one, whose records have fields that this one does not know, and which speaks a newer protocol as well.
     Newer,
 }
 
@@ -72,13 +92,13 @@ impl Slot {
             requests_cut: 0,
             answers_cut: 0,
             work_cut: 0,
-            watch_lag: 0,
+            watch_lag: Lags::default(),
             watch_loss: 0,
             refusing: 0,
             crashing: 0,
             not_accepting: 0,
             disengaged: [0; NAMED],
-            sluggish: 0,
+            sluggish: Lags::default(),
         }
     }
 }
@@ -99,6 +119,8 @@ impl Slot {
 pub(crate) struct Process {
     pub(crate) slot: usize,
     pub(crate) name: NodeName,
+    pub(crate) version: Version,
+    pub(crate) began_at: Instant,
     pub(crate) core: Node,
     pub(crate) alive: bool,
     /// It stands still; the number tells one pause from the next.
@@ -124,6 +146,8 @@ pub(crate) struct Process {
     /// Workers that have not ended.
     pub(crate) workers: Vec<usize>,
     pub(crate) standing: Standing,
+    /// Since when it stands as it does.
+    pub(crate) standing_since: Instant,
     /// When it began to stand still, for a clock that does not count that.
     pub(crate) slept_at: Instant,
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
@@ -181,5 +205,22 @@ impl Process {
 
     pub(crate) fn running(&self) -> bool {
         self.alive && self.paused.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lag_ends_at_its_own_time() {
+        let mut lags = Lags::default();
+        lags.begin(1, 30);
+        lags.begin(2, 70);
+        assert_eq!(lags.worst(), 70);
+        lags.end(2);
+        assert_eq!(lags.worst(), 30, "the other one goes on");
+        lags.end(1);
+        assert_eq!(lags.worst(), 0);
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use crate::options::{Mistake, quoted};
+
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peril {
@@ -82,6 +84,10 @@ pub enum Peril {
     WorkCrash,
     /// A node is replaced by a newer version, which writes fields that the others don't know.
     Upgrade,
+    /// All nodes go back to an older version, one after the other.
+    Downgrade,
+    /// The namespace is moved to what only newer versions speak, for a while.
+    Protocol,
     /// A second process runs under a name that is in use.
     Twin,
     /// A wall clock steps.
@@ -130,6 +136,8 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Refuse, "refuse", "work", 900),
     (Peril::WorkCrash, "work-crash", "work", 900),
     (Peril::Upgrade, "upgrade", "process", 500),
+    (Peril::Downgrade, "downgrade", "process", 300),
+    (Peril::Protocol, "protocol", "process", 400),
     (Peril::Twin, "twin", "process", 600),
     (Peril::WallStep, "wall-step", "clock", 900),
     (Peril::Sluggish, "sluggish", "process", 700),
@@ -218,58 +226,86 @@ impl std::fmt::Display for Profile {
     }
 }
 
-impl FromStr for Profile {
-    type Err = String;
+/// The most faults of one kind that can be asked for in two minutes.
+const RATE_MAX: u32 = 1000;
 
-    /// `all`, `none`, or a list of kinds and classes, each with how many to expect in two minutes if wished:
+impl Profile {
+    /// Reads `all`, `none`, or a list of kinds and classes, each with how many to expect in two minutes if wished:
     /// `crash=3,network,pause=0.5`. If the list begins with `-`, it says what to take away from `all`: `-loss,-twin`.
     /// The word `swarm` lets each seed draw which of them it has, as it does with `all`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
+    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+        match text.trim() {
             "all" => return Ok(Profile::all()),
             "none" => return Ok(Profile::none()),
             _ => {}
         }
-        let subtracts = text.starts_with('-');
+        let subtracts = text.trim().starts_with('-');
         let mut profile = if subtracts { Profile::all() } else { Profile::none() };
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (mut mistakes, mut unknown) = (Vec::new(), Vec::new());
+        let mut named = false;
+        for word in text.split(',').map(str::trim) {
             if word == "swarm" {
                 profile.swarm = Swarm::Drawn;
                 continue;
             }
+            named |= !word.is_empty();
             let (word, away) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
-            let (word, rate) = match word.split_once('=') {
-                Some((word, rate)) => {
-                    let rate: f64 = rate.parse().map_err(|_| format!("{rate:?} is no number of faults"))?;
-                    (word, Some((rate * 1000.0) as u32))
-                }
-                None => (word, None),
-            };
+            let (word, wished) = word.split_once('=').map_or((word, None), |(word, rate)| (word, Some(rate)));
+            let rate = wished.map(parse_rate).transpose().map_err(|mistake| mistakes.push(mistake));
+            if away && let Some(rate) = wished {
+                let what = format!("\"-{word}={rate}\" both takes away and says how many");
+                mistakes.push(Mistake::new(what, format!("write -{word} or {word}={rate}")));
+            }
             let rows: Vec<_> = TABLE.iter().filter(|row| row.1 == word || row.2 == word).collect();
             if rows.is_empty() {
-                return Err(unknown(word));
+                unknown.push(word);
             }
             for row in rows {
                 match away {
                     true => profile.rates.remove(&row.0),
-                    false => profile.rates.insert(row.0, rate.unwrap_or(row.3)),
+                    false => profile.rates.insert(row.0, rate.ok().flatten().unwrap_or(row.3)),
                 };
             }
         }
-        Ok(profile)
+        if !named {
+            mistakes.push(Mistake::new("the list names no fault", "say none if that is meant, or all"));
+        } else if !unknown.is_empty() {
+            mistakes.push(unknown_faults(&unknown));
+        }
+        if mistakes.is_empty() { Ok(profile) } else { Err(mistakes) }
     }
 }
 
-fn unknown(word: &str) -> String {
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tell = |mistakes: Vec<Mistake>| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>();
+        Profile::parse(text).map_err(|mistakes| tell(mistakes).join("; "))
+    }
+}
+
+/// How many to expect in two minutes, in thousandths.
+fn parse_rate(text: &str) -> Result<u32, Mistake> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=f64::from(RATE_MAX)).contains(rate));
+    let thousandths = rate.map(|rate| ((rate * 1000.0).round() as u32, rate > 0.0));
+    match thousandths {
+        Some((thousandths, some)) if thousandths > 0 || !some => Ok(thousandths),
+        _ => {
+            let what = format!("{text:?} is no number of faults in two minutes");
+            Err(Mistake::new(what, format!("write 0, or a number from 0.001 to {RATE_MAX}")))
+        }
+    }
+}
+
+fn unknown_faults(words: &[&str]) -> Mistake {
     let kinds: Vec<_> = TABLE.iter().map(|row| row.1).collect();
     let mut classes: Vec<_> = TABLE.iter().map(|row| row.2).collect();
     classes.sort_unstable();
     classes.dedup();
-    format!(
-        "there is no fault {word:?}; there are the kinds {} and the classes {}",
-        kinds.join(", "),
-        classes.join(", ")
-    )
+    let there_are =
+        format!("there are the kinds {} and the classes {}", kinds.join(", "), classes.join(", "));
+    Mistake::new(format!("there is no fault {}", quoted(words)), there_are)
 }
 
 #[cfg(test)]
@@ -288,6 +324,33 @@ mod tests {
         let again: Profile = profile.to_string().parse().unwrap();
         assert_eq!(again, profile);
         assert!("crush".parse::<Profile>().unwrap_err().contains("crash"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_all_of_it_is_told() {
+        let wrong = [
+            "",
+            ",",
+            " ",
+            "swarm",
+            "crash,",
+            "crash=-1",
+            "crash=NaN",
+            "crash=inf",
+            "crash=",
+            "crash=1e9",
+            "crash=0.0001",
+            "-crash=3",
+            "-",
+        ];
+        for wrong in wrong {
+            assert!(Profile::parse(wrong).is_err(), "{wrong:?}");
+        }
+        let told = Profile::parse("crush,crash=-1,pause=x,cat").unwrap_err();
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[2].what.contains("\"crush\", \"cat\""), "{told:?}");
+        assert_eq!(Profile::parse("crash=0").unwrap().rate(Peril::Crash), 0);
+        assert_eq!(Profile::parse("crash=0.29").unwrap().rate(Peril::Crash), 290);
     }
 
     #[test]

@@ -1,58 +1,47 @@
 //! What will happen, in order of time; at the same instant, in the order in which it was put there.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::clock::Instant;
 
 /// Things that will happen.
+///
+/// The order is kept apart from the things, which are large and would be carried around with every comparison.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: BinaryHeap<Due<T>>,
+    order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
+    things: Vec<Option<T>>,
+    free: Vec<usize>,
     put: u64,
-}
-
-#[derive(Debug)]
-struct Due<T> {
-    at: Instant,
-    number: u64,
-    what: T,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        Queue { heap: BinaryHeap::with_capacity(256), put: 0 }
+        Queue {
+            order: BinaryHeap::with_capacity(256),
+            things: Vec::with_capacity(256),
+            free: Vec::new(),
+            put: 0,
+        }
     }
 
     pub(crate) fn put(&mut self, at: Instant, what: T) {
         self.put += 1;
-        self.heap.push(Due { at, number: self.put, what });
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.things.push(None);
+            self.things.len() - 1
+        });
+        self.things[place] = Some(what);
+        self.order.push(Reverse((at, self.put, place)));
     }
 
     pub(crate) fn take(&mut self) -> Option<(Instant, T)> {
-        self.heap.pop().map(|due| (due.at, due.what))
+        let Reverse((at, _, place)) = self.order.pop()?;
+        self.free.push(place);
+        self.things[place].take().map(|what| (at, what))
     }
 }
-
-impl<T> Ord for Due<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl<T> PartialOrd for Due<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Due<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl<T> Eq for Due<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,14 @@
 //! What the store says of each shard, and since when: the truth that ownership is judged by.
 
-use leasehold_core::SessionId;
+use std::collections::BTreeMap;
+use std::fmt;
+
 use leasehold_core::record::{GroupRecord, Record, ShardRecord, ShardSet, ShardState};
 use leasehold_core::store::Key;
+use leasehold_core::{NodeName, SessionId};
 
 use crate::clock::Instant;
+use crate::operator::refuses;
 use crate::setting::Setting;
 use crate::store::SimStore;
 
@@ -14,6 +18,21 @@ pub(crate) struct Records {
     shards: Vec<Told>,
     /// How many slots the group's record says that there are, if it says so.
     slots: Option<u32>,
+    /// Shards that somebody may hold without a record that says so, until a node has written their record again.
+    losses: BTreeMap<usize, Loss>,
+    /// Since when `meta` keeps this version out.
+    refuses_since: Option<Instant>,
+}
+
+/// What was done to a shard's record, or to that of its holder, by somebody who is no node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Loss {
+    #[default]
+    Nothing,
+    /// It was damaged, deleted, or replaced by an older one.
+    Lost,
+    /// It names a holder that nobody is.
+    Usurped,
 }
 
 /// What the store says of one shard.
@@ -27,10 +46,23 @@ pub(crate) struct Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RecordState {
     Missing,
-    Held { session: SessionId },
+    Held { node: NodeName, session: SessionId },
     Vacant { reserved: bool },
     Retired,
     Corrupt,
+}
+
+impl fmt::Display for RecordState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordState::Missing => f.write_str("missing"),
+            RecordState::Held { node, session } => write!(f, "held by {node} (session {session:?})"),
+            RecordState::Vacant { reserved: false } => f.write_str("vacant"),
+            RecordState::Vacant { reserved: true } => f.write_str("vacant and reserved"),
+            RecordState::Retired => f.write_str("retired"),
+            RecordState::Corrupt => f.write_str("damaged"),
+        }
+    }
 }
 
 impl Records {
@@ -44,10 +76,54 @@ impl Records {
         self.slots
     }
 
-    /// A record was written.
+    /// Since when `meta` keeps this version out, if it does.
+    pub(crate) fn refuses_since(&self) -> Option<Instant> {
+        self.refuses_since
+    }
+
+    /// What was done to the record of a shard and has not been put right by a node.
+    pub(crate) fn loss(&self, shard: usize) -> Loss {
+        self.losses.get(&shard).copied().unwrap_or_default()
+    }
+
+    /// The worst of all shards.
+    pub(crate) fn worst_loss(&self) -> Loss {
+        self.losses.values().copied().max().unwrap_or_default()
+    }
+
+    /// Somebody who is no node did something to a record.
+    pub(crate) fn tampered(&mut self, setting: &Setting, key: &Key, loss: Loss) {
+        match key {
+            Key::Shard(shard) => {
+                self.losses.insert(setting.number_of(shard), loss);
+            }
+            // Without it, nobody knows what became of the holder.
+            Key::Node(name) => {
+                let held =
+                    |told: &Told| matches!(&told.state, RecordState::Held { node, .. } if node == name);
+                let shards = self.shards.iter().enumerate().filter(|(_, told)| held(told));
+                self.losses.extend(shards.map(|(shard, _)| (shard, loss)));
+            }
+            Key::Meta | Key::Control | Key::Group(_) => {}
+        }
+    }
+
+    /// A node wrote a record.
+    pub(crate) fn written(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
+        if let Key::Shard(shard) = key {
+            self.losses.remove(&setting.number_of(shard));
+        }
+        self.changed(at, setting, key, value);
+    }
+
+    /// A record is another one now.
     pub(crate) fn changed(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
         if matches!(key, Key::Group(group) if *group == setting.group) {
             self.slots = value.and_then(slots_of);
+        }
+        if *key == Key::Meta {
+            let since = self.refuses_since.unwrap_or(at);
+            self.refuses_since = value.is_some_and(refuses).then_some(since);
         }
         let Key::Shard(shard) = key else { return };
         let number = setting.number_of(shard);
@@ -59,8 +135,10 @@ impl Records {
 
     /// The store became another one.
     pub(crate) fn read_all(&mut self, at: Instant, setting: &Setting, store: &SimStore) {
+        self.losses.extend((0..self.shards.len()).map(|shard| (shard, Loss::Lost)));
         self.shards.clear();
         self.slots = None;
+        self.refuses_since = None;
         for (key, stored) in store.records() {
             self.changed(at, setting, key, Some(&stored.value));
         }
@@ -79,7 +157,7 @@ fn read(value: Option<&[u8]>) -> RecordState {
     match ShardRecord::decode(value) {
         Err(_) => RecordState::Corrupt,
         Ok(record) => match record.state {
-            ShardState::Held { holder } => RecordState::Held { session: holder.session },
+            ShardState::Held { holder } => RecordState::Held { node: holder.node, session: holder.session },
             ShardState::Vacant { reserved_ms, .. } => RecordState::Vacant { reserved: reserved_ms.is_some() },
             ShardState::Retired => RecordState::Retired,
         },

@@ -31,7 +31,10 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
         let _ = write!(text, " --store-kind {kind}");
     }
     if options.faults_for != usual.faults_for {
-        let _ = write!(text, " --for {}s", options.faults_for.as_secs());
+        let _ = match options.faults_for.subsec_millis() {
+            0 => write!(text, " --for {}s", options.faults_for.as_secs()),
+            _ => write!(text, " --for {}ms", options.faults_for.as_millis()),
+        };
     }
     if options.faults != Profile::all() {
         let _ = write!(text, " --faults {}", options.faults);
@@ -62,9 +65,7 @@ pub fn failure(options: &Options, outcome: &Outcome) -> String {
         let _ = writeln!(text, "\nstory{}:", if skipped > 0 { ", its end" } else { "" });
         text.push_str(&transcript(&outcome.lines[skipped..]));
     }
-    if let Some(shard) = violation.shard {
-        let _ = write!(text, "\n{}", outcome.timeline.picture(shard, 60 * SECOND));
-    }
+    let _ = write!(text, "\n{}", outcome.timeline.picture(violation.shard, 60 * SECOND));
     let _ = writeln!(text, "\nto see it again: {}", command(options, outcome));
     text
 }
@@ -120,4 +121,24 @@ pub fn outcome_json(options: &Options, outcome: &Outcome) -> serde_json::Value {
         "stats": outcome.stats,
         "command": command(options, outcome),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::invariants::Violation;
+
+    #[test]
+    fn the_command_asks_for_the_same_schedule_and_every_failure_has_a_picture() {
+        let options = Options { faults_for: Duration::from_millis(7500), ..Options::default() };
+        let mut outcome = crate::run(&options, 1);
+        assert!(command(&options, &outcome).contains(" --for 7500ms "), "{}", command(&options, &outcome));
+        let (invariant, message) = ("nobody_stays_detached", String::new());
+        outcome.violation = Some(Violation { invariant, at: 0, shard: None, message });
+        let told = failure(&options, &outcome);
+        assert!(told.contains("any shard, from "), "{told}");
+        assert!(told.contains('█'), "{told}");
+    }
 }

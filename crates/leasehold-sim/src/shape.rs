@@ -8,6 +8,7 @@ use leasehold_core::store::{Facts, Freshness, Safety};
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::dice::Dice;
+use crate::options::Mistake;
 
 /// Which real store the simulated one is shaped like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,11 +113,12 @@ impl fmt::Display for StoreKind {
 }
 
 impl FromStr for StoreKind {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Mistake;
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         StoreKind::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let all: Vec<_> = StoreKind::ALL.iter().map(|kind| kind.as_str()).collect();
-            format!("there is no store kind {text:?}; there are {}", all.join(", "))
+            let what = format!("there is no store kind {text:?}");
+            Mistake::new(what, format!("there are {}", all.join(", ")))
         })
     }
 }

@@ -144,6 +144,7 @@ impl SimStore {
         Listing {
             entries: records.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
             foreign: Vec::new(),
+            unreadable: Vec::new(),
             generation: self.generation.clone(),
             revision,
             newest: false,

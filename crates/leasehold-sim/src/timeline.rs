@@ -50,9 +50,9 @@ impl Timeline {
         }
     }
 
-    /// The picture of one shard: `█` its work runs, `.` its process lives, `~` its process stands still. Of the last
+    /// The picture of one shard, or of all together: `█` its work runs, `.` its process lives, `~` its process stands still. Of the last
     /// `span`, so that what went wrong can be seen.
-    pub fn picture(&self, shard: usize, span: Instant) -> String {
+    pub fn picture(&self, shard: Option<usize>, span: Instant) -> String {
         let from = self.end.saturating_sub(span);
         let each = (self.end - from).div_ceil(COLUMNS).max(1);
         let column = |at: Instant| (at.saturating_sub(from) / each).min(COLUMNS - 1) as usize;
@@ -60,7 +60,8 @@ impl Timeline {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "shard {shard}, from {}s to {}s, {} ms a column; █ runs, . lives, ~ stands still",
+            "{}, from {}s to {}s, {} ms a column; █ runs, . lives, ~ stands still",
+            shard.map_or("any shard".to_owned(), |shard| format!("shard {shard}")),
             from / SECOND,
             self.end / SECOND,
             each / 1_000_000
@@ -82,9 +83,10 @@ impl Timeline {
                 paint(&mut row, column(begun), column(self.end), sign, true);
             }
             let mut epochs = Vec::new();
-            for run in self.runs.iter().filter(|run| run.process == process && run.shard == shard) {
+            let shown = |run: &&Run| run.process == process && shard.is_none_or(|shard| run.shard == shard);
+            for run in self.runs.iter().filter(shown) {
                 if run.to >= from {
-                    epochs.push(run.epoch.to_string());
+                    epochs.extend(shard.map(|_| run.epoch.to_string()));
                     for sign in &mut row[column(run.from)..=column(run.to)] {
                         *sign = if *sign == '~' { '~' } else { '█' };
                     }

@@ -5,6 +5,7 @@ use leasehold_core::event::Event;
 use leasehold_core::store::WatchEvent;
 
 use crate::clock::MS;
+use crate::network::UNDER_WAY_MAX;
 use crate::profile::Peril;
 use crate::world::{Due, Judged, World};
 
@@ -18,14 +19,15 @@ impl World {
             }
             node.watch.scheduled = true;
             let number = node.watch.number;
-            let after = self.setting.shape.latency(&mut node.watch_dice) * self.weather.slow().min(100);
-            self.put(after, Due::Told { process, number });
+            let after = self.setting.shape.latency(&mut node.watch_dice) * self.weather.slow();
+            self.put(after.min(UNDER_WAY_MAX), Due::Told { process, number });
         }
     }
 
     pub(crate) fn watch_tells(&mut self, process: usize, number: u32) -> Judged {
         let slot = &self.slots[self.processes[process].slot];
-        let (cut, lag, loses) = (slot.answers_cut + slot.work_cut > 0, slot.watch_lag, slot.watch_loss > 0);
+        let (cut, lag, loses) =
+            (slot.answers_cut + slot.work_cut > 0, slot.watch_lag.worst(), slot.watch_loss > 0);
         let node = &mut self.processes[process];
         if !node.watch.connected || node.watch.number != number {
             return Ok(());
@@ -38,7 +40,7 @@ impl World {
         let upto = self.at.saturating_sub(lag);
         let entries = self.store.changes_since(node.watch.told);
         let due = entries.iter().take_while(|entry| entry.at <= upto);
-        let changed: Vec<_> = due.map(|entry| (entry.key.clone(), entry.stored.clone())).collect();
+        let mut changed: Vec<_> = due.map(|entry| (entry.key.clone(), entry.stored.clone())).collect();
         let next = entries.get(changed.len()).map(|entry| entry.at);
         node.watch.told += changed.len();
         if let Some(next) = next {
@@ -52,6 +54,9 @@ impl World {
         if loses && self.processes[process].watch_dice.permille(600) {
             self.stats.felt.note(Peril::WatchLoss);
             return Ok(());
+        }
+        for (key, stored) in &mut changed {
+            self.as_read(process, key, stored.as_mut());
         }
         self.step(process, Event::Watched(WatchEvent::Changed(changed)))
     }
@@ -87,7 +92,8 @@ impl World {
             self.put(after, Due::Connect { process, number });
             return Ok(());
         }
-        let (listing, told) = self.list_for(process);
+        let (mut listing, told) = self.list_for(process);
+        self.as_listed(process, &mut listing);
         let node = &mut self.processes[process];
         node.watch.connected = true;
         node.watch.told = told;

@@ -13,6 +13,7 @@ use crate::clock::{Instant, MS, SECOND};
 use crate::oracle::{Happening, RunEnd};
 use crate::profile::Peril;
 use crate::sabotage::Duty;
+use crate::words;
 use crate::world::{Due, Judged, World};
 
 /// User code for one shard, from the wish to start it until nothing of it is left.
@@ -227,7 +228,9 @@ impl World {
         }
         if self.trace.on() {
             let Worker { shard, epoch, .. } = self.workers[worker].clone();
-            self.tell_of(process, || format!("work of {shard} (epoch {epoch}) is over: {how:?}"));
+            self.tell_of(process, || {
+                format!("work of {shard} (epoch {epoch}) is over: {}", words::of_end(how))
+            });
         }
         if self.processes[process].alive {
             let after = self.lag(process, 2 * MS);

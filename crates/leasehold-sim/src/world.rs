@@ -2,7 +2,7 @@
 //! out what cores decide, [`crate::network`] takes requests to the store and answers back, [`crate::watch`] tells of
 //! changes, [`crate::worker`] is user code, [`crate::inflict`] strikes, [`crate::heal`] judges the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use leasehold_core::event::{Event, Verdict, Wish};
@@ -11,7 +11,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
 use crate::dice::{Dice, Purpose, mix};
-use crate::faults::{Planned, in_order, schedule};
+use crate::faults::{Planned, planned};
 use crate::heal::Healing;
 use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::network::Echo;
@@ -104,6 +104,12 @@ pub(crate) struct World {
     pub(crate) on: BTreeSet<usize>,
     /// Slots of second processes under a name in use, with the fault that they are from.
     pub(crate) twins: Vec<(usize, usize)>,
+    /// Faults that struck and count as felt only when somebody has done what they ask for.
+    pub(crate) unmet: Vec<usize>,
+    /// Of what operators asked for and still want: which node it is about.
+    pub(crate) asked_for: BTreeMap<usize, NodeName>,
+    /// Whether `meta` has ever asked for what this version does not speak.
+    pub(crate) raised: bool,
     pub(crate) healing: Healing,
     /// Sessions whose process is gone, where the kernel can tell.
     pub(crate) proved_gone: Vec<SessionId>,
@@ -126,13 +132,7 @@ pub(crate) const LOOK_EVERY: Instant = SECOND;
 impl World {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
         let setting = Setting::new(options, seed);
-        let mut faults = match &options.script {
-            Some(script) => in_order(script.iter().cloned()),
-            None => schedule(seed, &options.faults, &setting),
-        };
-        if let Some(keep) = &options.keep {
-            faults.retain(|planned| keep.contains(&planned.number));
-        }
+        let faults = planned(options, seed, &setting);
         let slots = (0..setting.nodes).map(|slot| {
             let name = NodeName::new(format!("n{slot}")).expect("a valid name");
             Slot::new(name, setting.clock(slot))
@@ -151,7 +151,10 @@ impl World {
             oracle: Oracle::default(),
             on: BTreeSet::new(),
             twins: Vec::new(),
-            healing: Healing::new(&setting, &faults),
+            unmet: Vec::new(),
+            asked_for: BTreeMap::new(),
+            raised: false,
+            healing: Healing::new(&setting),
             faults,
             proved_gone: Vec::new(),
             operator: Dice::new(seed, Purpose::Operator, 0),
@@ -196,6 +199,22 @@ impl World {
             self.queue.put(self.faults[index].at, Due::Strike(index));
         }
         self.put(LOOK_EVERY, Due::Look);
+    }
+
+    /// A world without faults, once it is where it should be.
+    #[cfg(test)]
+    pub(crate) fn healed(nodes: usize, shards: u32) -> World {
+        let faults_for = std::time::Duration::from_secs(5);
+        let (store, faults) = (Some(crate::StoreKind::Memory), crate::Profile::none());
+        let mut world =
+            World::new(&Options { nodes, shards, store, faults, faults_for, ..Options::default() }, 1);
+        world.prepare();
+        while world.healing.settled_at.is_none() {
+            let (at, due) = world.queue.take().expect("somebody always looks");
+            world.at = at;
+            world.happen(due).unwrap();
+        }
+        world
     }
 
     fn run_on(&mut self) -> Judged {

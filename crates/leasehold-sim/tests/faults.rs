@@ -1,6 +1,10 @@
 //! No fault is only planned: every kind is met by somebody, in a number of schedules that every test run has.
 
-use leasehold_sim::{AfterFailure, Options, Peril, run_many};
+use std::time::Duration;
+
+use leasehold_sim::{
+    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, run_many,
+};
 
 /// How many plain schedules it takes until every kind was met, at the very least this often.
 const SEEDS: u64 = 300;
@@ -16,4 +20,44 @@ fn every_kind_of_fault_is_felt() {
         .map(|(peril, felt)| format!("{} {felt}", peril.as_str()))
         .collect();
     assert!(seldom.is_empty(), "felt less than {FELT_MIN} times in {SEEDS} schedules: {seldom:?}");
+}
+
+/// How often a kind was felt in runs that have only these faults, at these seconds.
+fn felt(peril: Peril, script: &[(u64, Fault)]) -> u64 {
+    let script = script.iter().map(|(second, fault)| (second * SECOND, fault.clone())).collect();
+    let (store, faults_for) = (Some(StoreKind::Etcd), Duration::from_secs(60));
+    let options = Options { store, faults_for, script: Some(script), ..Options::default() };
+    run_many(&options, 0..20, 2, AfterFailure::GoOn, |_| {}).stats.felt.of(peril)
+}
+
+#[test]
+fn a_fault_that_met_nothing_does_not_count() {
+    let (short, long) = (MS, 40 * SECOND);
+    // Over before anybody can have heard of it; or about nobody who is there.
+    let gone = (5, Fault::Crash { slot: 2, then: Comeback::Stays });
+    let (pin, drain) =
+        (|lasts| Fault::Pin { shard: 3, slot: 2, lasts }, |lasts| Fault::Drain { slot: 2, lasts });
+    assert_eq!(felt(Peril::Pin, &[(15, pin(short))]), 0);
+    assert_eq!(felt(Peril::Pin, &[gone.clone(), (15, pin(long))]), 0);
+    assert!(felt(Peril::Pin, &[(15, pin(long))]) > 5);
+    assert_eq!(felt(Peril::Drain, &[gone.clone(), (15, drain(long))]), 0);
+    assert!(felt(Peril::Drain, &[(15, drain(long))]) > 5);
+    // Nothing wants to move, or a node that comes back should get something.
+    let freeze = (2, Fault::Freeze { lasts: 50 * SECOND });
+    assert_eq!(felt(Peril::Freeze, &[(30, Fault::Freeze { lasts: short })]), 0);
+    assert!(felt(Peril::Freeze, &[(1, Fault::Weight { slot: 1, weight: 400 }), freeze]) > 5);
+    assert_eq!(felt(Peril::Release, &[(15, Fault::Release { shard: 999 })]), 0);
+    assert!(felt(Peril::Release, &[(15, Fault::Release { shard: 3 })]) > 5);
+    let disengage = |lasts| Fault::Disengage { shard: 1, slot: None, lasts };
+    assert_eq!(felt(Peril::Disengage, &[(15, disengage(short))]), 0);
+    assert!(felt(Peril::Disengage, &[(15, disengage(long))]) > 1);
+    let twin = (15, Fault::Twin { slot: 2, lasts: long });
+    assert_eq!(felt(Peril::Twin, &[(5, Fault::Crash { slot: 2, then: Comeback::Stays }), twin.clone()]), 0);
+    assert!(felt(Peril::Twin, &[twin]) > 5);
+    // Whoever is there already goes on; whoever begins has to wait.
+    let raise = Fault::Protocol { slot: 2, raise: Raise::Protocol, lasts: 20 * SECOND };
+    assert!(felt(Peril::Protocol, &[(15, raise)]) > 5);
+    let back = (30, Fault::Downgrade { gap: SECOND, how: Going::Told });
+    assert_eq!(felt(Peril::Downgrade, std::slice::from_ref(&back)), 0, "nobody is newer");
+    assert!(felt(Peril::Downgrade, &[(15, Fault::Upgrade { slot: 2, after: SECOND }), back]) > 5);
 }

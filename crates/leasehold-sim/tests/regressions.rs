@@ -80,22 +80,6 @@ fn damage_is_mended() {
     }
 }
 
-/// A shard was given up for a node that had not looked yet when its former holder took it back, again and again.
-#[test]
-fn whoever_has_to_look_gets_the_time_to_look() {
-    let options = Options {
-        nodes: 3,
-        shards: 6,
-        faults_for: Duration::from_secs(40),
-        store: Some(StoreKind::Object),
-        ..Options::default()
-    };
-    for seed in [1_005_778, 17] {
-        let outcome = run(&options, seed);
-        assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
-    }
-}
-
 /// A shard had been repaired, with the time as its epoch, and restarted at once; then the store was emptied, and whoever
 /// began anew knew nothing of that and counted from the same second.
 #[test]
@@ -122,5 +106,29 @@ fn whoever_cannot_list_does_not_hold_for_ever() {
     let damage = (0..16).map(|shard| (20, Fault::Corrupt { what: Target::Shard(shard), how: Damage::Noise }));
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Postgres] {
         holds(store, cuts.clone().chain(damage.clone()).collect());
+    }
+}
+
+/// A record was scribbled over with a session that was known to be over. Whoever saw that took the shard at once, while its
+/// holder, whose watch had lost the change, went on until its next listing.
+#[test]
+fn a_record_that_names_the_dead_is_somebodys_scribble() {
+    let usurp = |second, shard| (second, Fault::Corrupt { what: Target::Shard(shard), how: Damage::Usurped });
+    let deaf = (0..4).map(|slot| (54, Fault::WatchLoss { slot, lasts: 6 * SECOND }));
+    // The first one is proved dead by the time of the others.
+    let script: Vec<_> =
+        [usurp(5, 0)].into_iter().chain(deaf).chain((1..16).map(|shard| usurp(55, shard))).collect();
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Postgres] {
+        holds(store, script.clone());
+    }
+}
+
+/// A lone node waited for its own lost record first, and then once more as long for another's that a shard named.
+#[test]
+fn waits_for_lost_sessions_do_not_follow_each_other() {
+    let options = Options { nodes: 1, shards: 3, store: Some(StoreKind::Object), ..Options::default() };
+    for seed in [51, 247, 544] {
+        let outcome = run(&options, seed);
+        assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
     }
 }

@@ -9,8 +9,7 @@ const SEEDS_MAX: u64 = 400;
 #[test]
 fn every_rule_that_is_switched_off_is_noticed() {
     let mut unnoticed = Vec::new();
-    assert!(Sabotage::all().into_iter().filter(|sabotage| sabotage.is_missed()).count() <= 2);
-    for sabotage in Sabotage::all().into_iter().filter(|sabotage| !sabotage.is_missed()) {
+    for sabotage in Sabotage::all() {
         let options = sabotage.options(&Options::default());
         let summary = run_many(&options, 0..SEEDS_MAX, 2, AfterFailure::Stop, |_| {});
         match summary.failures.first() {

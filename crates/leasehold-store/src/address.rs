@@ -58,6 +58,9 @@ impl From<AddressError> for StoreError {
 }
 
 impl Address {
+    /// The variable of the environment that may hold the password.
+    pub const PASSWORD_VARIABLE: &str = "LEASEHOLD_STORE_PASSWORD";
+
     /// Takes an address apart. `environment` looks a variable up; the password comes from `LEASEHOLD_STORE_PASSWORD`
     /// if neither the address nor `password_file` has one.
     pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result<Self, AddressError> {
@@ -130,9 +133,17 @@ impl Address {
     /// Tells of all mistakes, of parameters that nobody knows among them.
     pub fn finish(mut self) -> Result<(), AddressError> {
         if !self.params.is_empty() {
-            let what = match self.params.len() {
-                1 => "a parameter is none that this store knows".to_owned(),
-                many => format!("{many} parameters are none that this store knows"),
+            // What does not look like a name may be a part of a password that was not encoded.
+            let is_name = |name: &str, value: &str| {
+                !value.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            };
+            let named = |(name, value): (&String, &String)| is_name(name, value).then(|| format!("`{name}`"));
+            let named: Option<Vec<String>> = self.params.iter().map(named).collect();
+            let what = match (named.as_deref(), self.params.len()) {
+                (Some([name]), _) => format!("{name} is no parameter that this store knows"),
+                (Some(names), _) => format!("{} are no parameters that this store knows", names.join(", ")),
+                (None, 1) => "a parameter is none that this store knows".to_owned(),
+                (None, many) => format!("{many} parameters are none that this store knows"),
             };
             self.problems.push(format!("{what} (it knows {})", self.known.join(", ")));
         }
@@ -176,7 +187,7 @@ impl Address {
             }
         }
         if self.password.is_none() {
-            self.password = environment("LEASEHOLD_STORE_PASSWORD").map(Secret::new);
+            self.password = environment(Address::PASSWORD_VARIABLE).map(Secret::new);
         }
     }
 

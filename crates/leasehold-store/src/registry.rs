@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,4 +32,10 @@ pub trait Registry: Send + Sync {
     async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError>;
     /// All registered keys that are alive, ordered by key.
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+    /// The values of these keys, whoever registered or wrote them; `None` for those that are not there. Asked at every
+    /// renewal, so that a key which somebody removed or wrote over is noticed.
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut all: BTreeMap<String, Vec<u8>> = self.keys().await?.into_iter().collect();
+        Ok(keys.iter().map(|key| all.remove(key)).collect())
+    }
 }

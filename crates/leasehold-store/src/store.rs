@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::Stream;
@@ -48,6 +49,12 @@ pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 pub trait Store: Send + Sync + 'static {
     /// What the core must know of it.
     fn facts(&self) -> Facts;
+
+    /// Makes sure that the store may be trusted with records, before a node joins: one that must find that out by writing
+    /// does so now. Whatever fails here with [`StoreErrorKind::Refused`] only a person can mend.
+    async fn vet(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Reads these records, never stale. They need not be of one moment, but then the last one asked for is read last.
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError>;
@@ -103,6 +110,13 @@ pub trait Store: Send + Sync + 'static {
     /// What cannot be found out is a finding too, never an error.
     async fn examine(&self) -> Vec<Finding> {
         Vec::new()
+    }
+
+    /// A place for trying writes out that whoever may use this namespace may use too, which holds nothing and disturbs
+    /// nobody; [`discard`](Store::discard) clears it. `None` where rights don't end with the namespace: another one will do.
+    fn aside(&self, throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        let _ = throwaway;
+        Ok(None)
     }
 
     /// How many requests this client has made, on a store that charges for each.

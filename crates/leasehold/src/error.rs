@@ -1,6 +1,8 @@
 //! The few ways in which a call can fail, each with what to do.
 
-use leasehold_core::store::StoreError;
+use leasehold_core::record::RecordError;
+use leasehold_core::store::{Key, StoreError};
+use leasehold_core::view::unusable;
 
 /// Why a call to the library failed. None of these ends ownership by itself: grants go on until they are lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +25,25 @@ pub enum Error {
         /// Why it failed.
         #[source]
         error: StoreError,
+    },
+    /// The store did not say what is in it. Nothing was changed; try again, or mend the store.
+    #[error("{what} failed, and nothing was changed: {error}")]
+    Unread {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        #[source]
+        error: StoreError,
+    },
+    /// A record that is needed for it cannot be read. Nothing was changed; the text says who mends it.
+    #[error("{what} was not done, because the record {key} {}", Unreadable(.key, .error))]
+    Record {
+        /// What was tried.
+        what: String,
+        /// The record.
+        key: Key,
+        /// What is wrong with it.
+        error: RecordError,
     },
     /// Others wrote the same record each time in between. Nothing was changed; try again.
     #[error(
@@ -50,9 +71,23 @@ impl std::fmt::Display for Listed<'_> {
     }
 }
 
+struct Unreadable<'a>(&'a Key, &'a RecordError);
+
+impl std::fmt::Display for Unreadable<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unreadable(key, error) = *self;
+        let what = if error.is_newer() { "is of a newer version" } else { "is damaged" };
+        write!(f, "{what}: {}", unusable(key, error))
+    }
+}
+
 impl Error {
     pub(crate) fn store(what: impl Into<String>, error: StoreError) -> Self {
         Error::Store { what: what.into(), error }
+    }
+
+    pub(crate) fn unread(what: impl Into<String>, error: StoreError) -> Self {
+        Error::Unread { what: what.into(), error }
     }
 
     pub(crate) fn unknown(what: impl std::fmt::Display) -> Self {

@@ -27,18 +27,21 @@
 //! | `leasehold_corrupt_records_total` | counter | | records that are damaged or not Leasehold's |
 //! | `leasehold_store_calls_total` | counter | `lane`, `op`, `result` | calls to the store |
 //! | `leasehold_store_call_seconds` | histogram | `lane`, `op` | how long they took |
-//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive |
+//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive and nobody wrote over one |
 //! | `leasehold_registry_keys` | gauge | | keys that are registered |
 //! | `leasehold_registry_renewals_total` | counter | `result` | renewals of the lease of registered keys |
 //! | `leasehold_registry_restores_total` | counter | `result` | tries to register everything again after an outage |
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold_core::notice::{Gone, Standing};
+use leasehold_core::notice::{Asked, Differing, Gone, Standing};
 use leasehold_core::store::{Lane, Op};
 use leasehold_core::{NodeName, Notice, View};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+/// Every so many failures in a row, the first among them, are a warning and not a word for debugging.
+const REMIND_AFTER: u32 = 32;
 
 /// The meters of one node. Those on hot paths are looked up once.
 pub(crate) struct Meters {
@@ -54,8 +57,8 @@ pub(crate) struct Meters {
     unowned: Gauge,
     running: Gauge,
     gap: Histogram,
-    /// Trouble with the store was logged as a warning; once is enough until the session is renewed or moves on.
-    trouble_logged: AtomicBool,
+    /// How often the store failed since all was well.
+    failures: AtomicU32,
 }
 
 impl Meters {
@@ -74,7 +77,7 @@ impl Meters {
             unowned: gauge!("leasehold_shards_unowned", "node" => label()),
             running: gauge!("leasehold_shards_running", "node" => label()),
             gap: histogram!("leasehold_handoff_gap_seconds", "node" => label()),
-            trouble_logged: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
             node,
         }
     }
@@ -111,14 +114,14 @@ impl Meters {
         self.log(notice);
         match notice {
             Notice::Standing { to, cause, .. } => {
-                self.trouble_logged.store(false, Ordering::Relaxed);
+                self.failures.store(0, Ordering::Relaxed);
                 let attached = matches!(to, Standing::Attached | Standing::Degraded);
                 self.attached.set(if attached { 1.0 } else { 0.0 });
                 let labels = [("to", to.as_str()), ("cause", cause.as_str())];
                 self.count2("leasehold_standing_changes_total", labels);
             }
             Notice::Renewed { took } => {
-                self.trouble_logged.store(false, Ordering::Relaxed);
+                self.failures.store(0, Ordering::Relaxed);
                 self.renewals_ok.increment(1);
                 self.renewal_seconds.record(*took);
                 self.streak.set(0.0);
@@ -230,6 +233,27 @@ impl Meters {
                 tracing::warn!(node, %group, shards, "no node has room for these shards");
             }
             Notice::RoomAgain { group } => tracing::info!(node, %group, "room was found for all shards"),
+            Notice::SettingsDiffer { group, settings } => {
+                let differing = Differing::in_words(settings);
+                let to_change = Differing::command(group, settings);
+                tracing::info!(
+                    node, %group, differing, to_change,
+                    "the store has other settings for this group than this node, and the store's hold"
+                );
+            }
+            Notice::Asked(asked) => self.log_asked(asked),
+            Notice::OtherKind { group, ours, stored } => {
+                let (here, in_the_store) = (ours.kind(), stored.kind());
+                tracing::warn!(
+                    node, %group, here, in_the_store,
+                    "takes nothing of this group: it has {here} shards here and {in_the_store} ones in the store; serve \
+                     {in_the_store} shards here, or another group, or remove it once nobody holds any of it: leasehold \
+                     group delete {group}"
+                );
+            }
+            Notice::KindAgrees { group } => {
+                tracing::info!(node, %group, "serves this group: its kind agrees with the store");
+            }
             Notice::Frozen { vanished, of } => {
                 tracing::warn!(node, vanished, of, "voluntary moves are frozen: much of the roster vanished");
             }
@@ -241,11 +265,35 @@ impl Meters {
                 tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
             }
             Notice::Retried { shards } => tracing::debug!(node, shards, "looking again for shards"),
-            Notice::StoreTrouble { error } => match self.trouble_logged.swap(true, Ordering::Relaxed) {
-                false => tracing::warn!(node, error, "the store failed; trying again"),
-                true => tracing::debug!(node, error, "the store failed again"),
-            },
+            Notice::StoreTrouble { error } => {
+                let before = self.failures.fetch_add(1, Ordering::Relaxed);
+                match before.is_multiple_of(REMIND_AFTER) {
+                    true => tracing::warn!(node, error, before, "the store failed; trying again"),
+                    false => tracing::debug!(node, error, before, "the store failed again"),
+                }
+            }
             other => tracing::debug!(node, ?other, "told"),
+        }
+    }
+    fn log_asked(&self, asked: &Asked) {
+        let node = self.node.as_str();
+        match asked {
+            Asked::Drain { note } => tracing::warn!(
+                node,
+                note,
+                "an operator drains this node: it hands its shards over and takes none until: leasehold undrain {node}"
+            ),
+            Asked::Undrain => tracing::info!(node, "an operator lets this node take shards again"),
+            Asked::Weight(weight) => {
+                tracing::info!(node, weight, "an operator gave this node another weight")
+            }
+            Asked::OwnWeight => tracing::info!(node, "an operator gave this node its own weight again"),
+            Asked::Freeze { note } => {
+                tracing::warn!(node, note, "an operator froze voluntary moves, until: leasehold unfreeze");
+            }
+            Asked::Unfreeze => tracing::info!(node, "an operator allows voluntary moves again"),
+            Asked::Pin { shard, to } => tracing::info!(node, %shard, %to, "an operator pinned a shard"),
+            Asked::Unpin { shard } => tracing::info!(node, %shard, "an operator no longer pins a shard"),
         }
     }
 }

@@ -85,6 +85,21 @@ pub async fn server(address: &str) -> Result<Option<String>, StoreError> {
     }
 }
 
+/// The zone of the machine of that name, where the store knows machines: on Kubernetes the label
+/// `topology.kubernetes.io/zone` of the node. `None` if the machine has none.
+pub async fn zone_of(address: &str, machine: &str) -> Result<Option<String>, StoreError> {
+    // For builds without it.
+    let _ = machine;
+    match address.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "kubernetes")]
+        Some("k8s") => leasehold_kubernetes::Kubernetes::open(address, "zone")?.zone_of(machine).await,
+        _ => Err(StoreError::new(
+            StoreErrorKind::Refused,
+            "only Kubernetes (k8s://…) knows in which zone a machine is: give the zone itself",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

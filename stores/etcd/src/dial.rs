@@ -150,8 +150,8 @@ async fn encrypt(
 
 /// A token for this user. An etcd without auth needs none.
 async fn authenticate(line: Line, login: &Login, name: &str) -> Result<Line, StoreError> {
-    let question =
-        AuthenticateRequest { name: login.user.clone(), password: login.password.reveal().to_owned() };
+    let password = login.password.current().reveal().to_owned();
+    let question = AuthenticateRequest { name: login.user.clone(), password };
     match line.ask::<_, AuthenticateResponse>(Method::AUTHENTICATE, question).await {
         Ok(answer) => line.with_token(&answer.token).map_err(|status| tell(name, &status)),
         Err(status) if auth_is_off(&status) => Ok(line),

@@ -26,7 +26,12 @@ const PAGE: i64 = 1000;
 
 /// Reads these records in one go; at most [`OPS_MAX`].
 pub(crate) fn reading(layout: &Layout, keys: &[Key]) -> TxnRequest {
-    let success = keys.iter().map(|key| op(Asked::Range(range_of(layout.record(key))))).collect();
+    reading_of(keys.iter().map(|key| layout.record(key)))
+}
+
+/// The same of any keys of etcd.
+pub(crate) fn reading_of(names: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
+    let success = names.map(|name| op(Asked::Range(range_of(name)))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 

@@ -17,7 +17,7 @@ use crate::proto::{
     LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, Target,
     TxnRequest, Wanted,
 };
-use crate::records::{header, op, page, page_after};
+use crate::records::{OPS_MAX, found, header, op, page, page_after, reading_of};
 use crate::trouble::refused;
 
 #[async_trait]
@@ -101,6 +101,20 @@ impl Registry for Etcd {
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.registered(|shared, switch| async move { keys(&shared, &switch).await }).await
+    }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let names: Vec<Vec<u8>> = keys.iter().map(|key| self.shared.layout.registered(key)).collect();
+        self.registered(|_, switch| async move {
+            let mut values = Vec::with_capacity(names.len());
+            for some in names.chunks(OPS_MAX) {
+                let answer = txn(&switch, reading_of(some.iter().cloned())).await?;
+                let found = found(answer, some.len())?.into_iter();
+                values.extend(found.map(|stored| stored.map(|stored| stored.value.to_vec())));
+            }
+            Ok(values)
+        })
+        .await
     }
 }
 

@@ -23,9 +23,13 @@ use leasehold_kubernetes::{ClusterChange, Clusters, Kubernetes, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
 const EVERY: Duration = Duration::from_millis(200);
+/// The longest pause after failures in a row, each of which doubles it.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), BoxError> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options = Options::parse(&std::env::var("STORE")?)?;
     let store = Arc::new(Kubernetes::open_with(options.clone(), "clusters"));
     let clusters = Arc::new(Clusters::new(options));
@@ -55,10 +59,19 @@ pub(crate) async fn main() -> Result<(), BoxError> {
         never = provide => match never {},
         _ = terminated.recv() => {}
     }
-    if let Some(node) = Arc::into_inner(node) {
-        node.leave().await;
-    }
+    alone(node).await.leave().await;
     Ok(())
+}
+
+/// The node, once nobody asks it just now whether a cluster is ours.
+async fn alone(mut node: Arc<Node>) -> Node {
+    loop {
+        match Arc::try_unwrap(node) {
+            Ok(node) => return node,
+            Err(shared) => node = shared,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 fn shard(cluster: &str) -> Result<ShardId, BoxError> {
@@ -69,6 +82,7 @@ fn shard(cluster: &str) -> Result<ShardId, BoxError> {
 async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>>) -> Result<(), BoxError> {
     let name = grant.shard().name.as_str();
     let mut maps = None;
+    let (mut pause, mut last) = (EVERY, String::new());
     while !grant.stopping().is_cancelled() {
         // The kubeconfig may have come anew since the last failure.
         if maps.is_none()
@@ -80,21 +94,39 @@ async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>
         let owned = me.get().and_then(Weak::upgrade).is_some_and(|node| node.owns(grant.shard()));
         if let Some(api) = maps.as_ref().filter(|_| owned) {
             let began_at = clock::now();
-            match tokio::time::timeout(Duration::from_secs(2), reconcile(api, grant)).await {
-                Ok(Ok(())) => println!("{name} {} {} {}", grant.epoch(), ms(began_at), ms(clock::now())),
-                Ok(Err(error)) => {
-                    eprintln!("{name}: {error}");
-                    maps = None;
+            let failed = match tokio::time::timeout(ANSWER_WITHIN, reconcile(api, grant)).await {
+                Ok(Ok(())) => {
+                    println!("{name} {} {} {}", grant.epoch(), ms(began_at), ms(clock::now()));
+                    None
                 }
-                Err(_) => maps = None,
+                Ok(Err(error)) => Some(in_short(&error)),
+                Err(_) => Some(format!("no answer within {ANSWER_WITHIN:?}")),
+            };
+            pause = if failed.is_some() { PAUSE_MAX.min(pause * 2) } else { EVERY };
+            if failed.is_some() {
+                maps = None;
             }
+            // What was said once is not said again until something changes.
+            let now = failed.unwrap_or_default();
+            if now != last && !now.is_empty() {
+                eprintln!("{name}: {now}");
+            }
+            last = now;
         }
         tokio::select! {
             () = grant.stopped() => {}
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
     Ok(())
+}
+
+/// An error in one line: what the API server answers is a whole object.
+fn in_short(error: &BoxError) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => format!("{} {}", status.code, status.message),
+        _ => error.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
 }
 
 /// Counts once more, unless a later epoch was here: the resourceVersion makes reading and writing one step.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use http::Request;
-use leasehold_store::{Facts, Finding, Key};
+use leasehold_store::{Facts, Finding, Key, StoreError, StoreErrorKind};
 use serde::Deserialize;
 
 use crate::clock;
 use crate::kubernetes::Inner;
 use crate::link::Link;
 use crate::trouble::{Asked, Trouble};
-use crate::wire::GROUP;
+use crate::wire::{GROUP, Lease, TimedLease};
 
 /// All that the store does with Leases, as RBAC knows it.
 pub(crate) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "update", "delete"];
@@ -41,26 +41,56 @@ struct ReviewStatus {
 struct ApiGroup {}
 
 pub(crate) async fn examine(inner: &Inner, facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![version(&inner.work).await];
-    findings.extend(permissions(&inner.work).await);
-    findings.push(latency(inner, facts).await);
-    findings.push(fairness(&inner.work).await);
-    findings.push(cost(inner, facts).await);
+    let mut findings = Vec::new();
+    if let Err(end) = look(inner, facts, &mut findings).await {
+        findings.push(end);
+    }
     findings
 }
 
-async fn version(link: &Link) -> Finding {
+/// All that is looked at, or why there is no use in looking on: a server that does not answer would have to be waited
+/// for again and again, and would be blamed on RBAC.
+async fn look(inner: &Inner, facts: &Facts, findings: &mut Vec<Finding>) -> Result<(), Finding> {
+    findings.push(version(&inner.work).await?);
+    findings.extend(permissions(&inner.work).await?);
+    findings.push(latency(inner, facts).await?);
+    findings.push(fairness(&inner.work).await?);
+    findings.push(cost(inner, facts).await?);
+    findings.extend(misleading(inner).await);
+    Ok(())
+}
+
+/// The finding after which nothing else is tried.
+fn no_use(error: &StoreError) -> Finding {
+    Finding::bad(
+        error.to_string(),
+        "the API server must be reachable, with credentials that it knows; nothing else was tried on it",
+    )
+}
+
+async fn version(link: &Link) -> Result<Finding, Finding> {
     match get::<ServerVersion>(link, "/version").await {
-        Ok(version) => Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)),
-        Err(trouble) => Finding::bad(
-            trouble.tell(&Asked::of_leases("get", "")).to_string(),
-            "the API server must be reachable, with credentials that it knows",
-        ),
+        Ok(version) => {
+            Ok(Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)))
+        }
+        // It knows us, and something in between or RBAC keeps this to itself.
+        Err(trouble) if matches!(trouble.code(), Some(403 | 404)) => Ok(Finding::doubtful(
+            "the API server answers, but does not tell its version",
+            "bind the ClusterRole system:public-info-viewer to this user, as Kubernetes does by default",
+        )),
+        Err(trouble) => {
+            Err(no_use(&trouble.tell(&Asked { verb: "get", resource: "`/version`", namespace: "" })))
+        }
     }
 }
 
-async fn permissions(link: &Link) -> Vec<Finding> {
-    let Ok(namespace) = link.namespace().await else { return Vec::new() };
+async fn permissions(link: &Link) -> Result<Vec<Finding>, Finding> {
+    let namespace = link.namespace().await.map_err(|error| no_use(&error))?;
+    let asked = Asked {
+        verb: "create",
+        resource: "`selfsubjectaccessreviews` of `authorization.k8s.io`",
+        namespace: &namespace,
+    };
     let mut findings = Vec::new();
     let mut allowed = Vec::new();
     for verb in VERBS {
@@ -71,20 +101,22 @@ async fn permissions(link: &Link) -> Vec<Finding> {
                 format!("RBAC does not allow this: {rule} {}", status.reason).trim_end().to_owned(),
                 "add it to the Role and bind that to this user: deploy/base/rbac.yaml has all that is needed",
             )),
-            Err(trouble) => findings.push(Finding::doubtful(
-                format!(
-                    "it cannot be found out whether RBAC allows {rule}: {}",
-                    trouble.tell(&Asked::of_leases("create", &namespace)).message
-                ),
-                "allow `create` of `selfsubjectaccessreviews`, which every user has by default",
-            )),
+            // Then the others cannot be found out either.
+            Err(trouble) if trouble.code() == Some(403) => {
+                let why = trouble.tell(&asked).message;
+                return Ok(vec![Finding::doubtful(
+                    format!("it cannot be found out what RBAC allows in the namespace {namespace}: {why}"),
+                    "allow `create` of `selfsubjectaccessreviews`, which every user has by default",
+                )]);
+            }
+            Err(trouble) => return Err(no_use(&trouble.tell(&asked))),
         }
     }
     if allowed.len() == VERBS.len() {
         let verbs = allowed.join(", ");
         findings.push(Finding::good(format!("RBAC allows {verbs} of Leases in the namespace {namespace}")));
     }
-    findings
+    Ok(findings)
 }
 
 async fn review(link: &Link, namespace: &str, verb: &str) -> Result<ReviewStatus, Trouble> {
@@ -101,12 +133,13 @@ async fn review(link: &Link, namespace: &str, verb: &str) -> Result<ReviewStatus
 }
 
 /// The slowest of a few reads against the time that one try of a renewal has.
-async fn latency(inner: &Inner, facts: &Facts) -> Finding {
+async fn latency(inner: &Inner, facts: &Facts) -> Result<Finding, Finding> {
     let mut slowest = Duration::ZERO;
     for _ in 0..READS {
         let began_at = clock::now();
         if let Err(error) = inner.leases.get(&inner.work, &Key::Meta).await {
-            return Finding::bad(format!("a Lease cannot be read: {error}"), "the store must answer reads");
+            let what = format!("a Lease cannot be read: {error}");
+            return unanswered(&error, Finding::bad(what, "the store must answer reads"));
         }
         slowest = slowest.max(clock::now().since(began_at));
     }
@@ -116,16 +149,24 @@ async fn latency(inner: &Inner, facts: &Facts) -> Finding {
         slowest.as_secs_f64() * 1000.0,
         try_for.as_millis()
     );
-    match slowest * 4 > try_for {
+    Ok(match slowest * 4 > try_for {
         true => {
             Finding::doubtful(what, "raise ttl, or find out what keeps the API server or the network busy")
         }
         false => Finding::good(what),
+    })
+}
+
+/// What was found of a call that failed; or that there is no use in looking on, if the server does not answer.
+fn unanswered(error: &StoreError, finding: Finding) -> Result<Finding, Finding> {
+    match error.kind {
+        StoreErrorKind::TimedOut | StoreErrorKind::Unreachable => Err(no_use(error)),
+        _ => Ok(finding),
     }
 }
 
-async fn fairness(link: &Link) -> Finding {
-    match get::<ApiGroup>(link, "/apis/flowcontrol.apiserver.k8s.io").await {
+async fn fairness(link: &Link) -> Result<Finding, Finding> {
+    let found = match get::<ApiGroup>(link, "/apis/flowcontrol.apiserver.k8s.io").await {
         Ok(_) => Finding::good(
             "the API server has priority and fairness: on a busy server a FlowSchema of their own keeps renewals from \
              waiting behind others (docs/kubernetes.md)",
@@ -134,16 +175,25 @@ async fn fairness(link: &Link) -> Finding {
             "the API server has no priority and fairness: clients that flood it delay renewals",
             "watch for 429 answers; a longer ttl survives longer floods",
         ),
-        Err(_) => {
+        Err(trouble) if trouble.code() == Some(403) => {
             Finding::good("whether the API server has priority and fairness cannot be seen by this user")
         }
-    }
+        Err(trouble) => {
+            let asked = Asked { verb: "get", resource: "`flowcontrol.apiserver.k8s.io`", namespace: "" };
+            return Err(no_use(&trouble.tell(&asked)));
+        }
+    };
+    Ok(found)
 }
 
 /// What one node costs at rest: a renewal every fifth of the ttl, and a listing every four fifths of it.
-async fn cost(inner: &Inner, facts: &Facts) -> Finding {
-    let Ok(page) = inner.leases.list(&inner.work).await else {
-        return Finding::bad("the Leases cannot be listed", "the store must answer listings");
+async fn cost(inner: &Inner, facts: &Facts) -> Result<Finding, Finding> {
+    let page = match inner.leases.list(&inner.work).await {
+        Ok(page) => page,
+        Err(error) => {
+            let what = format!("the Leases cannot be listed: {error}");
+            return unanswered(&error, Finding::bad(what, "the store must answer listings"));
+        }
     };
     let ttl = facts.ttl_default.as_secs_f64();
     let entries = &page.listing.entries;
@@ -157,16 +207,43 @@ async fn cost(inner: &Inner, facts: &Facts) -> Finding {
         entries.len(),
         bytes.div_ceil(1024),
     );
-    match foreign {
+    Ok(match foreign {
         0 => Finding::good(what),
         _ => Finding::doubtful(
             what,
             "look at them with kubectl get leases -l leasehold.dev/namespace=…, and remove them",
         ),
-    }
+    })
 }
 
-async fn get<T: serde::de::DeserializeOwned>(link: &Link, path: &str) -> Result<T, Trouble> {
+/// Leases that show people something else than their records say, since somebody edited them: nobody else would ever
+/// say so, as nobody decides anything by those fields.
+async fn misleading(inner: &Inner) -> Option<Finding> {
+    let layout = &inner.leases.layout;
+    // That listings fail was told of already.
+    let (found, _) = inner.leases.list_dated(&inner.work, &layout.selector()).await.ok()?;
+    let misleads = |lease: TimedLease| {
+        let metadata = lease.metadata.plain;
+        layout.misleads(&Lease { metadata, spec: lease.spec, ..Lease::default() })
+    };
+    let keys: Vec<Key> = found.into_iter().filter_map(misleads).collect();
+    let first = keys.first()?;
+    Some(Finding::doubtful(
+        format!(
+            "{} whose holder, duration or transitions do not fit the record, such as that of {first} ({})",
+            if keys.len() == 1 {
+                "there is a Lease".to_owned()
+            } else {
+                format!("there are {} Leases", keys.len())
+            },
+            layout.name(first),
+        ),
+        "somebody edited them, and Leasehold never reads them: believe `leasehold status`, and put them right with \
+         kubectl, or wait for the record's next write",
+    ))
+}
+
+async fn get<T: serde::de::DeserializeOwned + Send + 'static>(link: &Link, path: &str) -> Result<T, Trouble> {
     let request = Request::get(path).body(Vec::new()).expect("a request of constant parts");
     link.ask(ANSWER_WITHIN, request).await
 }

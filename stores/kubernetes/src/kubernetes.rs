@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety, Store, StoreError, Swap, SwapReply,
-    Swapped, Throwaway, Version, Watch,
+    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
+    SwapReply, Swapped, Throwaway, Version, Watch,
 };
 
 use crate::layout::{self, Base};
@@ -13,13 +13,14 @@ use crate::leases::{Leases, Wrote};
 use crate::link::{self, Link};
 use crate::options::Options;
 use crate::pace::Pace;
+use crate::registry::Tidying;
 use crate::{examine, watch, zone};
 
 /// The most swaps in one call, all of them under way at once. Each is a request of its own, and the call is answered
 /// when the last of them is, so a few are better than many; the core has up to eight such calls under way.
 const SWAPS_MAX: usize = 4;
 /// How many requests of one call are under way at once.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
 /// More keys than this are read by one listing, which is just as fresh.
 const READS_MAX: usize = 32;
 
@@ -36,7 +37,10 @@ pub(crate) struct Inner {
     renewal: Link,
     pub(crate) work: Link,
     pub(crate) watch: Link,
-    pace: Pace,
+    /// Leases of registered keys, and what is put under them.
+    pub(crate) registry: Link,
+    pub(crate) tidying: Tidying,
+    pub(crate) pace: Pace,
 }
 
 impl Kubernetes {
@@ -54,6 +58,8 @@ impl Kubernetes {
             renewal: link(),
             work: link(),
             watch: link(),
+            registry: link(),
+            tidying: Tidying::default(),
             pace: Pace::new(options.writes_per_second, options.writes_burst),
         };
         Kubernetes { inner: Arc::new(inner) }
@@ -142,9 +148,14 @@ impl Store for Kubernetes {
         // Nodes need no right to delete many at once, so that whoever has only their rights does it one by one.
         if !leases.delete_all(work).await? {
             throwaway.sweep(self).await?;
-            leases.delete_anchor(work).await?;
+            self.remove_all_registered().await?;
+            leases.delete_any(work, &leases.layout.anchor_name()).await?;
         }
         Ok(())
+    }
+
+    fn registry(&self) -> Option<&dyn Registry> {
+        Some(self)
     }
 }
 
@@ -184,7 +195,7 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
         (Some(base), Some(value)) => {
             leases.replace(link, &leases.layout.lease(&swap.key, value, Some(base))?).await?
         }
-        (Some(base), None) => leases.delete(link, &swap.key, base).await?,
+        (Some(base), None) => leases.delete(link, &leases.layout.name(&swap.key), base).await?,
         (None, None) => Wrote::Refused,
     };
     match (wrote, &swap.value, &base) {

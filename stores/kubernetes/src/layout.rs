@@ -19,16 +19,19 @@ pub(crate) const RECORD: &str = "leasehold.dev/record";
 pub(crate) const EPOCH: &str = "leasehold.dev/epoch";
 /// Differs in every write: a replacement that changes nothing would keep its resourceVersion, and a restored etcd gives
 /// the same resourceVersions again.
-const WRITE: &str = "leasehold.dev/write";
+pub(crate) const WRITE: &str = "leasehold.dev/write";
 
 /// What stands in for a key on the Lease whose uid is the generation.
 const ANCHOR: &str = "store";
 
+/// The kinds of registered keys and of their leases, which are not among the records.
+pub(crate) const REGISTERED: [&str; 2] = ["lease", "key"];
+
 /// The Leases of one namespace of Leasehold.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    prefix: String,
-    namespace: String,
+    pub(crate) prefix: String,
+    pub(crate) namespace: String,
 }
 
 /// What a Lease is.
@@ -58,6 +61,20 @@ impl Base {
     }
 }
 
+impl Metadata {
+    /// Makes this a replacement of that state. The resourceVersion alone is not enough: the server creates a Lease that
+    /// is replaced and not there, and only the uid keeps it from doing so.
+    pub(crate) fn replaces(&mut self, base: &Base) {
+        self.uid = base.uid.clone();
+        self.resource_version = base.resource_version.clone();
+    }
+
+    /// The state that this is.
+    pub(crate) fn base(&self) -> Base {
+        Base { uid: self.uid.clone(), resource_version: self.resource_version.clone() }
+    }
+}
+
 impl Layout {
     pub(crate) fn new(prefix: &str, namespace: &str) -> Self {
         Layout { prefix: prefix.to_owned(), namespace: namespace.to_owned() }
@@ -68,8 +85,13 @@ impl Layout {
         &self.namespace
     }
 
-    /// Selects all Leases of this namespace, and no others.
+    /// Selects the Leases of records, and whatever else is in this namespace but registered keys.
     pub(crate) fn selector(&self) -> String {
+        format!("{},{KIND} notin ({})", self.whole(), REGISTERED.join(","))
+    }
+
+    /// Selects all Leases of this namespace, and no others.
+    pub(crate) fn whole(&self) -> String {
         format!(
             "{PREFIX}={},{NAMESPACE}={}",
             naming::label_value(&self.prefix),
@@ -101,10 +123,7 @@ impl Layout {
         };
         let mut lease = self.bare(self.name(key), kind(key), key.to_string());
         if let Some(base) = base {
-            // The resourceVersion alone is not enough: the server creates a Lease that is replaced and not there, and
-            // only the uid keeps it from doing so.
-            lease.metadata.uid = base.uid.clone();
-            lease.metadata.resource_version = base.resource_version.clone();
+            lease.metadata.replaces(base);
         }
         let group = match key {
             Key::Group(group) => Some(group),
@@ -117,11 +136,32 @@ impl Layout {
         lease.metadata.annotations.insert(RECORD.to_owned(), text.to_owned());
         lease.metadata.annotations.insert(WRITE.to_owned(), chance::fresh_id()?);
         match key {
-            Key::Node(_) => lease.spec = node_spec(value),
-            Key::Shard(_) => shard_spec(value, &mut lease),
+            Key::Node(_) => lease.spec = node_spec(value).unwrap_or_default(),
+            Key::Shard(_) => {
+                if let Ok(record) = ShardRecord::decode(value) {
+                    lease.spec = shard_spec(&record);
+                    lease.metadata.annotations.insert(EPOCH.to_owned(), record.epoch.0.to_string());
+                }
+            }
             Key::Meta | Key::Control | Key::Group(_) => {}
         }
         Ok(lease)
+    }
+
+    /// The key of a Lease that shows people something else than its record says. A record that cannot be read is told
+    /// of elsewhere, and times are left out: they never say who holds what.
+    pub(crate) fn misleads(&self, lease: &Lease) -> Option<Key> {
+        let Entry::Record(key, stored) = self.entry(lease) else { return None };
+        let right = match &key {
+            Key::Node(_) => node_spec(&stored.value)?,
+            Key::Shard(_) => shard_spec(&ShardRecord::decode(&stored.value).ok()?),
+            Key::Meta | Key::Control | Key::Group(_) => Spec::default(),
+        };
+        let shown = &lease.spec;
+        let fits = shown.holder_identity == right.holder_identity
+            && shown.lease_transitions == right.lease_transitions
+            && shown.lease_duration_seconds == right.lease_duration_seconds;
+        (!fits).then_some(key)
     }
 
     /// What a Lease from a listing or a watch is.
@@ -153,7 +193,10 @@ impl Layout {
             || annotations.get(NAMESPACE) != Some(&self.namespace)
         {
             spoiled(format!("does not say in its annotations that it is {key} of {}", self.namespace))
-        } else if !right_label(PREFIX, &self.prefix) || !right_label(NAMESPACE, &self.namespace) {
+        } else if !right_label(PREFIX, &self.prefix)
+            || !right_label(NAMESPACE, &self.namespace)
+            || REGISTERED.iter().any(|kind| right_label(KIND, kind))
+        {
             spoiled("has lost its labels, and is not listed".to_owned())
         } else {
             match annotations.get(RECORD) {
@@ -164,7 +207,7 @@ impl Layout {
         Stored { version: version(lease), value }
     }
 
-    fn bare(&self, name: String, kind: &str, key: String) -> Lease {
+    pub(crate) fn bare(&self, name: String, kind: &str, key: String) -> Lease {
         let labels = [
             ("app.kubernetes.io/managed-by", "leasehold".to_owned()),
             (PREFIX, naming::label_value(&self.prefix)),
@@ -206,35 +249,45 @@ fn kind(key: &Key) -> &'static str {
     }
 }
 
-/// A living session has a holder, and looks expired to other tools when it does not renew. One that is over has none.
-fn node_spec(value: &[u8]) -> Spec {
-    let Ok(record) = NodeRecord::decode(value) else { return Spec::default() };
-    let alive = record.state.is_alive();
-    Spec {
-        holder_identity: alive.then(|| record.node.to_string()),
-        lease_duration_seconds: alive.then(|| record.ttl_ms.div_ceil(1000).clamp(1, i32::MAX as u64) as i32),
-        renew_time: time(record.written_unix_ms),
-        ..Spec::default()
+/// A living session has a holder, and looks expired to other tools when it does not renew. One that is over has none,
+/// and no renew time either: its record says when somebody ended it, which is no renewal.
+fn node_spec(value: &[u8]) -> Option<Spec> {
+    let record = NodeRecord::decode(value).ok()?;
+    if !record.state.is_alive() {
+        return Some(Spec::default());
     }
+    Some(Spec {
+        holder_identity: Some(record.node.to_string()),
+        lease_duration_seconds: Some(seconds(record.ttl_ms)),
+        renew_time: unix_time(record.written_unix_ms),
+        ..Spec::default()
+    })
 }
 
 /// A shard is held as long as its holder's session lives, so its own Lease has no duration and no renew time: with
 /// them other tools would take it for expired.
-fn shard_spec(value: &[u8], lease: &mut Lease) {
-    let Ok(record) = ShardRecord::decode(value) else { return };
+fn shard_spec(record: &ShardRecord) -> Spec {
     let holder = record.holder();
-    lease.spec = Spec {
+    Spec {
         holder_identity: holder.map(|holder| holder.node.to_string()),
-        acquire_time: holder.and_then(|_| time(record.written_unix_ms)),
+        acquire_time: holder.and_then(|_| unix_time(record.written_unix_ms)),
         lease_transitions: Some(i32::try_from(record.epoch.0).unwrap_or(i32::MAX)),
         ..Spec::default()
-    };
-    lease.metadata.annotations.insert(EPOCH.to_owned(), record.epoch.0.to_string());
+    }
 }
 
-fn time(unix_ms: u64) -> Option<String> {
-    let at = Timestamp::from_millisecond(i64::try_from(unix_ms).ok().filter(|ms| *ms > 0)?).ok()?;
-    Some(at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+fn unix_time(unix_ms: u64) -> Option<String> {
+    Timestamp::from_millisecond(i64::try_from(unix_ms).ok().filter(|ms| *ms > 0)?).ok().map(time)
+}
+
+/// A time as Leases have it.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// A duration as Leases have it: whole seconds, rounded up.
+pub(crate) fn seconds(ms: u64) -> i32 {
+    ms.div_ceil(1000).clamp(1, i32::MAX as u64) as i32
 }
 
 #[cfg(test)]
@@ -276,6 +329,42 @@ mod tests {
     }
 
     #[test]
+    fn only_a_living_session_has_a_renew_time() {
+        let node = |state: &str| {
+            let text = format!(
+                r#"{{"format":1,"write":"{:032x}","node":"a","session":"{:032x}","state":"{state}","accepting":true,"weight":100,"groups":{{}},"ttl_ms":15000,"seq":3,"view":0,"protocol":[1,1],"written_unix_ms":1700000000123}}"#,
+                5, 1
+            );
+            NodeRecord::decode(text.as_bytes()).unwrap();
+            layout().lease(&key("nodes/a"), text.as_bytes(), None).unwrap().spec
+        };
+        for state in ["active", "draining"] {
+            assert_eq!(node(state).renew_time.as_deref(), Some("2023-11-14T22:13:20.123000Z"));
+            assert_eq!(node(state).lease_duration_seconds, Some(15));
+        }
+        for state in ["left", "fenced"] {
+            assert_eq!(node(state), Spec::default(), "what ended it was no renewal");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_shows_something_else_than_its_record_is_found() {
+        let key = key("shards/orders/7");
+        let good = layout().lease(&key, &shard(41, HELD), None).unwrap();
+        assert_eq!(layout().misleads(&good), None);
+        let edited = |change: &dyn Fn(&mut Lease)| {
+            let mut lease = good.clone();
+            change(&mut lease);
+            layout().misleads(&lease)
+        };
+        assert_eq!(edited(&|lease| lease.spec.holder_identity = Some("b".into())), Some(key.clone()));
+        assert_eq!(edited(&|lease| lease.spec.holder_identity = None), Some(key.clone()));
+        assert_eq!(edited(&|lease| lease.spec.lease_transitions = Some(99)), Some(key.clone()));
+        assert_eq!(edited(&|lease| lease.spec.lease_duration_seconds = Some(1)), Some(key));
+        assert_eq!(edited(&|lease| drop(lease.metadata.annotations.remove(RECORD))), None);
+    }
+
+    #[test]
     fn a_record_comes_back_from_its_lease() {
         let key = key("shards/orders/7");
         let base = Base { uid: "u-1".into(), resource_version: "12".into() };
@@ -300,6 +389,7 @@ mod tests {
         tampered(&|lease| drop(lease.metadata.annotations.insert(KEY.into(), "shards/orders/8".into())));
         tampered(&|lease| drop(lease.metadata.annotations.remove(NAMESPACE)));
         tampered(&|lease| drop(lease.metadata.labels.remove(NAMESPACE)));
+        tampered(&|lease| drop(lease.metadata.labels.insert(KIND.into(), "key".into())));
         let mut copy = good;
         copy.metadata.name = "a-copy".into();
         assert!(matches!(layout().entry(&copy), Entry::Foreign(_)));

@@ -2,16 +2,18 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
 use kube::core::{Request, WatchEvent};
 use leasehold_store::{Key, Listing, StoreError, StoreErrorKind, Stored};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::layout::{Base, Entry, Layout};
-use crate::link::Link;
+use crate::link::{Dated, Link};
 use crate::options::Options;
-use crate::trouble::Asked;
-use crate::wire::{GROUP, Lease, LeaseList};
+use crate::trouble::{Asked, refused};
+use crate::wire::{GROUP, Lease, LeaseList, TimedLease};
 
 /// How long one request may take, where the caller has no shorter patience.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -21,6 +23,8 @@ const DELETED_WITHIN: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
 /// How often a listing begins anew when it was overtaken.
 const LISTINGS_MAX: usize = 3;
+/// By what name the server notes what we write, and when.
+pub(crate) const MANAGER: &str = "leasehold";
 /// After how long the server ends a watch, which is then opened again where it stood.
 pub(crate) const WATCH_FOR: Duration = Duration::from_secs(290);
 
@@ -34,9 +38,9 @@ pub(crate) struct Leases {
 
 /// What became of a write.
 #[derive(Debug)]
-pub(crate) enum Wrote {
-    /// It is done, and this is there now (of a deletion: what was there).
-    Done(Box<Lease>),
+pub(crate) enum Wrote<T = Lease> {
+    /// It is done, and this is there now (of a deletion: nothing).
+    Done(Box<T>),
     /// It is not, and never will be, because something else is there.
     Refused,
     /// It is not, because RBAC does not allow it.
@@ -68,10 +72,14 @@ impl Leases {
     }
 
     /// Makes a Lease, if there is none of its name.
-    pub(crate) async fn create(&self, link: &Link, lease: &Lease) -> Result<Wrote, StoreError> {
+    pub(crate) async fn create<T: DeserializeOwned + Send + 'static>(
+        &self,
+        link: &Link,
+        lease: &Lease,
+    ) -> Result<Wrote<T>, StoreError> {
         let at = place(link).await?;
-        let request = at.requests.create(&PostParams::default(), body(lease)).map_err(unbuilt)?;
-        match link.ask::<Lease>(ANSWER_WITHIN, request).await {
+        let request = at.requests.create(&by_us(), body(lease)).map_err(unbuilt)?;
+        match link.ask::<T>(ANSWER_WITHIN, request).await {
             Ok(made) => Ok(Wrote::Done(Box::new(made))),
             Err(trouble) if trouble.code() == Some(409) => Ok(Wrote::Refused),
             Err(trouble) if trouble.code() == Some(403) => {
@@ -82,29 +90,29 @@ impl Leases {
     }
 
     /// Replaces the state that the Lease names.
-    pub(crate) async fn replace(&self, link: &Link, lease: &Lease) -> Result<Wrote, StoreError> {
+    pub(crate) async fn replace<T: DeserializeOwned + Send + 'static>(
+        &self,
+        link: &Link,
+        lease: &Lease,
+    ) -> Result<Wrote<T>, StoreError> {
         let at = place(link).await?;
-        let request = at
-            .requests
-            .replace(&lease.metadata.name, &PostParams::default(), body(lease))
-            .map_err(unbuilt)?;
-        match link.ask::<Lease>(ANSWER_WITHIN, request).await {
+        let request = at.requests.replace(&lease.metadata.name, &by_us(), body(lease)).map_err(unbuilt)?;
+        match link.ask::<T>(ANSWER_WITHIN, request).await {
             Ok(made) => Ok(Wrote::Done(Box::new(made))),
             Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
             Err(trouble) => Err(trouble.tell(&at.asked("update"))),
         }
     }
 
-    /// Deletes this state of a record.
-    pub(crate) async fn delete(&self, link: &Link, key: &Key, base: &Base) -> Result<Wrote, StoreError> {
+    /// Deletes this state of a Lease.
+    pub(crate) async fn delete(&self, link: &Link, name: &str, base: &Base) -> Result<Wrote, StoreError> {
         let at = place(link).await?;
-        let name = self.layout.name(key);
         let preconditions = Preconditions {
             uid: Some(base.uid.clone()),
             resource_version: Some(base.resource_version.clone()),
         };
         let params = DeleteParams::default().preconditions(preconditions);
-        let request = at.requests.delete(&name, &params).map_err(unbuilt)?;
+        let request = at.requests.delete(name, &params).map_err(unbuilt)?;
         match link.ask::<Deleted>(ANSWER_WITHIN, request).await {
             Ok(answer) if answer.kind == "Status" => Ok(Wrote::Done(Box::default())),
             Ok(_) => Err(StoreError::new(
@@ -118,27 +126,26 @@ impl Leases {
         }
     }
 
-    /// Deletes all Leases of this namespace with one request; `false` if RBAC does not allow that.
+    /// Deletes a Lease in whatever state it is. Only for names that mean one thing for ever.
+    pub(crate) async fn delete_any(&self, link: &Link, name: &str) -> Result<(), StoreError> {
+        let at = place(link).await?;
+        let request = at.requests.delete(name, &DeleteParams::default()).map_err(unbuilt)?;
+        match link.ask::<serde::de::IgnoredAny>(ANSWER_WITHIN, request).await {
+            Ok(_) => Ok(()),
+            Err(trouble) if trouble.code() == Some(404) => Ok(()),
+            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
+        }
+    }
+
+    /// Deletes all Leases of this namespace with one request, registered keys too; `false` if RBAC does not allow that.
     pub(crate) async fn delete_all(&self, link: &Link) -> Result<bool, StoreError> {
         let at = place(link).await?;
-        let selected = ListParams::default().labels(&self.layout.selector());
+        let selected = ListParams::default().labels(&self.layout.whole());
         let request = at.requests.delete_collection(&DeleteParams::default(), &selected).map_err(unbuilt)?;
         match link.ask::<serde::de::IgnoredAny>(DELETED_WITHIN, request).await {
             Ok(_) => Ok(true),
             Err(trouble) if trouble.code() == Some(403) => Ok(false),
             Err(trouble) => Err(trouble.tell(&at.asked("deletecollection"))),
-        }
-    }
-
-    /// Deletes the Lease whose uid is the generation.
-    pub(crate) async fn delete_anchor(&self, link: &Link) -> Result<(), StoreError> {
-        let at = place(link).await?;
-        let request =
-            at.requests.delete(&self.layout.anchor_name(), &DeleteParams::default()).map_err(unbuilt)?;
-        match link.ask::<serde::de::IgnoredAny>(ANSWER_WITHIN, request).await {
-            Ok(_) => Ok(()),
-            Err(trouble) if trouble.code() == Some(404) => Ok(()),
-            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
         }
     }
 
@@ -171,7 +178,7 @@ impl Leases {
             if let Some(found) = self.find_anchor(link).await? {
                 return Ok(found);
             }
-            match self.create(link, &self.layout.anchor()).await? {
+            match self.create::<Lease>(link, &self.layout.anchor()).await? {
                 Wrote::Done(made) => {
                     self.note_anchor(&made.metadata.uid);
                     return Ok(made.metadata.uid);
@@ -205,7 +212,7 @@ impl Leases {
         link.follow(ANSWER_WITHIN, request).await.map_err(|trouble| trouble.tell(&at.asked("watch")))
     }
 
-    async fn get_named(&self, link: &Link, name: &str) -> Result<Option<Lease>, StoreError> {
+    pub(crate) async fn get_named(&self, link: &Link, name: &str) -> Result<Option<Lease>, StoreError> {
         let at = place(link).await?;
         let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
         match link.ask::<Lease>(ANSWER_WITHIN, request).await {
@@ -215,14 +222,60 @@ impl Leases {
         }
     }
 
+    /// What has a name, and what time it was on the server's clock when it said so.
+    pub(crate) async fn get_dated(
+        &self,
+        link: &Link,
+        name: &str,
+    ) -> Result<(Option<TimedLease>, Timestamp), StoreError> {
+        let at = place(link).await?;
+        let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
+        let Dated { answer, at: time } = link.ask_dated::<TimedLease>(ANSWER_WITHIN, request).await;
+        let found = match answer {
+            Ok(lease) => Some(lease),
+            Err(trouble) if trouble.code() == Some(404) => None,
+            Err(trouble) => return Err(trouble.tell(&at.asked("get"))),
+        };
+        Ok((found, time.ok_or_else(timeless)?))
+    }
+
+    /// All that is selected, at one moment, and what time it was then on the server's clock.
+    pub(crate) async fn list_dated(
+        &self,
+        link: &Link,
+        selector: &str,
+    ) -> Result<(Vec<TimedLease>, Timestamp), StoreError> {
+        let at = place(link).await?;
+        'anew: for _ in 0..LISTINGS_MAX {
+            let mut params = ListParams::default().labels(selector).limit(PAGE);
+            let (mut found, mut time) = (Vec::new(), None);
+            loop {
+                let Dated { answer, at: told } = ask_page::<TimedLease>(link, &at, &params).await?;
+                let page = match answer {
+                    Ok(page) => page,
+                    Err(trouble) if trouble.code() == Some(410) => continue 'anew,
+                    Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
+                };
+                found.extend(page.items);
+                // All pages show the moment of the first.
+                let first = time.or(told).ok_or_else(timeless)?;
+                if page.metadata.next.is_empty() {
+                    return Ok((found, first));
+                }
+                time = Some(first);
+                params = params.continue_token(&page.metadata.next);
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Busy, "the Leases changed faster than they could be listed"))
+    }
+
     /// One listing, page by page; `None` if the server forgot its state before the last page.
     async fn list_once(&self, link: &Link) -> Result<Option<Page>, StoreError> {
         let at = place(link).await?;
         let mut listing = Listing::default();
         let mut params = ListParams::default().labels(&self.layout.selector()).limit(PAGE);
         loop {
-            let request = at.requests.list(&params).map_err(unbuilt)?;
-            let page = match link.ask::<LeaseList>(ANSWER_WITHIN, request).await {
+            let page = match ask_page::<Lease>(link, &at, &params).await?.answer {
                 Ok(page) => page,
                 Err(trouble) if trouble.code() == Some(410) => return Ok(None),
                 Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
@@ -268,6 +321,26 @@ async fn place(link: &Link) -> Result<Place, StoreError> {
     let namespace = link.namespace().await?;
     let requests = Request::new(format!("/apis/{GROUP}/v1/namespaces/{namespace}/leases"));
     Ok(Place { namespace, requests })
+}
+
+async fn ask_page<T: DeserializeOwned + Send + 'static>(
+    link: &Link,
+    at: &Place,
+    params: &ListParams,
+) -> Result<Dated<LeaseList<T>>, StoreError> {
+    let request = at.requests.list(params).map_err(unbuilt)?;
+    Ok(link.ask_dated(ANSWER_WITHIN, request).await)
+}
+
+fn by_us() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// The error for a server that gives no time.
+pub(crate) fn timeless() -> StoreError {
+    refused(
+        "this API server tells no time, so that nothing can expire on it: registered keys need another store",
+    )
 }
 
 fn body(lease: &Lease) -> Vec<u8> {

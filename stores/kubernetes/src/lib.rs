@@ -9,10 +9,13 @@
 //! | `nodes/<node>` | `node-<name>-<hash>` | holder, duration and renew time: a living session, or no holder |
 //! | `shards/<group>/<shard>` | `shard-<name>-<hash>` | holder, acquire time; transitions are the epoch; never renewed |
 //! | `groups/<group>`, `meta`, `control` | `group-…`, `meta-…`, `control-…` | nothing |
+//! | (a lease of registered keys) | `lease-<id>-<hash>` | holder, duration and renew time: of the lease |
+//! | (a registered key) | `key-<name>-<hash>` | holder: the lease that keeps it |
 //! | (none) | `store-…` | its uid is the generation: it changes when the Leases were removed and made anew |
 //!
 //! The record itself is the annotation `leasehold.dev/record`. The fields of the Lease are for people and other
-//! tools; Leasehold never reads them, and never looks at another machine's times.
+//! tools; Leasehold never reads them, and ownership never looks at another machine's times. Leases of registered keys
+//! are ended by the API server's own clock.
 //!
 //! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as
 //! preconditions. Reads and listings ask for the newest state; only the watch may be late. Nothing is retried in here.
@@ -28,6 +31,8 @@ mod options;
 mod pace;
 #[cfg(feature = "provider")]
 mod provider;
+mod registered;
+mod registry;
 mod trouble;
 mod watch;
 mod wire;

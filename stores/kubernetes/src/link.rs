@@ -1,16 +1,19 @@
 use std::fmt;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use http::Request;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::WatchEvent;
+use http::{HeaderMap, Request, header};
+use k8s_openapi::jiff::{Timestamp, fmt::rfc2822};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::{Status, WatchEvent};
 use kube::{Client, Config};
-use leasehold_store::StoreError;
+use leasehold_store::{StoreError, StoreErrorKind};
 use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
@@ -19,6 +22,8 @@ use crate::trouble::{Trouble, refused};
 
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How many threads may wait for programs that make credentials.
+const ASIDE_MAX: usize = 8;
 
 /// Connections to the API server of one's own, so that nothing waits in front of a renewal.
 ///
@@ -28,12 +33,21 @@ pub(crate) struct Link {
     options: Options,
     current: Mutex<Current>,
     making: tokio::sync::Mutex<()>,
+    aside: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct Current {
     number: u64,
-    client: Option<Client>,
+    made: Option<Made>,
+}
+
+#[derive(Clone)]
+struct Made {
+    client: Client,
+    /// A program makes the credentials. The client starts it when they run out, and lets nothing else run until it
+    /// ends, so every call that may come to this is made aside.
+    by_program: bool,
 }
 
 impl fmt::Debug for Link {
@@ -44,29 +58,58 @@ impl fmt::Debug for Link {
 
 impl Link {
     pub(crate) fn new(options: Options) -> Self {
-        Link { options, current: Mutex::default(), making: tokio::sync::Mutex::default() }
+        Link {
+            options,
+            current: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+            aside: Arc::new(Semaphore::new(ASIDE_MAX)),
+        }
     }
 
     /// The Kubernetes namespace that is asked.
     pub(crate) async fn namespace(&self) -> Result<String, StoreError> {
         match &self.options.kube_namespace {
             Some(namespace) => Ok(namespace.clone()),
-            None => Ok(self.client().await?.1.default_namespace().to_owned()),
+            None => {
+                let (_, made) = tokio::time::timeout(CONNECT_WITHIN, self.made())
+                    .await
+                    .map_err(|_| no_credentials())??;
+                Ok(made.client.default_namespace().to_owned())
+            }
         }
     }
 
     /// Asks once, and waits at most so long for the answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn ask<T: DeserializeOwned + Send + 'static>(
         &self,
         within: Duration,
         request: Request<Vec<u8>>,
     ) -> Result<T, Trouble> {
-        let attempt = self.attempt().await.map_err(Trouble::Told)?;
-        let answer = match tokio::time::timeout(within, quiet(attempt.client.request::<T>(request))).await {
-            Ok(answer) => answer.map_err(Trouble::from),
-            Err(_) => Err(Trouble::TimedOut),
+        self.ask_dated(within, request).await.answer
+    }
+
+    /// The same, with the time that the server's clock showed.
+    pub(crate) async fn ask_dated<T: DeserializeOwned + Send + 'static>(
+        &self,
+        within: Duration,
+        request: Request<Vec<u8>>,
+    ) -> Dated<T> {
+        let mut by_program = true;
+        let asked = async {
+            let attempt = match self.attempt().await {
+                Ok(attempt) => attempt,
+                Err(error) => return Dated { answer: Err(Trouble::Told(error)), at: None },
+            };
+            by_program = attempt.made.by_program;
+            let client = attempt.made.client.clone();
+            let call = async move { quiet(exchange(&client, request)).await };
+            match self.perform(&attempt.made, call).await {
+                Ok(Dated { answer, at }) => Dated { answer: attempt.judge(answer), at },
+                Err(error) => Dated { answer: attempt.judge(Err(Trouble::Told(error))), at: None },
+            }
         };
-        attempt.judge(answer)
+        let answer = tokio::time::timeout(within, asked).await;
+        answer.unwrap_or_else(|_| Dated { answer: Err(late(by_program)), at: None })
     }
 
     /// Opens a watch.
@@ -75,21 +118,27 @@ impl Link {
         within: Duration,
         request: Request<Vec<u8>>,
     ) -> Result<BoxStream<'static, kube::Result<WatchEvent<T>>>, Trouble> {
-        let attempt = self.attempt().await.map_err(Trouble::Told)?;
-        let opening = quiet(attempt.client.request_events::<T>(request));
-        let answer = match tokio::time::timeout(within, opening).await {
-            Ok(answer) => answer.map(|events| events.boxed()).map_err(Trouble::from),
-            Err(_) => Err(Trouble::TimedOut),
+        let mut by_program = true;
+        let opened = async {
+            let attempt = self.attempt().await.map_err(Trouble::Told)?;
+            by_program = attempt.made.by_program;
+            let client = attempt.made.client.clone();
+            let call = async move {
+                let events = quiet(client.request_events::<T>(request)).await;
+                events.map(|events| events.boxed()).map_err(Trouble::from)
+            };
+            let answer = self.perform(&attempt.made, call).await.map_err(Trouble::Told).flatten();
+            attempt.judge(answer)
         };
-        attempt.judge(answer)
+        tokio::time::timeout(within, opened).await.unwrap_or_else(|_| Err(late(by_program)))
     }
 
     async fn attempt(&self) -> Result<Attempt<'_>, StoreError> {
-        let (number, client) = self.client().await?;
-        Ok(Attempt { link: self, number, client, answered: false })
+        let (number, made) = self.made().await?;
+        Ok(Attempt { link: self, number, made, answered: false })
     }
 
-    async fn client(&self) -> Result<(u64, Client), StoreError> {
+    async fn made(&self) -> Result<(u64, Made), StoreError> {
         if let Some(found) = self.found() {
             return Ok(found);
         }
@@ -97,31 +146,83 @@ impl Link {
         if let Some(found) = self.found() {
             return Ok(found);
         }
-        let client = connect(&self.options).await?;
+        let options = self.options.clone();
+        let made = self.aside(async move { connect(&options).await }).await??;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.number += 1;
-        current.client = Some(client.clone());
-        Ok((current.number, client))
+        current.made = Some(made.clone());
+        Ok((current.number, made))
     }
 
-    fn found(&self) -> Option<(u64, Client)> {
+    async fn perform<T: Send + 'static>(
+        &self,
+        made: &Made,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match made.by_program {
+            true => self.aside(call).await,
+            false => Ok(call.await),
+        }
+    }
+
+    /// Does it on a thread of its own, which a program that never ends may keep: whoever waits here can stop waiting,
+    /// and so can the runtime.
+    async fn aside<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let lost = |_| refused("the thread of a call to the API server ended early".to_owned());
+        let permit = self.aside.clone().acquire_owned().await.map_err(|_| lost(()))?;
+        let (told, answer) = oneshot::channel();
+        let runtime = tokio::runtime::Handle::current();
+        let work = move || {
+            // Nobody may be waiting any more.
+            let _ = told.send(runtime.block_on(call));
+            drop(permit);
+        };
+        std::thread::Builder::new()
+            .name("leasehold-kube".to_owned())
+            .spawn(work)
+            .map_err(|e| refused(format!("no thread for a call to the API server can be had: {e}")))?;
+        answer.await.map_err(|_| lost(()))
+    }
+
+    fn found(&self) -> Option<(u64, Made)> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((current.number, current.client.clone()?))
+        Some((current.number, current.made.clone()?))
     }
 
     fn discard(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.number == number {
-            current.client = None;
+            current.made = None;
         }
     }
+}
+
+/// An answer, good or not, with the time at which the server gave it by its own clock, if it says so.
+pub(crate) struct Dated<T> {
+    pub(crate) answer: Result<T, Trouble>,
+    pub(crate) at: Option<Timestamp>,
+}
+
+/// Why there was no answer. Connecting takes no time unless a program makes the credentials.
+fn late(by_program: bool) -> Trouble {
+    if by_program { Trouble::Told(no_credentials()) } else { Trouble::TimedOut }
+}
+
+fn no_credentials() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::TimedOut,
+        "neither the API server nor the program that makes the credentials (exec in the kubeconfig) answered in time",
+    )
 }
 
 /// One call under way.
 struct Attempt<'l> {
     link: &'l Link,
     number: u64,
-    client: Client,
+    made: Made,
     answered: bool,
 }
 
@@ -144,17 +245,42 @@ impl Drop for Attempt<'_> {
     }
 }
 
+async fn exchange<T: DeserializeOwned>(client: &Client, request: Request<Vec<u8>>) -> Dated<T> {
+    let answer = match client.send(request.map(Body::from)).await {
+        Ok(answer) => answer,
+        Err(error) => return Dated { answer: Err(error.into()), at: None },
+    };
+    let (at, code) = (date(answer.headers()), answer.status());
+    let read = async {
+        let body = answer.into_body().collect_bytes().await?;
+        if code.is_success() {
+            return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+        }
+        // What stands between may answer in words of its own.
+        let told = serde_json::from_slice::<Status>(&body).ok().filter(|status| status.code != 0);
+        let words = || Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code.as_u16());
+        Err(kube::Error::Api(Box::new(told.unwrap_or_else(words))))
+    };
+    Dated { answer: read.await.map_err(Trouble::from), at }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
+}
+
 /// The client's own log speaks of every failure, and with whole records; what matters of it is in our errors.
 pub(crate) fn quiet<F: Future>(call: F) -> impl Future<Output = F::Output> {
     call.with_subscriber(NoSubscriber::default())
 }
 
-async fn connect(options: &Options) -> Result<Client, StoreError> {
+async fn connect(options: &Options) -> Result<Made, StoreError> {
     let mut config = configuration(options).await?;
     if let Some(via) = &options.via {
         pass(&mut config, via)?;
     }
-    client(config)
+    let by_program = config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some();
+    Ok(Made { client: client(config)?, by_program })
 }
 
 /// The host and port of the API server.
@@ -191,20 +317,42 @@ pub(crate) fn client(mut config: Config) -> Result<Client, StoreError> {
 
 async fn configuration(options: &Options) -> Result<Config, StoreError> {
     let chosen = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
-    let wrong = |e: &dyn std::error::Error| {
+    let refused_file =
+        |path: &std::path::Path, e| refused(format!("the kubeconfig {}: {}", path.display(), told(&e)));
+    let nowhere = |words: String| {
         refused(format!(
-            "the API server cannot be found: {e}. Name a kubeconfig: k8s://namespace?kubeconfig=…"
+            "the API server cannot be found: {words}. Name a kubeconfig: k8s://namespace?kubeconfig=…"
         ))
     };
     match &options.kubeconfig {
         Some(path) => {
-            let read = Kubeconfig::read_from(path)
-                .map_err(|e| refused(format!("the kubeconfig {}: {e}", path.display())))?;
-            Config::from_custom_kubeconfig(read, &chosen)
-                .await
-                .map_err(|e| refused(format!("the kubeconfig {}: {e}", path.display())))
+            let read = Kubeconfig::read_from(path).map_err(|e| refused_file(path, e))?;
+            Config::from_custom_kubeconfig(read, &chosen).await.map_err(|e| refused_file(path, e))
         }
-        None if options.context.is_some() => Config::from_kubeconfig(&chosen).await.map_err(|e| wrong(&e)),
-        None => Config::infer().await.map_err(|e| wrong(&e)),
+        None if options.context.is_some() => {
+            Config::from_kubeconfig(&chosen).await.map_err(|e| nowhere(told(&e)))
+        }
+        None => Config::infer().await.map_err(|e| {
+            let kubeconfig = std::error::Error::source(&e).and_then(|e| e.downcast_ref::<KubeconfigError>());
+            match kubeconfig {
+                Some(error @ KubeconfigError::Parse(_)) => nowhere(told(error)),
+                _ => nowhere(e.to_string()),
+            }
+        }),
+    }
+}
+
+/// What is wrong with a kubeconfig. A parser that quotes what it could not read would quote tokens.
+pub(crate) fn told(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!(
+                "it is no kubeconfig: line {}, column {} cannot be read (nothing of it is shown here, it may be secret)",
+                at.line(),
+                at.column()
+            ),
+            None => "it is no kubeconfig".to_owned(),
+        },
+        other => other.to_string(),
     }
 }

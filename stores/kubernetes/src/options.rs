@@ -31,8 +31,8 @@ impl Default for Options {
             kubeconfig: None,
             context: None,
             via: None,
-            writes_per_second: 50,
-            writes_burst: 50,
+            writes_per_second: 100,
+            writes_burst: 200,
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
             Options::parse("k8s://jobs?prefix=app&kubeconfig=/etc/kc&context=prod&writes_burst=7").unwrap();
         assert_eq!(options.kube_namespace.as_deref(), Some("jobs"));
         assert_eq!((options.prefix.as_str(), options.context.as_deref()), ("app", Some("prod")));
-        assert_eq!((options.writes_per_second, options.writes_burst), (50, 7));
+        assert_eq!((options.writes_per_second, options.writes_burst), (100, 7));
         assert_eq!(Options::parse("k8s://").unwrap(), Options::default());
     }
 
@@ -119,7 +119,7 @@ mod tests {
             "no name",
             "`prefix`",
             "`writes_burst`",
-            "a parameter",
+            "`colour`",
             "`via`",
         ] {
             assert!(error.contains(part), "{part} in {error}");

@@ -68,7 +68,9 @@ impl Cluster {
     pub async fn client(&self) -> Result<Client, StoreError> {
         let config = Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default())
             .await
-            .map_err(|e| refused(format!("the kubeconfig of the cluster {}: {e}", self.name)))?;
+            .map_err(|e| {
+                refused(format!("the kubeconfig of the cluster {}: {}", self.name, link::told(&e)))
+            })?;
         link::client(config)
     }
 
@@ -79,7 +81,8 @@ impl Cluster {
         let text = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG));
         let text = text.ok_or_else(|| format!("it has no `{KUBECONFIG}`"))?;
         let text = std::str::from_utf8(&text.0).map_err(|_| "its kubeconfig is no text".to_owned())?;
-        let kubeconfig = Kubeconfig::from_yaml(text).map_err(|e| format!("its kubeconfig: {e}"))?;
+        let kubeconfig =
+            Kubeconfig::from_yaml(text).map_err(|e| format!("its kubeconfig: {}", link::told(&e)))?;
         for user in kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()) {
             if user.exec.is_some() || user.auth_provider.is_some() {
                 return Err("its kubeconfig starts a program (exec or auth-provider): use a token".to_owned());

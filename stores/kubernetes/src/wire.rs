@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The API group of Leases.
@@ -47,12 +48,38 @@ pub(crate) struct Spec {
     pub(crate) lease_transitions: Option<i32>,
 }
 
+/// A Lease with what the server notes about those who wrote it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TimedLease {
+    pub(crate) metadata: TimedMetadata,
+    pub(crate) spec: Spec,
+}
+
+/// See [`TimedLease`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct TimedMetadata {
+    #[serde(flatten)]
+    pub(crate) plain: Metadata,
+    pub(crate) managed_fields: Vec<Managed>,
+}
+
+/// Who wrote, and when by the server's clock.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Managed {
+    pub(crate) manager: String,
+    pub(crate) time: String,
+}
+
 /// One page of a listing.
 #[derive(Debug, Deserialize)]
-pub(crate) struct LeaseList {
+#[serde(bound = "T: DeserializeOwned")]
+pub(crate) struct LeaseList<T> {
     pub(crate) metadata: ListMetadata,
     #[serde(default)]
-    pub(crate) items: Vec<Lease>,
+    pub(crate) items: Vec<T>,
 }
 
 /// Where a listing stands.

@@ -18,9 +18,13 @@ struct Machine {
 
 /// The zone of a Kubernetes node.
 pub(crate) async fn zone_of(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
-    let request = Request::get(format!("/api/v1/nodes/{name}"))
-        .body(Vec::new())
-        .map_err(|_| refused(format!("{name:?} is no name of a Kubernetes node")))?;
+    let wrong =
+        || refused(format!("{name:?} is no name of a Kubernetes node: give spec.nodeName of the pod"));
+    let letters = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
+    if name.is_empty() || name.starts_with('.') || !name.bytes().all(letters) {
+        return Err(wrong());
+    }
+    let request = Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new()).map_err(|_| wrong())?;
     match link.ask::<Machine>(Duration::from_secs(10), request).await {
         Ok(machine) => Ok(LABELS.iter().find_map(|label| machine.metadata.labels.get(*label).cloned())),
         Err(trouble) if trouble.code() == Some(404) => {

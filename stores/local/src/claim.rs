@@ -46,17 +46,9 @@ impl Claim {
     pub(crate) fn take(place: &Place, session: SessionId) -> Result<Claim, StoreError> {
         place.make_live()?;
         let fresh = place.live.join(format!("{session}.claim"));
-        let told = |e: rustix::io::Errno| {
-            refused(format!(
-                "the process lock {} cannot be made ({e}): is {} writable, and the disk not full? The session was \
-                 not opened.",
-                fresh.display(),
-                place.live.display()
-            ))
-        };
         let held = lock_and_name(&fresh, &place.live.join(format!("{session}{SUFFIX}"))).map_err(|e| {
             let _ = fs::remove_file(&fresh);
-            told(e)
+            impossible(place, &fresh, e)
         })?;
         sweep(place, session);
         Ok(Claim { held: Some(held) })
@@ -75,6 +67,23 @@ impl Drop for Claim {
             let _ = held.into_raw_fd();
         }
     }
+}
+
+/// Whether a lock could be made now, tried with a file that is removed again.
+pub(crate) fn rehearse(place: &Place, session: SessionId) -> Result<(), StoreError> {
+    place.make_live()?;
+    let fresh = place.live.join(format!("{session}.claim"));
+    let made = lock_and_name(&fresh, &fresh);
+    let _ = fs::remove_file(&fresh);
+    made.map(drop).map_err(|e| impossible(place, &fresh, e))
+}
+
+fn impossible(place: &Place, fresh: &Path, e: rustix::io::Errno) -> StoreError {
+    refused(format!(
+        "the process lock {} cannot be made ({e}): is {} writable, and the disk not full? The session was not opened.",
+        fresh.display(),
+        place.live.display()
+    ))
 }
 
 /// Whether a file of this name is a session's lock.

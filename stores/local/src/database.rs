@@ -58,6 +58,7 @@ impl Database {
         if place.standing()? == Standing::Nothing && create == Create::Never {
             return Err(missing(place));
         }
+        place.refuse_second_name()?;
         place.make_live()?;
         let _alone = place.open_alone()?;
         let identity = settle_file(place, create)?;

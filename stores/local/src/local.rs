@@ -70,6 +70,12 @@ impl Local {
         })
     }
 
+    /// Whether a session could be opened here now; nothing stays of the try. A file that can be read may lie on a disk that
+    /// is full, or beside a folder that this user cannot write. It blocks for a moment.
+    pub fn rehearse(&self) -> Result<(), StoreError> {
+        claim::rehearse(&self.shared.place, SessionId::from_bits(leasehold_store::chance::bits()?))
+    }
+
     /// The file, as an absolute path.
     pub fn path(&self) -> &Path {
         &self.shared.place.file

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold_store::{StoreError, StoreErrorKind};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::patience;
@@ -108,6 +108,25 @@ impl Place {
         }
     }
 
+    /// Refuses a file that has a second name, or that is mounted here by itself: SQLite's files beside it and our locks are
+    /// found by name, so that users of two names would not see each other.
+    pub(crate) fn refuse_second_name(&self) -> Result<(), StoreError> {
+        let Ok(found) = rustix::fs::stat(&*self.file) else { return Ok(()) };
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        let why = if found.st_nlink > 1 {
+            format!("has {} names (hard links)", found.st_nlink)
+        } else if mount_of(&self.file).zip(mount_of(folder)).is_some_and(|(file, folder)| file != folder) {
+            "is mounted into its folder by itself".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(refused(format!(
+            "{} {why}: whoever uses it under another name would not be seen from here, and two nodes could hold one shard. \
+             Nothing was written. Use one name (a symbolic link will do), and mount the whole folder.",
+            self.file.display()
+        )))
+    }
+
     /// Makes the folder beside the file.
     pub(crate) fn make_live(&self) -> Result<(), StoreError> {
         match fs::create_dir(&self.live) {
@@ -187,6 +206,13 @@ pub(crate) struct Alone {
     _locked: rustix::fd::OwnedFd,
 }
 
+/// Which mount a path is on, if the kernel says so.
+fn mount_of(path: &Path) -> Option<u64> {
+    let wanted = StatxFlags::MNT_ID;
+    let found = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), wanted).ok()?;
+    StatxFlags::from_bits_retain(found.stx_mask).contains(wanted).then_some(found.stx_mnt_id)
+}
+
 /// The magic numbers of statfs(2) for file systems that reach over a network or are shared by machines.
 fn network_name(magic: u32) -> Option<&'static str> {
     Some(match magic {
@@ -233,6 +259,12 @@ mod tests {
             drop(present);
             assert!(waiting.join().expect("no panic").is_ok());
         });
+    }
+
+    #[test]
+    fn mounts_are_told_apart() {
+        assert_eq!(mount_of(Path::new("/proc/self")), mount_of(Path::new("/proc")));
+        assert_ne!(mount_of(Path::new("/proc")), mount_of(Path::new("/")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use leasehold::{BoxError, clock};
 use leasehold_core::config::{Dollars, Prices};
 use leasehold_object::{Bucket, Options, Requests};
 use leasehold_servers::{Program, S3Server};
-use leasehold_store::{Key, Lane, Store, Swap, Swapped};
+use leasehold_store::{Key, Lane, Store, StoreErrorKind, Swap, Swapped};
 
 /// How many objects a group is packed into; the last one is an object a shard.
 const PAGES: [u32; 5] = [1, 4, 16, 64, 1_000_003];
@@ -100,7 +100,11 @@ async fn claim(bucket: &Bucket, keys: &[Key]) -> Result<(), BoxError> {
         let wish =
             |(n, key): (usize, &Key)| Swap { key: key.clone(), expect: None, value: Some(record(n).into()) };
         let swaps: Vec<Swap> = batch.iter().enumerate().map(wish).collect();
-        let Ok(reply) = bucket.swap(Lane::Work, &swaps).await else { continue };
+        let reply = match bucket.swap(Lane::Work, &swaps).await {
+            Ok(reply) => reply,
+            Err(error) if error.kind == StoreErrorKind::Refused => return Err(error.into()),
+            Err(_) => continue,
+        };
         let settled: std::collections::BTreeSet<Key> = batch
             .into_iter()
             .zip(reply.outcomes)

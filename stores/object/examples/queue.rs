@@ -9,10 +9,11 @@
 //!
 //! ```text
 //! queue ADDRESS put TASKS SHARDS          puts tasks
-//! queue ADDRESS work NAME SHARDS TTL_MS   works on them until it is ended
+//! queue ADDRESS work NAME SHARDS TTL_MS [IDLE_MS]
+//!                                         works on them until it is ended; an idle shard is looked at every IDLE_MS
 //! queue ADDRESS count SHARDS              says how many are ready and done
 //! ```
-//! ADDRESS is that of the store, such as `s3://bucket/prefix?endpoint=…`. Tasks lie in the same bucket, under `queue/`.
+//! ADDRESS is that of the store, such as `s3://bucket/prefix?endpoint=…`. Tasks lie under the same prefix, in `queue/`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +27,12 @@ use leasehold_object::object_store::{
     Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
-/// The pause between two looks at a shard: while there is work, and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// The pause between two looks at a shard while there is work. It grows by half with every look that finds none, up to
+/// IDLE_MS: at 5 s a shard costs 2.63 dollars a month in listings.
+const BUSY: Duration = Duration::from_millis(50);
+const IDLE_MS: u64 = 5000;
+/// The pause before a task is put again whose first try failed.
+const RETRY: Duration = Duration::from_millis(500);
 /// A claim that nobody touched for so long, on our own clock, is given back.
 const STUCK_AFTER: Duration = Duration::from_secs(20);
 /// How often the monitor looks, and in how many shards it is divided.
@@ -39,12 +44,28 @@ async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [address, "put", tasks, shards] => put_tasks(address, tasks.parse()?, shards.parse()?).await,
-        [address, "work", name, shards, ttl_ms] => {
-            work(address, name, shards.parse()?, ttl_ms.parse()?).await
+        [address, "put", tasks, shards] => {
+            put_tasks(address, number("TASKS", tasks)?, number("SHARDS", shards)?).await
         }
-        [address, "count", shards] => count(address, shards.parse()?).await,
-        _ => Err("usage: queue ADDRESS put TASKS SHARDS | work NAME SHARDS TTL_MS | count SHARDS".into()),
+        [address, "work", name, shards, ttl_ms] => {
+            work(address, name, number("SHARDS", shards)?, number("TTL_MS", ttl_ms)?.into(), IDLE_MS).await
+        }
+        [address, "work", name, shards, ttl_ms, idle_ms] => {
+            let (shards, ttl_ms) = (number("SHARDS", shards)?, number("TTL_MS", ttl_ms)?);
+            work(address, name, shards, ttl_ms.into(), number("IDLE_MS", idle_ms)?.into()).await
+        }
+        [address, "count", shards] => count(address, number("SHARDS", shards)?).await,
+        _ => {
+            Err("usage: queue ADDRESS put TASKS SHARDS | work NAME SHARDS TTL_MS [IDLE_MS] | count SHARDS"
+                .into())
+        }
+    }
+}
+
+fn number(what: &str, text: &str) -> Result<u32, BoxError> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("{what} must be a number from 1 to {}, not {text:?}", u32::MAX).into()),
+        Ok(number) => Ok(number),
     }
 }
 
@@ -52,11 +73,21 @@ async fn main() -> Result<(), BoxError> {
 #[derive(Clone)]
 struct Queue {
     objects: Arc<dyn ObjectStore>,
+    /// Where its folders are.
+    root: Path,
 }
 
 impl Queue {
+    fn of(bucket: &Bucket) -> Result<Self, BoxError> {
+        Ok(Queue { objects: bucket.client()?, root: bucket.prefix().clone().join("queue") })
+    }
+
+    fn folder(&self, folder: &str, shard: u32) -> Path {
+        self.root.clone().join(folder).join(format!("{shard:04}"))
+    }
+
     async fn list(&self, folder: &str, shard: u32) -> Result<Vec<ObjectMeta>, BoxError> {
-        let prefix = Path::from(format!("queue/{folder}/{shard:04}"));
+        let prefix = self.folder(folder, shard);
         Ok(self.objects.list(Some(&prefix)).try_collect().await?)
     }
 
@@ -89,9 +120,29 @@ impl Queue {
         self.write(&task.location, claim, mode).await
     }
 
+    /// Gives a task back if it is claimed, and still is what was listed.
+    async fn give_back(&self, task: &ObjectMeta) -> Result<(), BoxError> {
+        let found = match self.objects.get(&task.location).await {
+            Ok(found) if found.meta.e_tag == task.e_tag => found,
+            Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let mode = update(&found.meta);
+        if claimed_in(&found.bytes().await?).is_some() {
+            self.write(&task.location, ready(), mode).await?;
+        }
+        Ok(())
+    }
+
     /// Completes a task. Only one ever can, because what says so is made once.
-    async fn complete(&self, task: &ObjectMeta, worker: &str, epoch: u64) -> Result<bool, BoxError> {
-        let done = Path::from(task.location.as_ref().replacen("queue/ready/", "queue/done/", 1));
+    async fn complete(
+        &self,
+        shard: u32,
+        task: &ObjectMeta,
+        worker: &str,
+        epoch: u64,
+    ) -> Result<bool, BoxError> {
+        let done = self.folder("done", shard).join(task.location.filename().unwrap_or_default());
         let body = format!("{{\"worker\":\"{worker}\",\"epoch\":{epoch}}}\n");
         let first = self.write(&done, body, PutMode::Create).await?;
         // It is done, whoever did it; what is left of it may go.
@@ -111,9 +162,10 @@ fn claimed_in(state: &[u8]) -> Option<u64> {
 }
 
 /// The worker: holds shards of the queue and of the monitor until it is ended.
-async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64) -> Result<(), BoxError> {
+async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64, idle_ms: u64) -> Result<(), BoxError> {
     let bucket = Bucket::open(address, "queue-workers")?;
-    let queue = Queue { objects: bucket.client()? };
+    let queue = Queue::of(&bucket)?;
+    let idle = Duration::from_millis(idle_ms).max(BUSY);
     let (lister, sweeper) = (queue.clone(), queue);
     let worker: Arc<str> = name.into();
     let node = Node::builder(Arc::new(bucket))
@@ -122,7 +174,7 @@ async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64) -> Result<(),
         .new_namespace()
         .group(Group::numbered("queue", shards), move |grant| {
             let (queue, worker) = (lister.clone(), worker.clone());
-            async move { work_on(&queue, &worker, &grant).await }
+            async move { work_on(&queue, &worker, idle, &grant).await }
         })
         .group(Group::numbered("monitor", SWEEPERS), move |grant| {
             let queue = sweeper.clone();
@@ -135,27 +187,31 @@ async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64) -> Result<(),
 }
 
 /// Works on one shard for as long as it is held.
-async fn work_on(queue: &Queue, worker: &str, grant: &Grant) -> Result<(), BoxError> {
+async fn work_on(queue: &Queue, worker: &str, idle: Duration, grant: &Grant) -> Result<(), BoxError> {
     let (shard, epoch) = (grant.slot().unwrap_or_default(), grant.epoch().0);
-    let mut pause = PAUSE.0;
+    let mut pause = BUSY;
     while !grant.stopping().is_cancelled() {
         grant.check()?;
         println!("list {shard}");
         for task in queue.list("ready", shard).await? {
+            // A planned move does not wait for the backlog.
+            if grant.stopping().is_cancelled() {
+                return Ok(());
+            }
             grant.check()?;
             if !queue.claim(&task, worker, epoch).await? {
                 continue;
             }
-            pause = PAUSE.0;
+            pause = BUSY;
             // The work itself would be here.
             tokio::time::sleep(Duration::from_millis(20)).await;
             grant.check()?;
-            if queue.complete(&task, worker, epoch).await? {
+            if queue.complete(shard, &task, worker, epoch).await? {
                 println!("done {}", task.location.filename().unwrap_or_default());
             }
         }
         grant.stopping().run_until_cancelled(tokio::time::sleep(pause)).await;
-        pause = (pause * 3 / 2).min(PAUSE.1);
+        pause = (pause * 3 / 2).min(idle);
     }
     Ok(())
 }
@@ -172,13 +228,15 @@ async fn sweep(queue: &Queue, shards: u32, grant: &Grant) -> Result<(), BoxError
             println!("sweep {shard}");
             for task in queue.list("ready", *shard).await? {
                 let now = leasehold::clock::now();
-                let since = match seen.get(&task.location) {
+                let mut since = match seen.get(&task.location) {
                     Some((etag, since)) if *etag == task.e_tag => *since,
                     _ => now,
                 };
                 if now.since(since) > STUCK_AFTER {
                     grant.check()?;
-                    queue.write(&task.location, ready(), update(&task)).await?;
+                    queue.give_back(&task).await?;
+                    // One that only waits is looked at again after as long.
+                    since = now;
                 }
                 there.insert(task.location, (task.e_tag, since));
             }
@@ -196,24 +254,35 @@ fn ready() -> String {
 }
 
 async fn put_tasks(address: &str, tasks: u32, shards: u32) -> Result<(), BoxError> {
-    let queue = Queue { objects: Bucket::open(address, "queue-workers")?.client()? };
+    let queue = Queue::of(&Bucket::open(address, "queue-workers")?)?;
+    // A name that was used before would be that of a task which is done. In the order of time, as far as clocks agree.
+    let batch =
+        format!("{:013}-{}", leasehold::clock::unix_ms(), &leasehold_store::chance::fresh_id()?[..16]);
     for task in 0..tasks {
-        let path = Path::from(format!("queue/ready/{:04}/task-{task:05}", task % shards));
-        // Making it a second time does nothing, so that it can be tried until it is there.
+        let (shard, name) = (task % shards, format!("task-{batch}-{task:05}"));
+        let (path, done) = (
+            queue.folder("ready", shard).join(name.as_str()),
+            queue.folder("done", shard).join(name.as_str()),
+        );
+        // Making it a second time does nothing, so that it can be tried until it is there. A try that failed may have made
+        // it all the same, and it may be done by now.
         let mut tries = 0;
         while let Err(error) = queue.write(&path, ready(), PutMode::Create).await {
+            if queue.objects.head(&done).await.is_ok() {
+                break;
+            }
             tries += 1;
             if tries == 10 {
                 return Err(error);
             }
-            tokio::time::sleep(PAUSE.1).await;
+            tokio::time::sleep(RETRY).await;
         }
     }
     Ok(())
 }
 
 async fn count(address: &str, shards: u32) -> Result<(), BoxError> {
-    let queue = Queue { objects: Bucket::open(address, "queue-workers")?.client()? };
+    let queue = Queue::of(&Bucket::open(address, "queue-workers")?)?;
     let (mut ready, mut done) = (0, 0);
     for shard in 0..shards {
         ready += queue.list("ready", shard).await?.len();

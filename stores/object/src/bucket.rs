@@ -11,13 +11,14 @@ use leasehold_store::{
 };
 use object_store::path::Path;
 
+use crate::access::Environment;
 use crate::examine;
 use crate::folder::{AT_ONCE, Folder};
 use crate::layout;
 use crate::options::Options;
-use crate::probe::Probe;
+use crate::probe::{self, Probe};
 use crate::swapping::{Done, Task};
-use crate::target::{Environment, Provider, Target};
+use crate::target::{Provider, Target};
 use crate::trouble::refused;
 use crate::watch;
 use crate::wire::{Meter, Requests, Wire};
@@ -27,7 +28,7 @@ use crate::wire::{Meter, Requests, Wire};
 pub struct Bucket {
     folder: Arc<Folder>,
     target: Target,
-    probe: Probe,
+    probe: Arc<Probe>,
     meter: Arc<Meter>,
     namespace: String,
 }
@@ -42,7 +43,7 @@ impl Bucket {
     /// Opens it in another way than by default. What the address says counts.
     pub fn open_with(address: &str, namespace: &str, mut options: Options) -> Result<Self, StoreError> {
         check_namespace(namespace)?;
-        let target = Target::parse(address, &mut options, Environment::Used)?;
+        let target = Target::parse(address, &mut options, Environment::of_process())?;
         let meter = Arc::new(Meter::default());
         let place: Arc<str> = target.place().into();
         let root = below(&target.prefix, &layout::escaped(namespace));
@@ -57,7 +58,7 @@ impl Bucket {
             ))
         };
         let (renewal, work) = (wire()?, wire()?);
-        let probe = Probe::new(work.at(target.prefix.clone()), &target);
+        let probe = Arc::new(Probe::new(wire()?.at(target.prefix.clone()), &target));
         let folder = Arc::new(Folder::new(renewal, work, options));
         Ok(Bucket { folder, target, probe, meter, namespace: namespace.to_owned() })
     }
@@ -65,7 +66,7 @@ impl Bucket {
     /// The host and port that clients of the bucket at an address connect to, as far as it can be known without asking.
     /// With `via=host:port` in the address they connect to another one, which passes everything on.
     pub fn server_of(address: &str) -> Result<Option<String>, StoreError> {
-        Ok(Target::parse(address, &mut Options::default(), Environment::Used)?.server())
+        Ok(Target::parse(address, &mut Options::default(), Environment::of_process())?.server())
     }
 
     /// How many requests this client has made.
@@ -79,8 +80,18 @@ impl Bucket {
         self.target.client()
     }
 
+    /// The folder that all namespaces are in, and that this address stands for. What else is put there is not ours.
+    pub fn prefix(&self) -> &Path {
+        &self.target.prefix
+    }
+
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// Fails if the bucket was found not to keep its word.
+    pub(crate) fn standing(&self) -> Result<(), StoreError> {
+        self.probe.standing()
     }
 
     /// Makes sure that the bucket keeps its word.
@@ -128,7 +139,12 @@ impl Store for Bucket {
         }
     }
 
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.pass_probe().await
+    }
+
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        self.standing()?;
         let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
         let mut objects: Vec<String> = keys.iter().map(of).collect();
         objects.sort();
@@ -143,11 +159,15 @@ impl Store for Bucket {
             let (object, held) = outcome?;
             found.insert(object, held);
         }
-        let row = |key: &Key| found.get(&of(key)).and_then(|held| held.content.row(key));
+        let row = |key: &Key| {
+            let object = of(key);
+            self.folder.row(&object, found.get(&object)?, key)
+        };
         Ok(Reading { found: keys.iter().map(row).collect(), generation: String::new() })
     }
 
     async fn list(&self) -> Result<Listing, StoreError> {
+        self.standing()?;
         self.folder.list().await
     }
 
@@ -186,7 +206,8 @@ impl Store for Bucket {
     }
 
     async fn watch(&self) -> Result<Option<Watch>, StoreError> {
-        Ok(Some(watch::start(self.folder.clone())))
+        self.standing()?;
+        Ok(Some(watch::start(self.folder.clone(), self.probe.clone())))
     }
 
     async fn generation(&self) -> Result<String, StoreError> {
@@ -229,8 +250,12 @@ fn check_namespace(namespace: &str) -> Result<(), StoreError> {
         "is empty"
     } else if namespace.len() > NAME_BYTES_MAX {
         "is too long"
+    } else if namespace == probe::SCRATCH {
+        "is where buckets are checked"
     } else {
         return Ok(());
     };
-    Err(refused(format!("the namespace {namespace:?} {wrong}: use 1 to {NAME_BYTES_MAX} bytes")))
+    Err(refused(format!(
+        "the namespace {namespace:?} {wrong}: use another one of 1 to {NAME_BYTES_MAX} bytes"
+    )))
 }

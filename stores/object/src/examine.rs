@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::config::{Config, Prices};
-use leasehold_store::{Finding, Store};
+use leasehold_store::{Finding, Store, StoreErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::bucket::Bucket;
@@ -33,9 +33,14 @@ pub(crate) async fn examine(bucket: &Bucket) -> Vec<Finding> {
         Ok(()) => findings.push(Finding::good(
             "conditions are honoured: a second creation and a stale write were refused, and of racing writers one won",
         )),
-        Err(error) => {
-            findings.push(Finding::bad(error.message, "use another bucket or server; two nodes could hold one shard"));
+        // The message says whether it is the bucket that cannot be used or the credentials that do not suffice.
+        Err(error) if error.kind == StoreErrorKind::Refused => {
+            findings.push(Finding::bad(error.message, "mend that, or use another bucket or server"));
         }
+        Err(error) => findings.push(Finding::bad(
+            format!("whether conditions are honoured could not be found out: {}", error.message),
+            "no node writes before that is known, and it is tried again: look at how busy the server is",
+        )),
     }
     findings.push(latency(bucket).await);
     if target.provider == Provider::S3 {

@@ -1,18 +1,19 @@
 //! One namespace in a bucket, as far as this client has seen it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, stream};
-use leasehold_store::{Lane, Listing, StoreError, StoreErrorKind};
+use leasehold_core::ShardId;
+use leasehold_core::record::{GroupRecord, Record, ShardSet};
+use leasehold_store::{Key, Lane, Listing, StoreError, Stored};
 use tokio::sync::Notify;
 
 use crate::layout::{self, Kind};
 use crate::marker::Marker;
 use crate::options::Options;
-use crate::page::{Content, TooNew};
+use crate::page::Content;
 use crate::shelf::{Held, Shelf, Sweep};
-use crate::trouble::failed;
 use crate::wire::{Got, Wire};
 
 /// How many objects are fetched or written at once.
@@ -86,13 +87,20 @@ impl Folder {
             Got::Same => before.expect("nothing else is compared with"),
             Got::Nothing => Held::nothing(),
             Got::Found { body, mark, .. } => {
-                let former = before.map(|held| held.content).unwrap_or_else(|| Held::nothing().content);
-                let content = self.decode(object, &body, &mark.etag, &former)?;
+                let content = Content::decode(object, &body, &mark.etag, self.options.pages);
                 Held { mark: Some(mark), content: Arc::new(content) }
             }
         };
         self.shelf().put(object, issued, held.clone());
         Ok(held)
+    }
+
+    /// The record under this key in an object as it was found. One that may be hidden in it is listed from now on.
+    pub(crate) fn row(&self, object: &str, held: &Held, key: &Key) -> Option<Stored> {
+        if held.content.hiding().is_some() {
+            self.shelf().hide(object, key);
+        }
+        held.content.row(key)
     }
 
     /// Everything, as it was at some time after this was called, or since the last change of which the marker tells.
@@ -112,11 +120,40 @@ impl Folder {
         let shelf = self.shelf();
         let (foreign, newest) = (shelf.foreign().to_vec(), !shelf.has_doubts());
         let mut listing = Listing { foreign, newest, ..Listing::default() };
-        for (object, held) in shelf.all() {
-            listing.entries.extend(held.content.entries());
-            listing.foreign.extend(held.content.strange(object));
+        for (object, held, hidden) in shelf.all() {
+            let content = &held.content;
+            listing.foreign.extend(content.strange(object));
+            let mut keys: BTreeSet<Key> = content.keys().cloned().collect();
+            if content.hiding().is_some() {
+                let expected = self.expected(&shelf, object);
+                if expected.is_none() && matches!(**content, Content::Unreadable(_)) {
+                    listing.unreadable.push(object.clone());
+                }
+                keys.extend(expected.into_iter().flatten().chain(hidden.iter().cloned()));
+            }
+            let entry = |key: Key| content.row(&key).map(|stored| (key, stored));
+            listing.entries.extend(keys.into_iter().filter_map(entry));
         }
         listing
+    }
+
+    /// The records that must be in an object, whether it can be read or not; `None` if nobody can tell.
+    fn expected(&self, shelf: &Shelf, object: &str) -> Option<Vec<Key>> {
+        if layout::kind_of(object) == Kind::Single {
+            return layout::key_of(object).map(|key| vec![key]);
+        }
+        let group =
+            shelf.get(&layout::group_of(object)?).filter(|held| held.content.keys().next().is_some())?;
+        let mut keys = Vec::new();
+        for key in group.content.keys() {
+            let record = group.content.row(key).map(|stored| GroupRecord::decode(&stored.value));
+            let Some(Ok(GroupRecord { group, shards: ShardSet::Numbered(count), .. })) = record else {
+                return None;
+            };
+            let slots = (0..count).map(|slot| Key::Shard(ShardId::slot(&group, slot)));
+            keys.extend(slots.filter(|key| layout::belongs(key, object, self.options.pages)));
+        }
+        Some(keys)
     }
 
     /// Finds out what changed: one small read if nothing did, otherwise a listing and what is new in it.
@@ -164,17 +201,5 @@ impl Folder {
         drop(fetched);
         self.shelf().looked(marker, foreign);
         Ok(looked)
-    }
-
-    fn decode(&self, object: &str, body: &[u8], mark: &str, before: &Content) -> Result<Content, StoreError> {
-        Content::decode(object, body, mark, self.options.pages, before).map_err(|TooNew(format)| {
-            failed(
-                StoreErrorKind::Damaged,
-                format!(
-                    "{object} is written in format {format}, and this version reads up to {}: upgrade this node",
-                    crate::page::FORMAT
-                ),
-            )
-        })
     }
 }

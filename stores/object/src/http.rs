@@ -1,13 +1,17 @@
 //! The connection to the store: HTTP/1.1 over rustls with ring, one pool a lane, and a note of every answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use http_body_util::BodyExt;
 use hyper::Uri;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,8 +23,14 @@ use object_store::client::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use tokio::sync::Barrier;
+
+/// How long a request waits for the others that are to be sent with it.
+const GATE_WITHIN: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
+    /// What the bodies of the requests of the call that runs now wait for.
+    static GATE: Arc<Barrier>;
     /// What the call that runs now was answered.
     static ANSWER: Arc<Mutex<Answer>>;
 }
@@ -46,6 +56,13 @@ pub(crate) async fn noted<T>(call: impl Future<Output = T>) -> (T, Answer) {
     (outcome, answer)
 }
 
+/// Carries out calls so that all that they write reaches the server at the same time: each sends all but the last byte,
+/// and waits for the others.
+pub(crate) async fn together<T>(calls: impl ExactSizeIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let gate = Arc::new(Barrier::new(calls.len()));
+    join_all(calls.map(|call| GATE.scope(gate.clone(), call))).await
+}
+
 /// Makes clients for the client library. Each has connections of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
@@ -58,7 +75,7 @@ impl Connector {
     /// Trusts what the system trusts, and the certificates in this file.
     pub(crate) fn new(ca: Option<&str>, connect_within: Duration) -> Result<Self, String> {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots.add_parsable_certificates(system_certificates().iter().cloned());
         if let Some(path) = ca {
             let wrong = |e: &dyn fmt::Display| format!("the certificates in {path} cannot be used: {e}");
             for found in CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))? {
@@ -83,6 +100,12 @@ impl Connector {
         self.via = Some(via.ok_or_else(|| format!("`via={place}`: must be a host and a port"))?);
         Ok(self)
     }
+}
+
+/// What the system trusts; read once, which takes a while.
+fn system_certificates() -> &'static [CertificateDer<'static>] {
+    static FOUND: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    FOUND.get_or_init(|| rustls_native_certs::load_native_certs().certs)
 }
 
 impl Connects for Connector {
@@ -127,7 +150,63 @@ impl tower_service::Service<Uri> for By {
     }
 }
 
-struct Service(Client<HttpsConnector<By>, HttpRequestBody>);
+struct Service(Client<HttpsConnector<By>, Gated>);
+
+/// A body whose last byte may have to wait before it is sent.
+struct Gated {
+    body: HttpRequestBody,
+    gate: Option<BoxFuture<'static, ()>>,
+    last: Option<Bytes>,
+}
+
+impl Gated {
+    fn new(body: HttpRequestBody) -> Self {
+        let wait =
+            |gate: Arc<Barrier>| async move { drop(tokio::time::timeout(GATE_WITHIN, gate.wait()).await) };
+        let gate = GATE.try_with(Arc::clone).ok().map(|gate| wait(gate).boxed());
+        Gated { body, gate, last: None }
+    }
+}
+
+impl Body for Gated {
+    type Data = <HttpRequestBody as Body>::Data;
+    type Error = <HttpRequestBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.last.is_some()
+            && let Some(gate) = &mut self.gate
+        {
+            std::task::ready!(gate.poll_unpin(cx));
+            self.gate = None;
+        }
+        if let Some(last) = self.last.take() {
+            return Poll::Ready(Some(Ok(Frame::data(last))));
+        }
+        let found = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(match found {
+            Some(Ok(frame)) if self.gate.is_some() && self.body.is_end_stream() => match frame.into_data() {
+                Ok(mut data) if data.len() > 1 => {
+                    self.last = Some(data.split_off(data.len() - 1));
+                    Some(Ok(Frame::data(data)))
+                }
+                Ok(data) => Some(Ok(Frame::data(data))),
+                Err(frame) => Some(Ok(frame)),
+            },
+            other => other,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.last.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,15 +217,22 @@ impl fmt::Debug for Service {
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        note(|answer| {
+        // What those say who give out credentials says nothing about the bucket.
+        let counts = !gives_credentials(request.uri().host().unwrap_or_default());
+        let note = |change: &dyn Fn(&mut Answer)| {
+            if counts {
+                note(change);
+            }
+        };
+        note(&|answer| {
             answer.requests += 1;
             answer.status = None;
         });
-        let response = self.0.request(request).await.map_err(|e| {
+        let response = self.0.request(request.map(Gated::new)).await.map_err(|e| {
             let kind = if e.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Unknown };
             HttpError::new(kind, e)
         })?;
-        note(|answer| {
+        note(&|answer| {
             let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
             answer.status = Some(response.status().as_u16());
             answer.date = header("date").or(answer.date.take());
@@ -156,6 +242,14 @@ impl HttpService for Service {
         let body = HttpResponseBody::new(body.map_err(|e| HttpError::new(HttpErrorKind::Unknown, e)));
         Ok(HttpResponse::from_parts(head, body))
     }
+}
+
+/// Whether credentials come from this host: the metadata of a machine, or a provider's service for tokens.
+fn gives_credentials(host: &str) -> bool {
+    host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_link_local())
+        || ["metadata", "metadata.google.internal", "oauth2.googleapis.com", "login.microsoftonline.com"]
+            .contains(&host)
+        || (host.starts_with("sts.") && host.ends_with(".amazonaws.com"))
 }
 
 fn note(change: impl FnOnce(&mut Answer)) {

@@ -57,6 +57,22 @@ pub(crate) fn kind_of(object: &str) -> Kind {
     }
 }
 
+/// The record that an object holds which holds one, unless its name is too long to tell.
+pub(crate) fn key_of(object: &str) -> Option<Key> {
+    let stem = object.strip_suffix(".json")?;
+    let key = match stem.split_once('/') {
+        None => stem.parse().ok()?,
+        Some((kind, name)) => format!("{kind}/{}", unescaped(name)?).parse().ok()?,
+    };
+    (kind_of(object) == Kind::Single && belongs(&key, object, PAGES)).then_some(key)
+}
+
+/// The object that holds the group whose shards are in this one.
+pub(crate) fn group_of(page: &str) -> Option<String> {
+    let (group, _) = page.strip_prefix("shards/")?.split_once('/')?;
+    Some(format!("groups/{group}.json"))
+}
+
 /// Whether an object may hold this record.
 pub(crate) fn belongs(key: &Key, object: &str, pages: u32) -> bool {
     object_of(key, pages) == object
@@ -83,6 +99,27 @@ pub(crate) fn escaped(name: &str) -> String {
         out.push_str(&format!("=={:032x}", xxh3_128(name.as_bytes())));
     }
     out
+}
+
+/// The name that was escaped, unless only its hash is left.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, more @ ..] = rest {
+        match (first, more) {
+            (b'=', [high, low, after @ ..]) => {
+                let digit = |byte: &u8| (*byte as char).to_digit(16);
+                bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+                rest = after;
+            }
+            (b'=', _) => return None,
+            (byte, _) => {
+                bytes.push(*byte);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn is_escaped(text: &str) -> bool {
@@ -112,17 +149,35 @@ mod tests {
 
     #[test]
     fn every_record_has_its_object() {
-        for key in ["meta", "control", "groups/g", "nodes/n", "nodes/..", "shards/g/0", "shards/a b/c/d"] {
+        for key in [
+            "meta",
+            "control",
+            "groups/g",
+            "nodes/n",
+            "nodes/..",
+            "nodes/a b=c\u{e9}",
+            "shards/g/0",
+            "shards/a b/c/d",
+        ] {
             let key: Key = key.parse().unwrap();
             let object = object_of(&key, PAGES);
             let wanted = if matches!(key, Key::Shard(_)) { Kind::Page } else { Kind::Single };
             assert_eq!(kind_of(&object), wanted, "{object}");
             assert!(belongs(&key, &object, PAGES));
+            match &key {
+                Key::Shard(shard) => {
+                    let group = object_of(&Key::Group(shard.group.clone()), PAGES);
+                    assert_eq!(group_of(&object), Some(group));
+                }
+                single => assert_eq!(key_of(&object).as_ref(), Some(single)),
+            }
         }
         for foreign in ["nodes", "something", "shards/x", "shards/g/7.json", "nodes/a b.json", "x/meta.json"]
         {
             assert_eq!(kind_of(foreign), Kind::Foreign, "{foreign}");
         }
+        let long: Key = format!("nodes/{}", "x".repeat(190)).parse().unwrap();
+        assert_eq!(key_of(&object_of(&long, PAGES)), None, "nobody can tell");
         assert_eq!(kind_of(MARKER), Kind::Own);
     }
 }

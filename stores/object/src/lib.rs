@@ -6,7 +6,7 @@
 //! Every change but a plain renewal rewrites a small marker object: at rest a node pays one write per renewal, one small
 //! read per look, and a read of the others' sessions per half a ttl.
 //!
-//! What lies in the bucket, for the namespace `work` under `s3://bucket/prefix`:
+//! What lies in the bucket, for the namespace `shop` under `s3://bucket/prefix`:
 //!
 //! | object | what it is |
 //! | --- | --- |
@@ -14,11 +14,12 @@
 //! | `prefix/shop/groups/G.json`, `nodes/N.json` | groups and sessions |
 //! | `prefix/shop/shards/G/00.json` … `15.json` | the shards of a group, one row each |
 //! | `prefix/shop/changed.json` | the marker |
-//! | `prefix/leasehold-probe.json` | what the check of the bucket writes |
+//! | `prefix/leasehold-probe/` | what the check of the bucket writes |
 //!
 //! What this store does not do: it never deletes an object (a removed record leaves an object without rows), and it does
 //! not survive a bucket that loses acknowledged writes.
 
+mod access;
 mod bucket;
 mod date;
 mod examine;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use leasehold_core::record;
 use leasehold_store::{Key, Stored, Version};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,8 +22,8 @@ pub(crate) enum Content {
     Absent,
     /// Rows.
     Page(Page),
-    /// Something that no version of this code wrote: cut off, edited by hand, another program's.
-    Damaged(Damage),
+    /// Something that this code cannot read.
+    Unreadable(Unreadable),
 }
 
 /// Records that lie in one object.
@@ -37,18 +38,20 @@ pub(crate) struct Page {
     damage: Option<Version>,
 }
 
-/// An object that cannot be read.
+/// An object that cannot be read. Every record that may lie in it counts as unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
+pub(crate) struct Unreadable {
     version: Version,
-    body: Arc<[u8]>,
-    /// The rows that were last seen in it.
-    known: Vec<Key>,
+    /// What each of its records is shown as.
+    value: Arc<[u8]>,
+    /// The format of a newer version that it is written in. Without one it is damaged: cut off, edited by hand, another
+    /// program's.
+    newer: Option<u32>,
 }
 
-/// A page of a format that is newer than this code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooNew(pub(crate) u32);
+/// What a record is shown as that may have been in a page which was damaged. It is the same before and after somebody
+/// writes the page anew, so that nobody's wait for such a record begins again.
+const LOST: &[u8] = b"it may have been in an object that was damaged";
 
 #[derive(Deserialize)]
 struct Head {
@@ -76,25 +79,21 @@ struct Row<'a> {
 }
 
 impl Content {
-    /// Reads an object. `mark` is the store's mark of this state, and `before` what was there when it was last seen.
-    pub(crate) fn decode(
-        object: &str,
-        body: &[u8],
-        mark: &str,
-        pages: u32,
-        before: &Content,
-    ) -> Result<Self, TooNew> {
-        match serde_json::from_slice::<Head>(body) {
-            Ok(head) if head.format > FORMAT => return Err(TooNew(head.format)),
-            _ => {}
+    /// Reads an object. `mark` is the store's mark of this state.
+    pub(crate) fn decode(object: &str, body: &[u8], mark: &str, pages: u32) -> Self {
+        if let Ok(Head { format }) = serde_json::from_slice(body)
+            && format > FORMAT
+        {
+            // Records have formats of their own; whoever reads this as one must see that it is a newer one, too.
+            let value = format!("{{\"format\":{}}}", format.max(record::FORMAT + 1));
+            let version = Version::new(format!("newer:{mark}"));
+            let value = value.into_bytes().into();
+            return Content::Unreadable(Unreadable { version, value, newer: Some(format) });
         }
         let Ok(written) = serde_json::from_slice::<Written<'_>>(body) else {
-            let known = before.keys();
-            return Ok(Content::Damaged(Damage {
-                version: Version::new(format!("damaged:{mark}")),
-                body: body.into(),
-                known,
-            }));
+            let version = Version::new(format!("damaged:{mark}"));
+            let value = if layout::kind_of(object) == Kind::Page { LOST } else { body };
+            return Content::Unreadable(Unreadable { version, value: value.into(), newer: None });
         };
         let mut page = Page { damage: written.damage.map(Version::new), ..Page::default() };
         for (name, raw) in written.rows {
@@ -107,7 +106,7 @@ impl Content {
                 }
             }
         }
-        Ok(Content::Page(page))
+        Content::Page(page)
     }
 
     /// The record under this key, if there is one or may have been one.
@@ -116,26 +115,42 @@ impl Content {
             Content::Absent => None,
             Content::Page(page) => page.rows.get(key).cloned().or_else(|| {
                 let version = page.damage.clone()?;
-                Some(Stored { version, value: Arc::from(&b"lost when its page was damaged"[..]) })
+                Some(Stored { version, value: LOST.into() })
             }),
-            Content::Damaged(damage) => {
-                Some(Stored { version: damage.version.clone(), value: damage.body.clone() })
+            Content::Unreadable(Unreadable { version, value, .. }) => {
+                Some(Stored { version: version.clone(), value: value.clone() })
             }
         }
     }
 
-    /// All records that are known to be there.
-    pub(crate) fn entries(&self) -> Vec<(Key, Stored)> {
-        self.keys().into_iter().filter_map(|key| self.row(&key).map(|stored| (key, stored))).collect()
+    /// The records that it shows.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let page = if let Content::Page(page) = self { Some(page) } else { None };
+        page.into_iter().flat_map(|page| page.rows.keys())
     }
 
-    /// What people should hear of: rows that are not Leasehold's, and damage.
+    /// What hides records that may be in it and that it does not show, if something does.
+    pub(crate) fn hiding(&self) -> Option<&Version> {
+        match self {
+            Content::Absent => None,
+            Content::Page(page) => page.damage.as_ref(),
+            Content::Unreadable(unreadable) => Some(&unreadable.version),
+        }
+    }
+
+    /// The format of a newer version that it is written in.
+    pub(crate) fn newer(&self) -> Option<u32> {
+        match self {
+            Content::Unreadable(unreadable) => unreadable.newer,
+            Content::Absent | Content::Page(_) => None,
+        }
+    }
+
+    /// Rows that are not Leasehold's.
     pub(crate) fn strange(&self, object: &str) -> Vec<String> {
         match self {
-            Content::Absent => Vec::new(),
             Content::Page(page) => page.strange.keys().map(|row| format!("{object}#{row}")).collect(),
-            Content::Damaged(damage) if damage.known.is_empty() => vec![object.to_owned()],
-            Content::Damaged(_) => Vec::new(),
+            Content::Absent | Content::Unreadable(_) => Vec::new(),
         }
     }
 
@@ -144,9 +159,9 @@ impl Content {
         let mut page = match self {
             Content::Absent => Page::default(),
             Content::Page(page) => page.clone(),
-            Content::Damaged(damage) => {
+            Content::Unreadable(unreadable) => {
                 let remembered = layout::kind_of(object) == Kind::Page;
-                Page { damage: remembered.then(|| damage.version.clone()), ..Page::default() }
+                Page { damage: remembered.then(|| unreadable.version.clone()), ..Page::default() }
             }
         };
         for (key, stored) in rows {
@@ -156,14 +171,6 @@ impl Content {
             };
         }
         page
-    }
-
-    fn keys(&self) -> Vec<Key> {
-        match self {
-            Content::Absent => Vec::new(),
-            Content::Page(page) => page.rows.keys().cloned().collect(),
-            Content::Damaged(damage) => damage.known.clone(),
-        }
     }
 }
 
@@ -232,6 +239,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leasehold_core::record::Record as _;
+
     use crate::layout::PAGES;
 
     fn key(name: &str) -> Key {
@@ -246,8 +255,8 @@ mod tests {
         layout::object_of(&key(name), PAGES)
     }
 
-    fn decode(object: &str, body: &[u8], before: &Content) -> Content {
-        Content::decode(object, body, "e1", PAGES, before).unwrap()
+    fn decode(object: &str, body: &[u8]) -> Content {
+        Content::decode(object, body, "e1", PAGES)
     }
 
     #[test]
@@ -257,7 +266,7 @@ mod tests {
             [b"{\"a\" : [1, 2]}", b" {} ", b"", b"\xff\x00", b"null", b"\"quoted\"", "\u{e9}\n".as_bytes()];
         for value in values {
             let page = Content::Absent.with(&object, &[(key("0"), sample("v1", value))]);
-            let read = decode(&object, &page.encode("w"), &Content::Absent);
+            let read = decode(&object, &page.encode("w"));
             assert_eq!(read.row(&key("0")), sample("v1", value), "{value:?}");
         }
     }
@@ -265,17 +274,16 @@ mod tests {
     #[test]
     fn a_damaged_page_shows_every_row_as_damaged_until_it_is_written() {
         let object = page_of("0");
-        let sound = Content::Page(Content::Absent.with(&object, &[(key("0"), sample("v1", b"{}"))]));
-        let damaged = decode(&object, b"{\"format\":1,\"rows\":{\"sha", &sound);
-        assert_eq!(damaged.entries().len(), 1, "what was there is still listed");
+        let damaged = decode(&object, b"{\"format\":1,\"rows\":{\"sha");
+        assert!(damaged.hiding().is_some() && damaged.keys().next().is_none());
         let seen = damaged.row(&key("0")).unwrap();
         assert_eq!(seen.version.as_str(), "damaged:e1");
         let taken = damaged.with(&object, &[(key("0"), sample("v2", b"{}"))]);
-        let taken = decode(&object, &taken.encode("w"), &Content::Absent);
+        let taken = Content::decode(&object, &taken.encode("w"), "e2", PAGES);
         assert_eq!(taken.row(&key("0")), sample("v2", b"{}"));
-        let other = taken.row(&key("another")).unwrap();
-        assert_eq!(other.version, seen.version, "the others are not free: their holders may be alive");
-        assert_eq!(taken.entries().len(), 1);
+        let other = taken.row(&key("another"));
+        assert_eq!(other, Some(seen), "the others are not free: their holders may be alive");
+        assert_eq!(taken.keys().count(), 1);
     }
 
     #[test]
@@ -283,25 +291,29 @@ mod tests {
         let object = page_of("0");
         let body =
             br#"{"format":1,"write":"w","rows":{"else":{"x":1},"nodes/n":{"version":"v","record":{}}}}"#;
-        let read = decode(&object, body, &Content::Absent);
-        assert!(read.entries().is_empty());
+        let read = decode(&object, body);
+        assert_eq!(read.keys().count(), 0);
         assert_eq!(read.strange(&object).len(), 2);
         let next = read.with(&object, &[(key("0"), sample("v1", b"{}"))]).encode("w2");
-        assert_eq!(decode(&object, &next, &Content::Absent).strange(&object).len(), 2);
+        assert_eq!(decode(&object, &next).strange(&object).len(), 2);
     }
 
     #[test]
     fn a_row_without_its_shape_is_damaged_alone() {
         let object = page_of("0");
         let body = br#"{"format":1,"rows":{"shards/g/0":{"version":7}}}"#;
-        let row = decode(&object, body, &Content::Absent).row(&key("0")).unwrap();
+        let row = decode(&object, body).row(&key("0")).unwrap();
         assert!(row.version.as_str().starts_with("damaged:"), "{row:?}");
         assert_eq!(&*row.value, br#"{"version":7}"#);
     }
 
     #[test]
-    fn a_newer_format_is_left_alone() {
-        let newer = Content::decode("meta.json", b"{\"format\":2}", "e", PAGES, &Content::Absent);
-        assert_eq!(newer, Err(TooNew(2)));
+    fn a_newer_format_is_newer_for_whoever_reads_its_records() {
+        for object in ["nodes/n.json".to_owned(), page_of("0")] {
+            let newer = decode(&object, b"{\"format\":2,\"rows\":[]}");
+            assert_eq!(newer.newer(), Some(2));
+            let row = newer.row(&key("0")).unwrap();
+            assert!(record::ShardRecord::decode(&row.value).unwrap_err().is_newer(), "{row:?}");
+        }
     }
 }

@@ -1,115 +1,234 @@
 //! Whether a bucket keeps its word: before anything is written to it, it must refuse writes whose condition does not
-//! hold, and of several writers that race it must let one win.
+//! hold, let one of several writers win that race for an object, and list what was written.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, join_all};
+use futures::future::{BoxFuture, Either, Shared, select, try_join_all};
 use leasehold_store::{StoreError, StoreErrorKind, chance};
+use serde::Deserialize;
+use tokio::sync::oneshot;
 
+use crate::http;
 use crate::target::Target;
 use crate::trouble::{failed, refused};
 use crate::wire::{Condition, Got, Mark, Refusal, Wire};
 
-/// The object that is written to find out. It lies beside the namespaces, and is never deleted.
-const SCRATCH: &str = "leasehold-probe.json";
-/// How many writers race, and how often.
-const RACERS: usize = 4;
-const RACES: usize = 2;
-/// How often the object is looked for while others probe the same bucket.
+/// The folder of the objects that are written to find out. It lies beside the namespaces, and is never deleted.
+pub(crate) const SCRATCH: &str = "leasehold-probe";
+/// In how many folders there are such objects. A check races in one of them, by chance, so that those of many nodes that
+/// start at once seldom meet: some servers take a second for every write that meets another one.
+const SETS: u128 = 32;
+/// How many objects are raced for, and how many writers race for each. Every race costs a read as well.
+const RACES: usize = 8;
+const RACERS: usize = 8;
+/// The size of what is written, about that of a page: servers that compare first and write later take a while to do so.
+const BODY_BYTES: usize = 32 * 1024;
+/// The time between the beginnings of two races.
+const BETWEEN: Duration = Duration::from_millis(120);
+/// How often an object is raced for while others check the same bucket.
 const TRIES: usize = 10;
-/// The pause before it is looked at again.
+/// The pause before the next try.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The buckets that this process has found to be good.
-static PASSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// What this process has found out about buckets.
+static VERDICTS: Mutex<BTreeMap<String, Verdict>> = Mutex::new(BTreeMap::new());
+
+#[derive(Clone, Debug)]
+enum Verdict {
+    /// It kept its word.
+    Good,
+    /// It broke its word, which lasts: a server that is wrong once in a while would pass the next check, or the one
+    /// after that.
+    Bad(StoreError),
+}
+
+fn verdicts() -> MutexGuard<'static, BTreeMap<String, Verdict>> {
+    VERDICTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The check of one bucket, which is made once a process.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    check: Check,
-    /// The check that is under way. It goes on where it was when whoever waited for it gives up: each try to join may
-    /// be shorter than the check.
+    wire: Wire,
+    name: String,
+    /// The check that is under way. It goes on when whoever waited for it gives up: each try to join, or to register a
+    /// key, may be shorter than the check.
     running: Mutex<Option<Running>>,
 }
 
 type Running = Shared<BoxFuture<'static, Result<(), StoreError>>>;
 
 impl Probe {
-    /// A check in the folder that all namespaces are in.
+    /// A check in the folder that all namespaces are in, over connections that nobody else uses: they are those of the
+    /// check's own thread, and end with it.
     pub(crate) fn new(wire: Wire, target: &Target) -> Self {
         let name = format!("{}/{}", target.place(), target.prefix);
-        Probe { check: Check { wire, name }, running: Mutex::default() }
+        Probe { wire, name, running: Mutex::default() }
+    }
+
+    /// Fails if this process has found the bucket to be bad. Asks nobody.
+    pub(crate) fn standing(&self) -> Result<(), StoreError> {
+        match verdicts().get(&self.name) {
+            Some(Verdict::Bad(error)) => Err(error.clone()),
+            Some(Verdict::Good) | None => Ok(()),
+        }
     }
 
     /// Passes if this process has found the bucket to be good, now or earlier.
     pub(crate) async fn pass(&self) -> Result<(), StoreError> {
-        if PASSED.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.check.name) {
-            return Ok(());
+        match verdicts().get(&self.name) {
+            Some(Verdict::Good) => return Ok(()),
+            Some(Verdict::Bad(error)) => return Err(error.clone()),
+            None => {}
         }
+        self.look().await
+    }
+
+    /// Checks the bucket, whatever is known of it. That it passes now does not undo that it was found to be bad.
+    pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        self.look().await
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
         let running = {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            let begin = || {
-                let check = self.check.clone();
-                async move { check.run().await }.boxed().shared()
-            };
-            running.get_or_insert_with(begin).clone()
+            match &*running {
+                // What failed without a verdict is made anew by the next call, though nobody waited for its end.
+                Some(running) if running.peek().is_none() => running.clone(),
+                _ => running.insert(Check::start(self.wire.clone(), &self.name)?).clone(),
+            }
         };
         let outcome = running.await;
-        // A check that failed is made anew by the next call.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).take_if(|check| check.peek().is_some());
+        outcome
+    }
+}
+
+/// A race that one writer won, and the writes that are said to have lost it.
+struct Race {
+    lost: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    write: String,
+}
+
+/// Races begin one after the other, so that no two are in each other's way, and do not wait for each other's end: some
+/// servers let whoever loses wait.
+async fn turn_of(object: usize) {
+    tokio::time::sleep(BETWEEN * object as u32).await;
+}
+
+/// What a check needs.
+#[derive(Debug)]
+struct Check {
+    wire: Wire,
+    name: String,
+    /// The folder of the objects that it races for.
+    folder: String,
+}
+
+/// An object of the check, as it was read.
+struct Found {
+    mark: Mark,
+    /// Which write made it so.
+    write: Option<String>,
+}
+
+impl Check {
+    /// Starts a check on a thread of its own, where it goes on whether somebody waits for it or not. It ends with its
+    /// probe.
+    fn start(wire: Wire, name: &str) -> Result<Running, StoreError> {
+        let set = chance::bits()? % SETS;
+        let check = Check { wire, name: name.to_owned(), folder: format!("{SCRATCH}/{set:02}") };
+        let stopped = |why: &dyn std::fmt::Display| {
+            failed(StoreErrorKind::Unreachable, format!("the check of the bucket could not be made: {why}"))
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| stopped(&e))?;
+        let (mut told, outcome) = oneshot::channel();
+        let work = async move {
+            let ended = {
+                let (run, unwanted) = (std::pin::pin!(check.settled()), std::pin::pin!(told.closed()));
+                match select(run, unwanted).await {
+                    Either::Left((outcome, _)) => Some(outcome),
+                    Either::Right(_) => None,
+                }
+            };
+            if let Some(outcome) = ended {
+                let _ = told.send(outcome);
+            }
+        };
+        std::thread::Builder::new()
+            .name("leasehold-probe".to_owned())
+            .spawn(move || {
+                runtime.block_on(work);
+                // A name that is being looked up must not hold up the end.
+                runtime.shutdown_background();
+            })
+            .map_err(|e| stopped(&e))?;
+        let ended = move |_| failed(StoreErrorKind::Unreachable, "the check of the bucket broke off");
+        Ok(async move { outcome.await.map_err(ended)? }.boxed().shared())
+    }
+
+    /// Makes the check, and remembers what was found. Failures that say nothing are not remembered.
+    async fn settled(&self) -> Result<(), StoreError> {
+        let outcome = self.run().await;
+        let mut verdicts = verdicts();
+        if let Some(Verdict::Bad(error)) = verdicts.get(&self.name) {
+            return Err(error.clone());
+        }
         if outcome.is_ok() {
-            PASSED.lock().unwrap_or_else(PoisonError::into_inner).insert(self.check.name.clone());
+            verdicts.insert(self.name.clone(), Verdict::Good);
         }
         outcome
     }
 
-    /// Checks the bucket, whatever is known of it.
-    pub(crate) async fn check(&self) -> Result<(), StoreError> {
-        PASSED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.check.name);
-        self.pass().await
-    }
-}
-
-/// What a check needs.
-#[derive(Clone, Debug)]
-struct Check {
-    wire: Wire,
-    name: String,
-}
-
-impl Check {
     async fn run(&self) -> Result<(), StoreError> {
-        let first = self.create().await?;
-        match self.write(Condition::Absent).await {
+        // Connections are made now, so that they do not keep racers apart.
+        try_join_all((0..RACERS).map(|_| self.read(0))).await?;
+        let found = try_join_all((0..RACES).map(|object| self.created(object))).await?;
+        let stale = found[RACES - 1].mark.clone();
+        let races = found.into_iter().enumerate().map(|(object, found)| self.race_once_won(object, found));
+        try_join_all(races).await?;
+        match self.write(0, Condition::Absent).await.1 {
             Err(Refusal::Lost) => {}
             Ok(_) => {
                 return Err(self.bad("ignores If-None-Match: it let an object be created that was there"));
             }
             Err(other) => return Err(reason(other)),
         }
-        let mut current = first.clone();
-        for _ in 0..RACES {
-            current = self.race_once_won(current).await?;
-        }
-        match self.write(Condition::Is(first)).await {
-            Err(Refusal::Lost) => Ok(()),
+        match self.write(RACES - 1, Condition::Is(stale)).await.1 {
+            Err(Refusal::Lost) => {}
             Ok(_) => {
-                Err(self.bad("ignores If-Match: it let an object be replaced that had changed meanwhile"))
+                return Err(
+                    self.bad("ignores If-Match: it let an object be replaced that had changed meanwhile")
+                );
             }
-            Err(other) => Err(reason(other)),
+            Err(other) => return Err(reason(other)),
+        }
+        let listed = self.wire.list(&self.folder).await?;
+        let shown = |object: usize| {
+            listed.iter().any(|found| found.object == self.object(object) && !found.etag.is_empty())
+        };
+        match (0..RACES).all(shown) {
+            true => Ok(()),
+            false => Err(self.bad("does not list what was written to it, with its ETag")),
         }
     }
 
     /// The object, made if it is not there.
-    async fn create(&self) -> Result<Mark, StoreError> {
+    async fn created(&self, object: usize) -> Result<Found, StoreError> {
+        turn_of(object).await;
         for _ in 0..TRIES {
-            if let Some(mark) = self.read().await? {
-                return Ok(mark);
+            if let Some(found) = self.read(object).await? {
+                return Ok(found);
             }
-            if self.race(None).await? && self.read().await?.is_none() {
+            if self.race(object, None).await?.is_some() && self.read(object).await?.is_none() {
                 return Err(self.bad("forgets what it was given"));
             }
             tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
@@ -117,15 +236,19 @@ impl Check {
         Err(self.busy())
     }
 
-    /// Races until one of ours won. Others may probe the same bucket at the same time.
-    async fn race_once_won(&self, mut current: Mark) -> Result<Mark, StoreError> {
+    /// Races until one of ours won. Others may check the same bucket at the same time.
+    async fn race_once_won(&self, object: usize, mut current: Found) -> Result<(), StoreError> {
+        turn_of(object).await;
         for _ in 0..TRIES {
-            let won = self.race(Some(current.clone())).await?;
-            let now = self.read().await?.ok_or_else(|| self.bad("forgets what it was given"))?;
-            if won {
-                return Ok(now);
+            let won = self.race(object, Some(&current.mark)).await?;
+            let now = self.read(object).await?.ok_or_else(|| self.bad("forgets what it was given"))?;
+            if let Some(race) = won {
+                return match now.write.is_some_and(|write| race.lost.contains(&write)) {
+                    true => Err(self.bad("keeps what it said to have refused")),
+                    false => Ok(()),
+                };
             }
-            if now == current {
+            if now.mark == current.mark {
                 // Nobody won, and nobody else wrote: a server that is too busy to say who did.
                 tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
             }
@@ -134,51 +257,69 @@ impl Check {
         Err(self.busy())
     }
 
-    async fn race(&self, current: Option<Mark>) -> Result<bool, StoreError> {
-        let condition = current.map_or(Condition::Absent, Condition::Is);
-        let writes = (0..RACERS).map(|_| self.write(condition.clone()));
-        let mut winners = 0;
-        for outcome in join_all(writes).await {
+    /// Lets writers race for an object; what became of those that lost, if one won.
+    async fn race(&self, object: usize, current: Option<&Mark>) -> Result<Option<Race>, StoreError> {
+        let condition = current.map_or(Condition::Absent, |mark| Condition::Is(mark.clone()));
+        let writes = (0..RACERS).map(|_| self.write(object, condition.clone()));
+        let (mut winners, mut lost) = (0, Vec::new());
+        for (id, outcome) in http::together(writes).await {
             match outcome {
                 Ok(_) => winners += 1,
                 Err(Refusal::Failed(error)) => return Err(error),
-                Err(Refusal::Lost | Refusal::Unknown(_)) => {}
+                Err(Refusal::Lost) => lost.push(id),
+                Err(Refusal::Unknown(_)) => {}
             }
         }
         match winners {
-            0 => Ok(false),
-            1 => Ok(true),
+            0 => Ok(None),
+            1 => Ok(Some(Race { lost })),
             _ => Err(self.bad(&format!("let {winners} of {RACERS} writers win that raced for one object"))),
         }
     }
 
-    async fn read(&self) -> Result<Option<Mark>, StoreError> {
-        Ok(match self.wire.get(SCRATCH, None).await? {
-            Got::Found { mark, .. } => Some(mark),
+    async fn read(&self, object: usize) -> Result<Option<Found>, StoreError> {
+        Ok(match self.wire.get(&self.object(object), None).await? {
+            Got::Found { mark, body, .. } => {
+                let written: Option<Written> = serde_json::from_slice(&body).ok();
+                Some(Found { mark, write: written.map(|written| written.write) })
+            }
             Got::Same | Got::Nothing => None,
         })
     }
 
-    async fn write(&self, condition: Condition) -> Result<Mark, Refusal> {
-        let id = chance::fresh_id().map_err(Refusal::Failed)?;
+    /// Writes an object; the id of the write, and what became of it.
+    async fn write(&self, object: usize, condition: Condition) -> (String, Result<Mark, Refusal>) {
+        let id = match chance::fresh_id() {
+            Ok(id) => id,
+            Err(error) => return (String::new(), Err(Refusal::Failed(error))),
+        };
         let body = format!(
-            "{{\"what\":\"Leasehold checks that this store honours conditions\",\"write\":\"{id}\"}}\n"
+            "{{\"what\":\"Leasehold checks that this store honours conditions\",\"write\":\"{id}\",\"filler\":\"{}\"}}\n",
+            "x".repeat(BODY_BYTES)
         );
-        self.wire.put(SCRATCH, body.into_bytes(), condition).await
+        (id, self.wire.put(&self.object(object), body.into_bytes(), condition).await)
     }
 
+    fn object(&self, object: usize) -> String {
+        format!("{}/{object}.json", self.folder)
+    }
+
+    /// The bucket breaks its word. Remembered at once: whatever else the check comes upon, this was seen.
     fn bad(&self, what: &str) -> StoreError {
-        refused(format!(
-            "{} {what}. Two nodes could hold one shard, so that it must not be used. Nothing but {SCRATCH} was written",
+        let error = refused(format!(
+            "{} {what}. Two nodes could hold one shard, so that it must not be used. Nothing but {SCRATCH}/ was \
+             written",
             self.wire.place()
-        ))
+        ));
+        verdicts().insert(self.name.clone(), Verdict::Bad(error.clone()));
+        error
     }
 
     fn busy(&self) -> StoreError {
         let place = self.wire.place();
         failed(
             StoreErrorKind::Busy,
-            format!("{place} could not be checked: too many others write to {SCRATCH}; it is tried again"),
+            format!("{place} could not be checked: too many others write to {SCRATCH}/; it is tried again"),
         )
     }
 }

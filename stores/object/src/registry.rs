@@ -57,6 +57,7 @@ impl Bucket {
     }
 
     async fn object<T: DeserializeOwned>(&self, object: &str) -> Result<Option<Found<T>>, StoreError> {
+        self.standing()?;
         let Got::Found { body, mark, age_s } = self.folder().work.get(object, None).await? else {
             return Ok(None);
         };
@@ -113,8 +114,13 @@ impl Registry for Bucket {
         let bytes = text.is_none().then(|| value.to_vec());
         let (key, write) = (key.to_owned(), chance::fresh_id()?);
         let object = key_object(&key);
+        // Over what is there now, and nothing else: of two that register a key at once, one is told.
+        let condition = match self.folder().work.get(&object, None).await? {
+            Got::Found { mark, .. } => Condition::Is(mark),
+            Got::Same | Got::Nothing => Condition::Absent,
+        };
         let row = Registered { format: 1, write, key, lease: Some(lease.0.clone()), text, bytes };
-        self.write(&object, &row, Condition::Whatever).await.map_err(reason)?;
+        self.write(&object, &row, condition).await.map_err(reason)?;
         Ok(LeaseState::Alive)
     }
 
@@ -156,8 +162,21 @@ impl Registry for Bucket {
     }
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.standing()?;
         let listed: Vec<Listed> = self.folder().work.list(REGISTERED).await?;
         let objects = listed.into_iter().map(|listed| listed.object).collect();
+        Ok(self.registered(objects).await?.into_iter().collect())
+    }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut found = self.registered(keys.iter().map(|key| key_object(key)).collect()).await?;
+        Ok(keys.iter().map(|key| found.remove(key)).collect())
+    }
+}
+
+impl Bucket {
+    /// The keys in these objects that are alive.
+    async fn registered(&self, objects: Vec<String>) -> Result<BTreeMap<String, Vec<u8>>, StoreError> {
         let rows = self.fetch_all::<Registered>(objects).await?;
         let leases: BTreeSet<String> = rows.iter().filter_map(|row| row.value.lease.clone()).collect();
         let mut alive = BTreeSet::new();
@@ -171,7 +190,7 @@ impl Registry for Bucket {
             let bytes = value.text.map(String::into_bytes).or(value.bytes).unwrap_or_default();
             lease.map(|_| (value.key, bytes))
         });
-        Ok(kept.collect::<BTreeMap<_, _>>().into_iter().collect())
+        Ok(kept.collect())
     }
 }
 

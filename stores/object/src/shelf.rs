@@ -1,9 +1,9 @@
 //! What was last seen of every object, so that only what changed is fetched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use leasehold_core::store::LISTS_A_SWEEP;
+use leasehold_core::store::{Key, LISTS_A_SWEEP};
 
 use crate::page::Content;
 use crate::wire::Mark;
@@ -55,8 +55,36 @@ pub(crate) struct Shelf {
 
 #[derive(Debug)]
 struct Slot {
-    held: Option<Held>,
+    /// As it was when it was last seen.
+    held: Held,
+    /// It may be different now: answers crossed each other, or a write has an unknown outcome.
+    doubted: bool,
     known_at: u64,
+    /// Records that may be in the object although it does not show them: what was in it when it was last read, and what
+    /// was asked for since.
+    hidden: BTreeSet<Key>,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Slot { held: Held::nothing(), doubted: true, known_at: 0, hidden: BTreeSet::new() }
+    }
+
+    fn set(&mut self, found: Held) {
+        match found.content.hiding() {
+            None => self.hidden.clear(),
+            Some(by) => {
+                if self.held.content.hiding() != Some(by) {
+                    self.hidden.extend(self.held.content.keys().cloned());
+                }
+                // What is shown again is settled, also if it is removed later.
+                for key in found.content.keys() {
+                    self.hidden.remove(key);
+                }
+            }
+        }
+        (self.held, self.doubted) = (found, false);
+    }
 }
 
 impl Shelf {
@@ -69,35 +97,39 @@ impl Shelf {
     /// Takes in what a request found.
     pub(crate) fn put(&mut self, object: &str, issued: Ticket, found: Held) {
         self.clock += 1;
-        let known_at = self.clock;
-        match self.slots.get_mut(object) {
-            None => {
-                self.slots.insert(object.to_owned(), Slot { held: Some(found), known_at });
-            }
-            Some(slot) if issued.0 > slot.known_at => *slot = Slot { held: Some(found), known_at },
-            Some(slot) => {
-                let same = slot.held.as_ref().is_some_and(|held| held.mark == found.mark);
-                if !same {
-                    *slot = Slot { held: None, known_at };
-                }
-            }
+        let slot = self.slots.entry(object.to_owned()).or_insert_with(Slot::new);
+        if issued.0 > slot.known_at {
+            slot.set(found);
+        } else if !slot.doubted && slot.held.mark == found.mark {
+            return;
+        } else {
+            slot.doubted = true;
         }
+        slot.known_at = self.clock;
     }
 
     /// An object is in a state that nobody knows.
     pub(crate) fn doubt(&mut self, object: &str) {
         self.clock += 1;
-        self.slots.insert(object.to_owned(), Slot { held: None, known_at: self.clock });
+        let slot = self.slots.entry(object.to_owned()).or_insert_with(Slot::new);
+        (slot.doubted, slot.known_at) = (true, self.clock);
+    }
+
+    /// Somebody was told that this record may be in an object that does not show it: from now on it is listed.
+    pub(crate) fn hide(&mut self, object: &str, key: &Key) {
+        if let Some(slot) = self.slots.get_mut(object) {
+            slot.hidden.insert(key.clone());
+        }
     }
 
     /// What is held of an object, if anything is known of it.
     pub(crate) fn get(&self, object: &str) -> Option<Held> {
-        self.slots.get(object)?.held.clone()
+        self.slots.get(object).filter(|slot| !slot.doubted).map(|slot| slot.held.clone())
     }
 
     /// Whether something must be fetched whatever the marker says.
     pub(crate) fn has_doubts(&self) -> bool {
-        self.slots.values().any(|slot| slot.held.is_none())
+        self.slots.values().any(|slot| slot.doubted)
     }
 
     /// All objects that something is known of.
@@ -136,8 +168,9 @@ impl Shelf {
         &self.foreign
     }
 
-    /// Everything that is held.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Held)> {
-        self.slots.iter().filter_map(|(object, slot)| Some((object, slot.held.as_ref()?)))
+    /// Everything that is held, with the records that are known to be hidden in it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Held, &BTreeSet<Key>)> {
+        let known = self.slots.iter().filter(|(_, slot)| !slot.doubted);
+        known.map(|(object, slot)| (object, &slot.held, &slot.hidden))
     }
 }

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use leasehold_core::name::WriteId;
-use leasehold_core::record::{NodeRecord, Record};
-use leasehold_store::{Key, Lane, StoreError, Stored, Swap, Swapped, Version, chance};
+use leasehold_core::record::{NodeRecord, Record, Report};
+use leasehold_store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version, chance};
 
 use crate::folder::Folder;
-use crate::page::Content;
+use crate::page::{Content, FORMAT};
 use crate::shelf::Held;
 use crate::wire::{Condition, Refusal};
 
@@ -91,7 +91,7 @@ impl Attempt<'_> {
             let (Some(current), false) = (held.take(), self.open.is_empty()) else { return Ok(()) };
             if tries == TRIES_MAX {
                 let message = format!("{} is written by others all the time; it is tried again", self.object);
-                return Err(StoreError::new(leasehold_store::StoreErrorKind::Busy, message));
+                return Err(StoreError::new(StoreErrorKind::Busy, message));
             }
             if tries > 0 {
                 let longest = (PAUSE.0 * 2u32.pow(tries.min(8) - 1)).min(PAUSE.1);
@@ -109,11 +109,11 @@ impl Attempt<'_> {
     }
 
     fn lose_what_does_not_fit(&mut self, now: &Held) {
-        let outcomes = &mut self.outcomes;
+        let (outcomes, folder, object) = (&mut self.outcomes, self.folder, self.object);
         self.open.retain(|(at, swap)| {
             let fits = fits(&now.content, swap);
             if !fits {
-                outcomes.push((*at, Swapped::Lost(now.content.row(&swap.key))));
+                outcomes.push((*at, Swapped::Lost(folder.row(object, now, &swap.key))));
             }
             fits
         });
@@ -121,6 +121,16 @@ impl Attempt<'_> {
 
     /// Writes all open rows. `None` if they are in the store.
     async fn write(&mut self, current: &Held) -> Result<Option<Sent>, StoreError> {
+        if let Some(format) = current.content.newer() {
+            return Err(StoreError::new(
+                StoreErrorKind::Damaged,
+                format!(
+                    "{} is written in format {format}, and this version reads up to {FORMAT}: it was left alone; upgrade \
+                     this node",
+                    self.object
+                ),
+            ));
+        }
         let mut rows = Vec::new();
         let mut versions = Vec::new();
         for (at, swap) in &self.open {
@@ -203,5 +213,11 @@ fn is_renewal(before: &Content, swap: &Swap) -> bool {
 /// A session without what every renewal changes.
 fn plain(value: &[u8]) -> Option<NodeRecord> {
     let record = NodeRecord::decode(value).ok()?;
-    Some(NodeRecord { write: WriteId::from_bits(0), seq: 0, written_unix_ms: 0, ..record })
+    Some(NodeRecord {
+        write: WriteId::from_bits(0),
+        seq: 0,
+        report: Report::default(),
+        written_unix_ms: 0,
+        ..record
+    })
 }

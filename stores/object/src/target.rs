@@ -1,4 +1,4 @@
-//! Which bucket an address means, and with which credentials.
+//! Which bucket an address means, and the client for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,13 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{ObjectStore, RetryConfig};
 
+use crate::access::{Access, Environment};
 use crate::http::Connector;
 use crate::options::Options;
 use crate::trouble::refused;
+
+/// The longest pause between two looks at a bucket at rest.
+const POLL_MAX: Duration = Duration::from_secs(60);
 
 /// Who keeps the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,34 @@ impl Provider {
             Provider::Azure => "az",
         }
     }
+
+    /// Why a bucket cannot have this name, by the rules of who keeps it:
+    /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html>,
+    /// <https://cloud.google.com/storage/docs/buckets#naming> and
+    /// <https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata>.
+    fn wrong_bucket(self, name: &str) -> Option<String> {
+        let (length_max, more) = match self {
+            Provider::S3 => (63, "-."),
+            Provider::Google => (222, "-._"),
+            Provider::Azure => (63, "-"),
+        };
+        let word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let ends = [name.as_bytes().first(), name.as_bytes().last()];
+        if !(3..=length_max).contains(&name.len()) {
+            Some(format!("it must have 3 to {length_max} characters"))
+        } else if !name.bytes().all(|byte| word(&byte) || more.as_bytes().contains(&byte)) {
+            let more: Vec<String> = more.chars().map(|c| format!("`{c}`")).collect();
+            Some(format!("it may have small letters, digits and {}", more.join(" and ")))
+        } else if !ends.into_iter().flatten().all(word) {
+            Some("it must begin and end with a small letter or a digit".to_owned())
+        } else if name.contains("..") || (self == Provider::Azure && name.contains("--")) {
+            Some("it must not have two dots or two hyphens in a row".to_owned())
+        } else if name.parse::<std::net::Ipv4Addr>().is_ok() {
+            Some("it must not look like an IP address".to_owned())
+        } else {
+            None
+        }
+    }
 }
 
 /// A bucket, a folder in it, and how to get there.
@@ -47,31 +79,6 @@ pub(crate) struct Target {
     connector: Connector,
 }
 
-/// Everything that a builder needs. It is never shown.
-struct Access {
-    user: Option<String>,
-    secret: Option<String>,
-    key_file: Option<String>,
-    allow_http: bool,
-    virtual_hosted: bool,
-    unsigned: bool,
-    from_environment: bool,
-}
-
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// Whether the environment is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Environment {
-    Used,
-    #[cfg(test)]
-    Ignored,
-}
-
 impl Target {
     /// Reads an address, and tells of all that is wrong with it at once.
     pub(crate) fn parse(
@@ -79,9 +86,7 @@ impl Target {
         options: &mut Options,
         environment: Environment,
     ) -> Result<Self, AddressError> {
-        let from_environment = environment == Environment::Used;
-        let variable = |name: &str| std::env::var(name).ok().filter(|_| from_environment);
-        let mut address = Address::parse(text, variable)?;
+        let mut address = Address::parse(text, |name| environment.get(name).map(str::to_owned))?;
         let provider = match address.scheme.as_str() {
             "s3" => Provider::S3,
             "gs" => Provider::Google,
@@ -102,6 +107,9 @@ impl Target {
             address.wrong("the prefix cannot be used: write names with slashes between them");
             Path::default()
         });
+        if let Some(problem) = provider.wrong_bucket(&bucket).filter(|_| !bucket.is_empty()) {
+            address.wrong(format!("the name of the bucket is none that can be: {problem}"));
+        }
         let yes_or_no = "must be true or false";
         let endpoint = address.param("endpoint");
         let region = address.param("region");
@@ -114,19 +122,38 @@ impl Target {
             allow_http: address.parsed("allow_http", yes_or_no).unwrap_or(false),
             virtual_hosted: address.parsed("virtual_hosted", yes_or_no).unwrap_or(false),
             unsigned: address.parsed("unsigned", yes_or_no).unwrap_or(false),
-            from_environment,
+            environment,
         };
+        if provider == Provider::Google && access.user.is_some() {
+            address.wrong(
+                "gs:// takes no credentials in the address: name the file of a service account with key_file",
+            );
+        } else if access.user.is_some() && access.secret.is_none() {
+            address.wrong("the address names a key without its secret: add it, or say password_file, or set LEASEHOLD_STORE_PASSWORD");
+        }
+        for problem in access.wrong(provider, &bucket, endpoint.as_deref(), region.as_deref()) {
+            address.wrong(problem);
+        }
         if endpoint.as_deref().is_some_and(|url| url.starts_with("http://")) && !access.allow_http {
             address.wrong("the endpoint is not encrypted: say allow_http=true if that is meant");
         }
-        for (name, span) in [("poll", &mut options.poll_every), ("timeout", &mut options.request_within)] {
+        let spans = [
+            ("poll", "a time such as 500ms, 6s or 1m, and 1m at most", &mut options.poll_every),
+            ("timeout", "a time such as 500ms, 6s or 1m", &mut options.request_within),
+        ];
+        for (name, wanted, span) in spans {
             if let Some(text) = address.param(name) {
                 match parse_span(&text) {
                     Some(found) => *span = found,
-                    None => address
-                        .wrong(format!("the value of `{name}` is wrong: a time such as 500ms, 6s or 1m")),
+                    None => address.wrong(format!("the value of `{name}` is wrong: {wanted}")),
                 }
             }
+        }
+        if options.poll_every > POLL_MAX {
+            address.wrong(
+                "`poll` is longer than 1m, and a shard that became free would wait as long: choose 1m or less. A longer ttl \
+                 saves more requests",
+            );
         }
         options.poll_first = options.poll_first.min(options.poll_every);
         let connector = Connector::new(ca.as_deref(), options.request_within.min(Duration::from_secs(3)));
@@ -215,11 +242,8 @@ impl Target {
 
     fn s3(&self) -> AmazonS3Builder {
         let access = &self.access;
-        let mut builder = match access.from_environment {
-            true => AmazonS3Builder::from_env(),
-            false => AmazonS3Builder::new(),
-        };
-        builder = builder
+        let mut builder = access
+            .s3_settings()
             .with_bucket_name(&self.bucket)
             .with_virtual_hosted_style_request(access.virtual_hosted)
             .with_http_connector(self.connector.clone());
@@ -235,21 +259,21 @@ impl Target {
         if let Some(region) = &self.region {
             builder = builder.with_region(region);
         }
-        if let Some(user) = &access.user {
-            builder = builder.with_access_key_id(user);
-        }
-        if let (Some(_), Some(secret)) = (&access.user, &access.secret) {
-            builder = builder.with_secret_access_key(secret);
+        if let Some((user, secret)) = access.login() {
+            builder = builder.with_access_key_id(user).with_secret_access_key(secret);
         }
         builder
     }
 
     fn google(&self) -> GoogleCloudStorageBuilder {
         let access = &self.access;
-        let mut builder = match access.from_environment {
-            true => GoogleCloudStorageBuilder::from_env(),
-            false => GoogleCloudStorageBuilder::new(),
-        };
+        let mut builder = GoogleCloudStorageBuilder::new();
+        if let Some(path) = access.environment.get("SERVICE_ACCOUNT") {
+            builder = builder.with_service_account_path(path);
+        }
+        for (key, value) in access.environment.settings("GOOGLE_") {
+            builder = builder.with_config(key, value);
+        }
         builder = builder.with_bucket_name(&self.bucket).with_http_connector(self.connector.clone());
         if access.allow_http {
             builder = builder.with_client_options(object_store::ClientOptions::new().with_allow_http(true));
@@ -268,10 +292,16 @@ impl Target {
 
     fn azure(&self) -> MicrosoftAzureBuilder {
         let access = &self.access;
-        let mut builder = match access.from_environment {
-            true => MicrosoftAzureBuilder::from_env(),
-            false => MicrosoftAzureBuilder::new(),
-        };
+        let mut builder = MicrosoftAzureBuilder::new();
+        // An account and its key in the address replace all of the environment.
+        if access.login().is_none() {
+            for (key, value) in access.environment.settings("AZURE_") {
+                builder = builder.with_config(key, value);
+            }
+            if let Some(endpoint) = access.environment.get("IDENTITY_ENDPOINT") {
+                builder = builder.with_msi_endpoint(endpoint);
+            }
+        }
         builder = builder.with_container_name(&self.bucket).with_http_connector(self.connector.clone());
         if access.allow_http {
             builder = builder.with_allow_http(true);
@@ -282,11 +312,8 @@ impl Target {
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint.clone());
         }
-        if let Some(account) = &access.user {
-            builder = builder.with_account(account);
-        }
-        if let (Some(_), Some(key)) = (&access.user, &access.secret) {
-            builder = builder.with_access_key(key);
+        if let Some((account, key)) = access.login() {
+            builder = builder.with_account(account).with_access_key(key);
         }
         builder
     }
@@ -308,9 +335,15 @@ fn parse_span(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Meter, Wire};
+
+    fn parse_in(text: &str, environment: &[(&str, &str)]) -> Result<Target, AddressError> {
+        let variables = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        Target::parse(text, &mut Options::default(), Environment::of(variables))
+    }
 
     fn parse(text: &str) -> Result<Target, AddressError> {
-        Target::parse(text, &mut Options::default(), Environment::Ignored)
+        parse_in(text, &[])
     }
 
     #[test]
@@ -318,15 +351,15 @@ mod tests {
         let mut options = Options::default();
         let text =
             "s3://key:sec%2Fret@bucket/a/b?endpoint=http://127.0.0.1:1&allow_http=true&region=eu&poll=200ms";
-        let target = Target::parse(text, &mut options, Environment::Ignored).unwrap();
+        let target = Target::parse(text, &mut options, Environment::default()).unwrap();
         assert_eq!((target.bucket.as_str(), target.prefix.as_ref()), ("bucket", "a/b"));
         assert_eq!(options.poll_every, Duration::from_millis(200));
         assert_eq!(options.poll_first, options.poll_every);
         assert_eq!(target.place(), "s3://bucket at http://127.0.0.1:1");
         assert_eq!(target.server().as_deref(), Some("127.0.0.1:1"));
         let server = |text: &str| parse(text).unwrap().server();
-        assert_eq!(server("s3://b?region=eu-west-1").as_deref(), Some("s3.eu-west-1.amazonaws.com:443"));
-        assert_eq!(server("gs://b?unsigned=true").as_deref(), Some("storage.googleapis.com:443"));
+        assert_eq!(server("s3://bucket?region=eu-west-1").as_deref(), Some("s3.eu-west-1.amazonaws.com:443"));
+        assert_eq!(server("gs://bucket?unsigned=true").as_deref(), Some("storage.googleapis.com:443"));
         assert!(!format!("{target:?}").contains("sec/ret"));
         target.client().unwrap();
         parse("gs://bucket/p?unsigned=true").unwrap().client().unwrap();
@@ -338,8 +371,190 @@ mod tests {
         let error = parse("s3://a,b/x?endpoint=http://h&poll=soon&colour=red&ca=/none").unwrap_err();
         assert_eq!(error.0.len(), 5, "{error}");
         for via in ["nowhere", "a:b", "a:1/x", ""] {
-            assert!(parse(&format!("s3://b/x?via={via}")).is_err(), "{via}");
+            assert!(parse(&format!("s3://bucket/x?via={via}")).is_err(), "{via}");
         }
         assert!(parse("ftp://bucket").is_err());
+        assert!(parse("s3://bucket/x?poll=10m").unwrap_err().to_string().contains("1m or less"));
+        assert!(parse("s3://bucket/x?poll=2h").unwrap_err().to_string().contains("1m at most"));
+        parse("s3://bucket/x?poll=1m").unwrap();
+        let error = parse("s3://My_Bucket/x?endpoint=127.0.0.1:9000&region=a%20b").unwrap_err();
+        assert_eq!(error.0.len(), 3, "{error}");
+    }
+
+    #[test]
+    fn credentials_in_the_address_replace_all_of_the_environment() {
+        let environment = [
+            ("AWS_ACCESS_KEY_ID", "theirs"),
+            ("AWS_SECRET_ACCESS_KEY", "theirs"),
+            ("AWS_SESSION_TOKEN", "stale"),
+        ];
+        let of = |text: &str| {
+            let builder = parse_in(text, &environment).unwrap().s3();
+            use AmazonS3ConfigKey::{AccessKeyId, SecretAccessKey, Token};
+            [AccessKeyId, SecretAccessKey, Token].map(|key| builder.get_config_value(&key))
+        };
+        assert_eq!(of("s3://ours:secret@bucket"), [Some("ours".into()), Some("secret".into()), None]);
+        assert_eq!(of("s3://bucket"), [Some("theirs".into()), Some("theirs".into()), Some("stale".into())]);
+        assert!(parse_in("s3://ours@bucket", &environment).is_err(), "half of it is a mistake");
+    }
+
+    #[test]
+    fn what_is_around_a_value_of_the_environment_is_not_a_part_of_it() {
+        let target =
+            parse_in("s3://bucket", &[("AWS_ACCESS_KEY_ID", "AKIA\n"), ("AWS_REGION", " eu \r\n")]).unwrap();
+        let value = |key| target.s3().get_config_value(&key);
+        assert_eq!(value(AmazonS3ConfigKey::AccessKeyId).as_deref(), Some("AKIA"));
+        assert_eq!(value(AmazonS3ConfigKey::Region).as_deref(), Some("eu"));
+        for (name, value) in [
+            ("AWS_ACCESS_KEY_ID", "AK\nIA"),
+            ("AWS_SECRET_ACCESS_KEY", "a\u{e9}"),
+            ("AWS_SESSION_TOKEN", "to ken"),
+            ("AWS_ENDPOINT_URL", "127.0.0.1:9000"),
+            ("AWS_REGION", "a/b"),
+        ] {
+            let error = parse_in("s3://bucket", &[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && !error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_bucket_can_have_are_refused() {
+        let long = "x".repeat(64);
+        for name in
+            ["b1", "Bucket", "a_b", "-ab", "ab-", "a..b", "192.168.0.1", "a%20b", &long, "b\u{fc}cket"]
+        {
+            let error = parse(&format!("s3://{name}/p")).unwrap_err().to_string();
+            assert!(error.contains("bucket"), "{error}");
+        }
+        for good in ["s3://abc", "s3://my.logs-2026/p", "gs://a_b?unsigned=true", "az://x:a2V5@a-b"] {
+            parse(good).unwrap();
+        }
+        assert!(parse("az://x:a2V5@a.b").is_err() && parse("az://x:a2V5@a--b").is_err());
+    }
+
+    /// Whatever stands in an address or in the environment: it is refused in words, or a request is sent.
+    #[tokio::test]
+    async fn nothing_that_people_write_makes_the_client_panic() {
+        let odd = [
+            "",
+            " ",
+            "a b",
+            "%0a",
+            "x%0Ay",
+            "%0d%0a",
+            "%00",
+            "%25",
+            "%ff",
+            "\u{e9}",
+            "\u{1f980}",
+            "foo",
+            "..",
+            ".",
+            "/",
+            "//",
+            "?",
+            "#",
+            "a#b",
+            "%3f",
+            "%23",
+            "@",
+            ":",
+            "::",
+            "[",
+            "[::1]",
+            "[::1",
+            "http:",
+            "http:/",
+            "http://",
+            "https://",
+            "ftp://h",
+            "http://h",
+            "http://:1",
+            "http://h:",
+            "http://h:0",
+            "http://h:99999",
+            "http://h:x",
+            "http://h h",
+            "http://h/a%20b",
+            "http://h/%25",
+            "http://u:p%40h",
+            "http://h?x=1",
+            "http://[::1]:9",
+            "http://[x]",
+            "http://999999999999",
+            "http://1.2.3",
+            "http://1.2.3.4",
+            "http://xn--a",
+            "http://-",
+            "http://..",
+            "http://h..h",
+            "http://h/../x",
+            "127.0.0.1:9",
+            "localhost:9000",
+            "HTTP://h",
+            "http://h%0a",
+            "http://\u{e9}",
+            "0x7f",
+            "99999",
+            "-",
+            "=",
+            "&",
+            "%2F",
+            "\\",
+        ];
+        let rest = "via=127.0.0.1:9&timeout=300ms&allow_http=true";
+        let here = "endpoint=http://127.0.0.1:9";
+        let templates = [
+            format!("s3://key:secret@{{}}/p?{here}&{rest}"),
+            format!("s3://key:secret@bucket/{{}}?{here}&{rest}"),
+            format!("s3://{{}}:secret@bucket/p?{here}&{rest}"),
+            format!("s3://key:{{}}@bucket/p?{here}&{rest}"),
+            format!("s3://key:secret@bucket/p?endpoint={{}}&{rest}"),
+            format!("s3://key:secret@bucket/p?endpoint={{}}&virtual_hosted=true&{rest}"),
+            format!("s3://key:secret@bucket/p?{here}&region={{}}&{rest}"),
+            format!("s3://key:secret@bucket/p?region={{}}&virtual_hosted=true&{rest}"),
+            format!("s3://key:secret@bucket/p?{here}&allow_http=true&via={{}}&timeout=300ms"),
+            format!("gs://{{}}/p?unsigned=true&{rest}"),
+            format!("gs://bucket/{{}}?unsigned=true&endpoint={{}}&{rest}"),
+            format!("gs://bucket/p?key_file={{}}&{rest}"),
+            format!("az://{{}}:a2V5@container/p?{rest}"),
+            format!("az://account:{{}}@container/p?{rest}"),
+            format!("az://account:a2V5@{{}}/p?{rest}"),
+            format!("az://account:a2V5@container/p?endpoint={{}}&{rest}"),
+        ];
+        let (mut refused, mut sent) = (0, 0);
+        for text in templates.iter().flat_map(|template| odd.iter().map(|odd| template.replace("{}", odd))) {
+            match parse(&text).map_err(StoreError::from).and_then(|target| Ok((target.client()?, target))) {
+                Err(_) => refused += 1,
+                Ok((client, target)) => {
+                    let within = Duration::from_millis(300);
+                    let wire =
+                        Wire::new(client, target.prefix, "odd".into(), within, Arc::new(Meter::default()));
+                    let _ = wire.knock().await;
+                    sent += 1;
+                }
+            }
+        }
+        assert!(refused > 300 && sent > 100, "{refused} refused, {sent} sent");
+        let names = [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_REGION",
+            "AWS_ENDPOINT_URL",
+        ];
+        for (name, odd) in
+            names.iter().flat_map(|name| odd.iter().map(move |odd| (name, odd.replace("%0a", "\n"))))
+        {
+            let mut environment = vec![("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+            environment.retain(|(other, _)| other != name);
+            environment.push((*name, &odd));
+            let Ok(target) = parse_in(&format!("s3://bucket/p?{rest}"), &environment) else { continue };
+            let Ok(client) = target.client() else { continue };
+            let within = Duration::from_millis(300);
+            let _ = Wire::new(client, target.prefix, "odd".into(), within, Arc::new(Meter::default()))
+                .knock()
+                .await;
+        }
     }
 }

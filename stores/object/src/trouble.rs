@@ -53,8 +53,9 @@ pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) ->
             "{place} refuses requests because the clock of this machine is too far off ({said}). Nothing was written. Set the clock"
         )),
         (Some(401 | 403), _) => refused(format!(
-            "{place} does not permit this ({said}). Nothing was written. The node may need s3:GetObject, s3:PutObject and \
-             s3:ListBucket on its prefix: see the policy in the documentation"
+            "{place} does not permit this ({said}). Nothing was written. The node may need {}: see the policy in the \
+             documentation",
+            advice(place).0
         )),
         (Some(404), _) => {
             refused(format!("{place} does not have what was asked for ({said}). Is the address right?"))
@@ -70,13 +71,31 @@ pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) ->
             failed(StoreErrorKind::Unreachable, format!("the answer of {place} broke off; it is tried again"))
         }
         (None, _) if answer.requests == 0 => refused(format!(
-            "no request could be sent to {place}: {}. Are there credentials? Set AWS_ACCESS_KEY_ID and \
-             AWS_SECRET_ACCESS_KEY, or what the provider needs",
-            one_line(&text)
+            "no request could be sent to {place}, because no credentials were found: {}. {}",
+            one_line(&text),
+            advice(place).1
         )),
         (None, _) => {
             failed(StoreErrorKind::Unreachable, format!("nobody answers for {place}: {}", innermost(error)))
         }
+    }
+}
+
+/// Which permissions a node needs at a place, and how it gets credentials.
+fn advice(place: &str) -> (&'static str, &'static str) {
+    match place.split_once("://") {
+        Some(("gs", _)) => (
+            "roles/storage.objectUser on the bucket",
+            "Set GOOGLE_APPLICATION_CREDENTIALS, or say key_file=… in the address",
+        ),
+        Some(("az", _)) => (
+            "Storage Blob Data Contributor on the container",
+            "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or write az://ACCOUNT:KEY@container",
+        ),
+        _ => (
+            "s3:GetObject, s3:PutObject and s3:ListBucket on its prefix",
+            "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role",
+        ),
     }
 }
 
@@ -115,6 +134,22 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_is_that_of_the_provider() {
+        let error = object_store::Error::Generic { store: "x", source: "nobody".into() };
+        let answered =
+            |place: &str, status| told(place, &error, &Answer { status, ..Answer::default() }).message;
+        assert!(answered("s3://b", Some(403)).contains("s3:PutObject"));
+        assert!(answered("gs://b", Some(403)).contains("roles/storage.objectUser"));
+        assert!(answered("az://b", Some(403)).contains("Storage Blob Data Contributor"));
+        for (place, words) in
+            [("s3://b", "AWS_ACCESS_KEY_ID"), ("gs://b", "key_file"), ("az://b", "AZURE_STORAGE")]
+        {
+            let message = answered(place, None);
+            assert!(message.contains("no credentials were found") && message.contains(words), "{message}");
+        }
+    }
 
     #[test]
     fn only_the_code_of_an_answer_is_passed_on() {

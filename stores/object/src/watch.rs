@@ -8,12 +8,13 @@ use futures::stream;
 use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
 
 use crate::folder::{Folder, Looked};
+use crate::probe::Probe;
 use crate::shelf::Sweep;
 
 /// Starts to watch. It looks only while somebody waits for it.
-pub(crate) fn start(folder: Arc<Folder>) -> Watch {
+pub(crate) fn start(folder: Arc<Folder>, probe: Arc<Probe>) -> Watch {
     let pause = folder.options.poll_first;
-    let watcher = Watcher { folder, told: None, pause, interrupted: false };
+    let watcher = Watcher { folder, probe, told: None, pause, interrupted: false };
     Box::pin(stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await;
         Some((event, watcher))
@@ -22,6 +23,7 @@ pub(crate) fn start(folder: Arc<Folder>) -> Watch {
 
 struct Watcher {
     folder: Arc<Folder>,
+    probe: Arc<Probe>,
     /// What the reader was told; `None` before the first snapshot and after every gap.
     told: Option<BTreeMap<Key, Version>>,
     pause: Duration,
@@ -34,7 +36,12 @@ impl Watcher {
             if self.told.is_some() || self.interrupted {
                 self.wait().await;
             }
-            match self.folder.look(Sweep::IfMarked).await {
+            let looked = match self.probe.standing() {
+                Ok(()) => self.folder.look(Sweep::IfMarked).await,
+                // What a bucket shows that breaks its word is not news.
+                Err(error) => Err(error),
+            };
+            match looked {
                 Ok(looked) => {
                     self.interrupted = false;
                     // Renewals that were read on the side are told as well, and are no reason to hurry.

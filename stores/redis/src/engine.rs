@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_store::{StoreError, StoreErrorKind};
+use leasehold_store::{StoreError, StoreErrorKind, chance};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -211,8 +211,23 @@ impl Line {
         known.truncate(KNOWN_MAX);
     }
 
-    /// How long a pause is good between two tries to connect.
+    /// How long a pause is good between two tries to connect: longer each time, and not the same for everybody.
     pub(crate) fn pause(failures: u32) -> Duration {
-        Duration::from_millis(50 << failures.min(5))
+        let longest = Duration::from_millis(50 << failures.min(5));
+        longest / 2 + chance::up_to(longest / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_differ() {
+        let pauses: Vec<Duration> = (0..50).map(|_| Line::pause(4)).collect();
+        let (shortest, longest) = (Duration::from_millis(400), Duration::from_millis(800));
+        assert!(pauses.iter().all(|pause| (shortest..=longest).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]), "not everybody comes back at once");
+        assert!(Line::pause(99) <= Duration::from_millis(1600));
     }
 }

@@ -28,6 +28,10 @@ struct Said {
     clocks: Option<(i64, i64)>,
     /// `None` if we may not ask.
     replicas_to_write: Option<u32>,
+    /// When it writes snapshots: empty for never, `None` if we may not ask.
+    snapshots: Option<String>,
+    /// How many replicas everybody in the namespace has waited for, if anything was ever written.
+    waited: Option<u32>,
     cluster: String,
     round_trips: Vec<Duration>,
 }
@@ -63,6 +67,7 @@ pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
     findings.extend(memory(&said, &pipe));
     findings.push(persistence(&said));
     findings.extend(replication(&said, place));
+    findings.extend(agreement(&said, place));
     findings.extend(cluster(&said, place));
     findings.extend(clock(&said));
     findings.extend(clients(&said));
@@ -84,6 +89,8 @@ async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
             .into();
     commands.push(Command::new(["TIME"]));
     commands.push(Command::new(["CONFIG", "GET", "min-replicas-to-write"]));
+    commands.push(Command::new(["CONFIG", "GET", "save"]));
+    commands.push(Command::new(["HGET", &line.place.key("store"), "wait"]));
     commands.push(Command::new(["CLUSTER", "INFO"]));
     let mut answers = line.ask(pipe, &commands).await.ok()?.into_iter();
     let here = unix_seconds();
@@ -91,7 +98,11 @@ async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
     let (server, clients, memory) = (text(), text(), text());
     let (persistence, replication, keyspace) = (text(), text(), text());
     let there = answers.next().and_then(Value::list).and_then(|time| time.first()?.number());
-    let least = answers.next().and_then(Value::list).and_then(|pair| pair.get(1)?.text()?.parse().ok());
+    let mut setting =
+        || answers.next().and_then(Value::list).and_then(|pair| Some(pair.get(1)?.text()?.to_owned()));
+    let least = setting().and_then(|least| least.parse().ok());
+    let snapshots = setting();
+    let waited = answers.next().and_then(|answer| u32::try_from(answer.number()?).ok());
     let cluster = answers.next().and_then(|answer| answer.text().map(str::to_owned)).unwrap_or_default();
     Some(Said {
         server,
@@ -102,6 +113,8 @@ async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
         keyspace,
         clocks: there.map(|there| (there, here)),
         replicas_to_write: least,
+        snapshots,
+        waited,
         cluster,
         round_trips,
     })
@@ -202,11 +215,43 @@ fn persistence(said: &Said) -> Finding {
         Some("1") => {
             Finding::good("the append-only file is on; still, every restart makes all nodes start anew")
         }
-        _ => Finding::doubtful(
-            "the append-only file is off: after a restart the namespace is empty",
-            "That is safe: nodes stop, wait for a ttl and start anew. What operators set (groups, pins, drains) is gone.",
-        ),
+        _ => {
+            let after = match said.snapshots.as_deref() {
+                Some("") => "and it writes no snapshots: after a restart the namespace is empty",
+                Some(_) => "but it writes snapshots: after a restart the namespace is as old as the last one",
+                None => "after a restart the namespace is empty, or as old as the last snapshot",
+            };
+            Finding::doubtful(
+                format!("the append-only file is off; {after}"),
+                "That is safe: nodes stop, wait for a ttl and start anew. What operators set since (groups, pins, drains) \
+                 is gone: `appendonly yes` keeps it.",
+            )
+        }
     }
+}
+
+/// The rule that the namespace keeps, against what this address would have.
+fn agreement(said: &Said, place: &Place) -> Option<Finding> {
+    let (waited, relied) = (said.waited?, place.relies_on());
+    if waited >= relied {
+        return None;
+    }
+    let (key, failover) = (
+        place.key("store"),
+        match waited {
+            0 => "every failover counts as one with losses, and starts all nodes anew",
+            _ => "failovers rely on so many only",
+        },
+    );
+    Some(Finding::doubtful(
+        format!(
+            "this address says wait={relied}, but somebody has written here with wait={waited}: {failover}"
+        ),
+        format!(
+            "Give all nodes and commands the same address; when none is left with less, raise it once: HSET {key} wait \
+             {relied}"
+        ),
+    ))
 }
 
 fn replication(said: &Said, place: &Place) -> Vec<Finding> {

@@ -52,8 +52,9 @@ async fn first_of(place: &Place, spots: &[Spot]) -> Result<Master, Trouble> {
 
 /// What to tell when nobody could be reached: what somebody must act on comes first.
 fn worst(mut troubles: Vec<Trouble>) -> Trouble {
-    let acts =
-        |trouble: &Trouble| matches!(trouble, Trouble::Refused(_) | Trouble::Tls(_) | Trouble::Busy(_));
+    let acts = |trouble: &Trouble| {
+        matches!(trouble, Trouble::Refused(_) | Trouble::Login(_) | Trouble::Tls(_) | Trouble::Busy(_))
+    };
     match troubles.iter().position(acts) {
         Some(place) => troubles.swap_remove(place),
         None => troubles.pop().unwrap_or_else(|| Trouble::Unreachable("there is no server to ask.".into())),
@@ -74,9 +75,10 @@ async fn reach(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
 }
 
 async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
-    let mut wire = Wire::open(spot, place.tls.as_ref(), &place.login).await?;
+    let mut wire = Wire::open(spot, place.tls.as_ref(), &place.login, place.handshake()).await?;
     let mut commands = vec![
         Command::new(["CLIENT", "SETNAME", "leasehold"]),
+        Command::new(["INFO", "server"]),
         Command::new(["INFO", "memory"]),
         Command::new(["INFO", "replication"]),
         Command::new(["EXISTS", &place.key("store")]),
@@ -92,9 +94,12 @@ async fn enter(place: &Place, spot: &Spot) -> Result<Master, Trouble> {
             Value::Error(error) => return Err(misled(place, Trouble::said(&error, spot))),
             other => said.push(other.text().unwrap_or_default().to_owned()),
         }
+        if let [server] = &said[..] {
+            refuse_other_modes(place, server, spot)?;
+        }
     }
-    refuse_eviction(&said[0], spot)?;
-    if field(&said[1], "role") != Some("master") {
+    refuse_eviction(&said[1], spot)?;
+    if field(&said[2], "role") != Some("master") {
         return Err(Trouble::NotMaster(None, format!("{spot} is a replica, and the master is needed.")));
     }
     let names = answers.map(|answer| match answer {
@@ -113,6 +118,21 @@ fn misled(place: &Place, trouble: Trouble) -> Trouble {
         }
         other => other,
     }
+}
+
+/// What a server is by its own word, against what the address takes it for.
+fn refuse_other_modes(place: &Place, server: &str, spot: &Spot) -> Result<(), Trouble> {
+    let mode = ["redis_mode", "server_mode"].into_iter().find_map(|name| field(server, name));
+    let wrong = match (&place.setup, mode) {
+        (_, Some("sentinel")) => {
+            "is a sentinel: write the address as redis+sentinel://…, or name the servers that it watches over"
+        }
+        (Setup::Cluster, Some("standalone")) => {
+            "is one server and no part of a cluster: write the address as redis://…"
+        }
+        _ => return Ok(()),
+    };
+    Err(Trouble::Refused(format!("{spot} {wrong}.")))
 }
 
 /// A server that may throw keys away which have no expiry is no place for ownership.
@@ -159,6 +179,17 @@ async fn ask_sentinels(place: &Place, master: &str, login: &Login) -> Result<Spo
     best.map(|(_, spot)| spot).ok_or_else(|| worst(troubles))
 }
 
+/// A sentinel has a login of its own, which is not the one in front of the hosts.
+fn of_sentinels(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Login(what) => Trouble::Refused(format!(
+            "sentinel {what} Check `sentinel_user` and `sentinel_password` (or `sentinel_password_file`): the login in \
+             front of the hosts is for the servers only."
+        )),
+        other => other,
+    }
+}
+
 /// While a failover is under way a sentinel already gives the new address, but still describes the old master: so it is
 /// asked for the address, and for the description only because that counts the failovers.
 async fn ask_sentinel(
@@ -167,14 +198,21 @@ async fn ask_sentinel(
     master: &str,
     login: &Login,
 ) -> Result<(u64, Spot), Trouble> {
-    let mut wire = Wire::open(spot, place.tls.as_ref(), login).await?;
+    let opened = Wire::open(spot, place.tls.as_ref(), login, place.handshake()).await;
+    let mut wire = opened.map_err(of_sentinels)?;
     let commands = [
         Command::new(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]),
         Command::new(["SENTINEL", "MASTER", master]),
     ];
     let mut answers = wire.ask(&commands).await?.into_iter();
     let address = match answers.next() {
-        Some(Value::Error(error)) => return Err(Trouble::said(&error, spot)),
+        Some(Value::Error(error)) if error.contains("unknown command") => {
+            return Err(Trouble::Refused(format!(
+                "{spot} is no sentinel: name the sentinels (they usually have port 26379), or write the address of one \
+                 server as redis://…"
+            )));
+        }
+        Some(Value::Error(error)) => return Err(of_sentinels(Trouble::said(&error, spot))),
         Some(Value::List(address)) => address,
         _ => {
             return Err(Trouble::Refused(format!(

@@ -52,7 +52,7 @@ struct Place {
 impl Pipe {
     /// Lets many calls share this connection.
     pub(crate) fn start(wire: Wire, scripts: Vec<String>) -> Self {
-        let Wire { stream, spot } = wire;
+        let Wire { stream, spot, .. } = wire;
         // Nothing is in the buffer: every answer so far was waited for.
         let (reading, writing) = tokio::io::split(stream.into_inner());
         let (jobs, todo) = mpsc::unbounded_channel();

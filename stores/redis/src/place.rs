@@ -74,6 +74,8 @@ pub(crate) struct Place {
     pub(crate) tls: Option<Tls>,
     pub(crate) login: Login,
     pub(crate) namespace: String,
+    /// Where in the namespace, if it is not the namespace itself.
+    pub(crate) corner: Option<String>,
     /// How many replicas must have a write before it counts.
     pub(crate) wait: u32,
     /// How long they may take.
@@ -107,7 +109,8 @@ impl Place {
             address.wrong(format!("`wait_for` ({wait_for:?}) must be shorter than `timeout` ({timeout:?})"));
         }
         address.finish()?;
-        Ok(Place { setup, spots, tls, login, namespace, wait, wait_for, after_failover, timeout })
+        let corner = None;
+        Ok(Place { setup, spots, tls, login, namespace, corner, wait, wait_for, after_failover, timeout })
     }
 
     /// On how many replicas a failover without loss may rely, as far as we are concerned.
@@ -118,9 +121,23 @@ impl Place {
         }
     }
 
+    /// How long a server may take to shake hands: less than it may take to let us in, so that its silence is told
+    /// apart.
+    pub(crate) fn handshake(&self) -> Duration {
+        self.timeout * 2 / 5
+    }
+
     /// A key of the namespace. What is in braces decides the slot, so all of them are in one.
     pub(crate) fn key(&self, name: impl fmt::Display) -> String {
-        format!("{{{}}}:{name}", self.namespace)
+        match &self.corner {
+            None => format!("{{{}}}:{name}", self.namespace),
+            Some(corner) => format!("{{{}}}:{corner}:{name}", self.namespace),
+        }
+    }
+
+    /// The same place, in a corner of the namespace for trying things out: whoever may use the namespace may use that.
+    pub(crate) fn in_corner(&self, corner: &str) -> Place {
+        Place { corner: Some(corner.to_owned()), ..self.clone() }
     }
 }
 
@@ -219,7 +236,7 @@ mod tests {
     fn all_mistakes_are_told_at_once() {
         let text = "redis+cluster://user@/5?wait=many&timeout=0&ca=x&typo=1&namespace=a%7Bb";
         let error = Place::parse(text, "n").unwrap_err();
-        for part in ["brace", "database 0", "password", "host", "`wait`", "`timeout`", "2 parameters"] {
+        for part in ["brace", "database 0", "password", "host", "`wait`", "`timeout`", "`ca`, `typo`"] {
             assert!(error.to_string().contains(part), "{part}: {error}");
         }
         let error = Place::parse("rediss://h?ca=/nowhere&cert=x", "n").unwrap_err().to_string();

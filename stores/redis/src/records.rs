@@ -165,16 +165,18 @@ impl Records {
     ) -> Result<Answered, StoreError> {
         let place = &self.line.place;
         let wait = if place.wait > 0 { Wait::For(place.wait) } else { Wait::No };
+        let relied = if place.relies_on() < place.wait { " anew" } else { "" };
+        let mut rule = format!("{}{relied}", place.wait);
+        let changes = matches!(script, Script::Swap | Script::Create);
         for _ in 0..3 {
             let id = chance::fresh_id()?;
             let mut all: Vec<String> = ["store", "index", "removed"].map(|key| place.key(key)).into();
             all.extend(keys.iter().map(|key| place.key(name(key))));
             let (generation, revision) = self.seen.latest();
-            let relied = if place.relies_on() < place.wait { " anew" } else { "" };
-            let call = Call::new(script, all).arg(&id).arg(format!("{}{relied}", place.wait));
+            let call = Call::new(script, all).arg(&id).arg(&rule);
             let call = with(call.arg(generation).arg(revision.to_string()));
             let tag = &id[..TAG];
-            let writes = wait != Wait::No && matches!(script, Script::Swap | Script::Create);
+            let writes = wait != Wait::No && changes;
             if writes {
                 self.seen.sent(tag);
             }
@@ -194,7 +196,11 @@ impl Records {
                     self.seen.confirm(&generation, revision);
                     return Ok(Answered { generation, revision, rest });
                 }
-                "lower" => self.lower(number(rest.next())?).await?,
+                "lower" => match number(rest.next())? {
+                    waited if changes => self.lower(waited).await?,
+                    // Whoever only looks changes no rule.
+                    waited => rule = waited.to_string(),
+                },
                 other => return Err(strange(other)),
             }
         }

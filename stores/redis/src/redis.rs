@@ -40,7 +40,11 @@ impl Redis {
     /// `wait_for` (500, milliseconds), `after_failover` (`go-on`, or `anew`), `timeout` of a call (2000, milliseconds), `password_file`, `master`,
     /// `sentinel_user`, `sentinel_password`, `sentinel_password_file`, `ca`, `cert`, `key`, `server_name`.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
-        let place = Arc::new(Place::parse(address, namespace)?);
+        Redis::at(Place::parse(address, namespace)?)
+    }
+
+    fn at(place: Place) -> Result<Self, StoreError> {
+        let place = Arc::new(place);
         let work = Arc::new(Engine::start("lh-redis", place.clone())?);
         let renewal = Engine::start("lh-redis-renew", place)?;
         Ok(Redis { work, renewal, seen: Arc::default() })
@@ -114,10 +118,16 @@ impl Store for Redis {
         examined.unwrap_or_else(|error| vec![Finding::bad(error.to_string(), "Try again.")])
     }
 
+    fn aside(&self, throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        let corner = self.work.line().place.in_corner(throwaway.name());
+        Ok(Some(Arc::new(Redis::at(corner)?)))
+    }
+
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
-        let namespace = self.namespace();
+        let place = self.work.line().place.clone();
         // The address may name a parent, in which the namespace is.
-        throwaway.must_be(namespace.rsplit('/').next().unwrap_or_default())?;
+        let namespace = place.namespace.rsplit('/').next().unwrap_or_default();
+        throwaway.must_be(place.corner.as_deref().unwrap_or(namespace))?;
         throwaway.sweep(self).await?;
         let (engine, records) = self.records(Lane::Work);
         engine.run(|_| async move { records.discard().await }).await

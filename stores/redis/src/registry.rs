@@ -53,6 +53,13 @@ impl Registry for Redis {
         keys.sort();
         Ok(keys)
     }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let names = keys.iter().map(|key| self.key("key:", key)).collect();
+        let values = self.script(Script::Values, names, Vec::new()).await?;
+        let values = values.list().filter(|values| values.len() == keys.len());
+        Ok(values.ok_or_else(|| strange("too few values"))?.into_iter().map(Value::bytes).collect())
+    }
 }
 
 impl Redis {

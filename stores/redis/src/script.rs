@@ -18,6 +18,7 @@ pub(crate) enum Script {
     Remove,
     Revoke,
     Keys,
+    Values,
     Rights,
     Discard,
 }
@@ -32,7 +33,7 @@ enum WhenFull {
 const ENTER: &str = include_str!("lua/enter.lua");
 const SWAP: &str = include_str!("lua/swap.lua");
 
-const ALL: [(Script, WhenFull, &[&str]); 13] = [
+const ALL: [(Script, WhenFull, &[&str]); 14] = [
     (Script::Read, WhenFull::GoOn, &[ENTER, include_str!("lua/read.lua")]),
     (Script::Page, WhenFull::GoOn, &[ENTER, include_str!("lua/page.lua")]),
     (Script::Swap, WhenFull::GoOn, &[ENTER, SWAP]),
@@ -44,6 +45,7 @@ const ALL: [(Script, WhenFull, &[&str]); 13] = [
     (Script::Remove, WhenFull::GoOn, &[include_str!("lua/remove.lua")]),
     (Script::Revoke, WhenFull::GoOn, &[include_str!("lua/revoke.lua")]),
     (Script::Keys, WhenFull::GoOn, &[include_str!("lua/keys.lua")]),
+    (Script::Values, WhenFull::GoOn, &[include_str!("lua/values.lua")]),
     (Script::Rights, WhenFull::GoOn, &[include_str!("lua/rights.lua")]),
     (Script::Discard, WhenFull::GoOn, &[include_str!("lua/discard.lua")]),
 ];

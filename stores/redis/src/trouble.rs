@@ -1,8 +1,11 @@
 //! What goes wrong between a node and Redis, and what it means, in words that say what to do.
 
 use std::fmt;
+use std::time::Duration;
 
 use leasehold_store::{StoreError, StoreErrorKind};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::CertificateError;
 
 use crate::place::Spot;
 
@@ -17,6 +20,8 @@ pub(crate) enum Trouble {
     Tls(String),
     /// Somebody must act.
     Refused(String),
+    /// User or password are wrong. What to look at depends on whom we asked.
+    Login(String),
     /// Try again later.
     Busy(String),
     /// The server is not the master of these keys; in a cluster it says who is.
@@ -48,13 +53,30 @@ impl fmt::Display for Written {
 impl Trouble {
     /// What a broken stream means.
     pub(crate) fn broken(error: &std::io::Error, spot: &Spot) -> Self {
-        let tls = error.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>());
-        match tls {
-            true => Trouble::Tls(format!(
-                "{spot}: TLS failed: {error}. Check `ca`, `cert`, `key` and `server_name`."
-            )),
-            false => Trouble::Unreachable(format!("{spot}: {error}.")),
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => Trouble::Tls(format!("{spot}: no TLS with it: {error}. {}", advice_on_tls(error))),
+            None => Trouble::Unreachable(format!("{spot}: {error}.")),
         }
+    }
+
+    /// The first answer of a server that was asked without TLS is none.
+    pub(crate) fn not_in_the_clear(error: &std::io::Error, spot: &Spot) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::InvalidData => Trouble::Refused(format!(
+                "{spot}: {error}. If this port wants TLS, write rediss:// in place of redis://; otherwise it is no Redis."
+            )),
+            _ => Trouble::Unreachable(format!(
+                "{spot}: {error}, before it answered anything. If this port wants TLS, write rediss:// in place of redis://."
+            )),
+        }
+    }
+
+    /// A server that takes connections does not answer to TLS.
+    pub(crate) fn no_handshake(spot: &Spot, patience: Duration) -> Self {
+        Trouble::TimedOut(format!(
+            "{spot} takes connections, but did not answer to TLS within {patience:?}. If this port speaks without TLS, \
+             write redis:// in place of rediss://."
+        ))
     }
 
     /// What a server's error means. Its first word is a code.
@@ -79,9 +101,7 @@ impl Trouble {
                 "Somebody's script runs without end: look at CLIENT LIST, then SCRIPT KILL or FUNCTION KILL.",
             )),
             "NOREPLICAS" => Trouble::Busy(told("min-replicas-to-write is not met: bring the replicas back.")),
-            "NOAUTH" | "WRONGPASS" | "DENIED" => Trouble::Refused(told(
-                "Check user and password in the address, `password_file` or LEASEHOLD_STORE_PASSWORD.",
-            )),
+            "NOAUTH" | "WRONGPASS" | "DENIED" => Trouble::Login(format!("{spot} says {error:?}.")),
             "NOPERM" => Trouble::Refused(told("The user needs the rights that docs/redis.md names.")),
             "OOM" => Trouble::Refused(told(
                 "Its memory is full: raise maxmemory or free some. What is owned can still be renewed and released.",
@@ -104,7 +124,7 @@ impl Trouble {
                 Trouble::Refused(told("The database in the address does not exist there."))
             }
             _ if has("without any password") || has("invalid password") => {
-                Trouble::Refused(told("Check user and password in the address."))
+                Trouble::Login(format!("{spot} says {error:?}."))
             }
             _ => Trouble::Damaged(told("That is not what this version expects.")),
         }
@@ -119,6 +139,12 @@ impl Trouble {
                 (StoreErrorKind::Busy, "the server forgets scripts as soon as they are loaded.".to_owned())
             }
             Trouble::TimedOut(what) => (StoreErrorKind::TimedOut, what),
+            Trouble::Login(what) => (
+                StoreErrorKind::Refused,
+                format!(
+                    "{what} Check user and password in the address, `password_file` or LEASEHOLD_STORE_PASSWORD."
+                ),
+            ),
             Trouble::Tls(what) | Trouble::Refused(what) => (StoreErrorKind::Refused, what),
             Trouble::Busy(what) => (StoreErrorKind::Busy, what),
             Trouble::Damaged(what) => (StoreErrorKind::Damaged, what),
@@ -129,6 +155,31 @@ impl Trouble {
     /// Whether the connection may be used for the next call.
     pub(crate) fn keeps_connection(&self) -> bool {
         matches!(self, Trouble::Busy(_) | Trouble::Refused(_) | Trouble::Damaged(_) | Trouble::NoScript)
+    }
+}
+
+fn advice_on_tls(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "Its certificate was signed by an authority that is not trusted here: name that with `ca=FILE`."
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            "Its certificate is for another name: mend the host in the address, or say which name to expect with \
+             `server_name=NAME`."
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "Renew the server's certificate, or set the clock of this machine.",
+        rustls::Error::InvalidMessage(_) => {
+            "If this port speaks without TLS, write redis:// in place of rediss://."
+        }
+        rustls::Error::AlertReceived(_) => {
+            "The server refuses us: if it wants to know who we are, give `cert=FILE` and `key=FILE` of an authority that \
+             it trusts."
+        }
+        _ => "Check `ca`, `cert`, `key` and `server_name`.",
     }
 }
 

@@ -20,11 +20,18 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 pub(crate) struct Wire {
     pub(crate) stream: BufReader<Box<dyn Duplex>>,
     pub(crate) spot: Spot,
+    /// Both sides agree whether they encrypt: it answered before, or has shaken hands.
+    understood: bool,
 }
 
 impl Wire {
-    /// Connects, encrypts and logs in. The caller bounds the time.
-    pub(crate) async fn open(spot: &Spot, tls: Option<&Tls>, login: &Login) -> Result<Self, Trouble> {
+    /// Connects, encrypts within `patience`, and logs in. The caller bounds the time of the whole, which is longer.
+    pub(crate) async fn open(
+        spot: &Spot,
+        tls: Option<&Tls>,
+        login: &Login,
+        patience: Duration,
+    ) -> Result<Self, Trouble> {
         let unreachable = |e: io::Error| Trouble::broken(&e, spot);
         let tcp = TcpStream::connect((spot.host.as_str(), spot.port)).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
@@ -34,11 +41,15 @@ impl Wire {
                 let name = tls.name.clone().unwrap_or_else(|| spot.host.clone());
                 let name = ServerName::try_from(name)
                     .map_err(|_| Trouble::Refused(format!("{spot}: no certificate can have that name")))?;
-                let stream = tls.connector.connect(name, tcp).await;
-                Box::new(stream.map_err(unreachable)?)
+                match tokio::time::timeout(patience, tls.connector.connect(name, tcp)).await {
+                    Ok(stream) => Box::new(stream.map_err(unreachable)?),
+                    // Without TLS, Redis waits for the end of a line which never comes.
+                    Err(_) => return Err(Trouble::no_handshake(spot, patience)),
+                }
             }
         };
-        let mut wire = Wire { stream: BufReader::with_capacity(64 << 10, stream), spot: spot.clone() };
+        let stream = BufReader::with_capacity(64 << 10, stream);
+        let mut wire = Wire { stream, spot: spot.clone(), understood: tls.is_some() };
         wire.log_in(login).await?;
         Ok(wire)
     }
@@ -48,7 +59,7 @@ impl Wire {
         if let Some(password) = &login.password {
             let mut auth = Command::new(["AUTH"]);
             login.user.iter().for_each(|user| auth.push(user));
-            auth.push(password.reveal());
+            auth.push(password.current().reveal());
             commands.push(auth);
         }
         if login.db > 0 {
@@ -85,7 +96,14 @@ impl Wire {
 
     /// Reads one answer, or one message of a subscription.
     pub(crate) async fn read(&mut self) -> Result<Value, Trouble> {
-        resp::read(&mut self.stream).await.map_err(|e| Trouble::broken(&e, &self.spot))
+        match resp::read(&mut self.stream).await {
+            Ok(answer) => {
+                self.understood = true;
+                Ok(answer)
+            }
+            Err(error) if self.understood => Err(Trouble::broken(&error, &self.spot)),
+            Err(error) => Err(Trouble::not_in_the_clear(&error, &self.spot)),
+        }
     }
 }
 

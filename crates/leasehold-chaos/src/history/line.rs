@@ -47,6 +47,8 @@ pub enum Event {
     Gone,
     /// A process was stopped by a signal, and stands still from then on.
     Paused,
+    /// It may run again.
+    Resumed,
 }
 
 impl Event {
@@ -58,13 +60,14 @@ impl Event {
             "failed" => Event::Failed,
             "gone" => Event::Gone,
             "paused" => Event::Paused,
+            "resumed" => Event::Resumed,
             _ => return None,
         })
     }
 
     /// Whether it is about one shard, not about a whole process.
     fn has_shard(self) -> bool {
-        !matches!(self, Event::Gone | Event::Paused)
+        !matches!(self, Event::Gone | Event::Paused | Event::Resumed)
     }
 }
 
@@ -91,8 +94,8 @@ pub struct Line {
     pub stop_at_ns: Option<u64>,
     /// When the grant ended, as known then.
     pub valid_until_ns: Option<u64>,
-    /// When the line was written, if that was noted.
-    pub written_ns: Option<u64>,
+    /// When the work had really ended, if that was noted.
+    pub ended_ns: Option<u64>,
     /// Why the work stopped.
     pub why: Option<String>,
 }
@@ -143,7 +146,7 @@ impl Fields<'_> {
             boot: self.text("boot").unwrap_or_default(),
             stop_at_ns: self.number("stop_at_ns"),
             valid_until_ns: self.number("valid_until_ns"),
-            written_ns: self.number("written_ns"),
+            ended_ns: self.number("ended_ns"),
             why: self.text("why"),
         }
     }

@@ -6,7 +6,7 @@ mod run;
 
 pub use line::{Event, Line, Place, Problem};
 pub(crate) use run::seconds;
-pub use run::{End, Run};
+pub use run::{Beat, End, Run};
 
 use std::collections::BTreeMap;
 

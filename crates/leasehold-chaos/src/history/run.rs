@@ -23,16 +23,42 @@ pub struct Run {
     pub end: End,
     /// When it had to stop, as known when it began.
     pub start_stop_at_ns: Option<u64>,
+    /// When its grant ended, as known when it began.
+    pub start_valid_until_ns: Option<u64>,
+    /// Its last beat.
+    pub last_beat: Option<Beat>,
+    /// The beat that was the longest after the end of the grant that it ran under.
+    pub late_beat: Option<Beat>,
     /// When it had to stop, as known when it ended.
     pub end_stop_at_ns: Option<u64>,
     /// When its grant ended, as known when it ended.
     pub end_valid_until_ns: Option<u64>,
-    /// When its end was written down, which may be later than the last moment at which it ran.
-    pub end_written_ns: Option<u64>,
+    /// When it had really ended, which may be later than the last moment at which it ran with a good grant.
+    pub ended_ns: Option<u64>,
+    /// For how long its process stood still between the moment at which it had to stop and its real end.
+    pub stood_still_ns: u64,
     /// The line that tells of its start.
     pub started: Place,
     /// The line that tells of its end.
     pub ended: Option<Place>,
+}
+
+/// A moment at which a run said that it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beat {
+    /// When, on the boot clock.
+    pub at_ns: u64,
+    /// When its grant ended, as known then.
+    pub valid_until_ns: Option<u64>,
+    /// The line that tells of it.
+    pub place: Place,
+}
+
+impl Beat {
+    /// For how long its grant had been over.
+    pub(crate) fn late_by_ns(&self) -> u64 {
+        self.valid_until_ns.map_or(0, |until| self.at_ns.saturating_sub(until))
+    }
 }
 
 /// How a run ended.

@@ -43,6 +43,19 @@ pub const ALWAYS: &[(&str, Judge)] = &[
     (stopped_before_deadline::NAME, stopped_before_deadline::judge),
 ];
 
+/// Those of them that compare moments of several runs, and so are not judged between machines. Of the epochs it is
+/// still judged there that none is used twice.
+pub const NOT_BETWEEN_MACHINES: &[&str] = &[at_most_one_running_worker::NAME, epochs_strictly_rise::NAME];
+
+/// Of how many runs a promise could not be judged to their end. A grant is renewed without anybody writing that down, so
+/// what a run knew before says nothing about how long it was good: only a deadline at the end itself does.
+pub fn not_judged(promise: &str, history: &History) -> usize {
+    match promise {
+        stopped_before_deadline::NAME => stopped_before_deadline::without_deadline(history),
+        _ => 0,
+    }
+}
+
 /// Everything that is wrong with a history, in the order of the promises.
 pub fn judge(history: &History) -> Vec<Violation> {
     ALWAYS.iter().flat_map(|(_, judge)| judge(history)).collect()

@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
 
     /// Waits until nothing has started for a while: long enough for every stabiliser to have let its moves go.
     async fn until_quiet(&mut self) -> Result<(), Failure> {
-        let quiet_for = (self.ttl / 2).max(Duration::from_secs(6));
+        let quiet_for = self.ttl + Duration::from_secs(3);
         let began_at = clock::now();
         let (mut starts, mut since) = (self.ledger.starts, began_at);
         while clock::now().since(since) < quiet_for {

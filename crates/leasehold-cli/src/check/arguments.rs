@@ -37,7 +37,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// Judge recorded histories instead, of any program (docs/check.md); needs no store
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = OF_A_STORE)]
     pub(crate) history: Vec<PathBuf>,
     /// Print JSON, for programs
     #[arg(long)]
@@ -48,6 +48,23 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }
+
+/// What means nothing where histories are judged that were recorded elsewhere.
+const OF_A_STORE: [&str; 13] = [
+    "nodes",
+    "shards",
+    "run_for",
+    "ttl",
+    "faults",
+    "seed",
+    "scenario",
+    "report",
+    "record",
+    "misbehave",
+    "config",
+    "setting-store",
+    "setting-namespace",
+];
 
 const HELP: &str = "\
 It starts nodes as processes of their own in a namespace of its own (on a local store in a file of its own \

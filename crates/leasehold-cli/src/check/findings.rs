@@ -84,7 +84,13 @@ impl Findings {
                 "at_most_one_running_worker" => {
                     format!("{} overlaps in {} runs of {} shards", broken.len(), self.starts, self.shards)
                 }
-                _ => format!("in {} runs", self.starts),
+                name => {
+                    format!(
+                        "in {} runs{}",
+                        self.starts,
+                        partly_judged(judge::not_judged(name, &self.history))
+                    )
+                }
             };
             self.promises.push(Promise { name, told, broken });
         }
@@ -263,6 +269,14 @@ fn measures(history: &History, lines: &Lines, outcome: &Outcome) -> Vec<Measure>
         measure("heal", "full ownership after the last fault", Spans::of(outcome.settled_after)),
         measure("cold_start", "full ownership after the first start", Spans::of([outcome.owned_first_after])),
     ]
+}
+
+/// What is said of runs whose end could not be held against a deadline.
+pub(super) fn partly_judged(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        _ => format!("; not judged there, without a deadline at their end: {count}"),
+    }
 }
 
 /// A duration for people: `1.2 ms`, `34 ms`, `1.30 s`.

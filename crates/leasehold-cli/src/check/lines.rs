@@ -137,11 +137,11 @@ impl Lines {
     /// How long after its deadline lost work had ended, where its process did not stand still.
     pub(super) fn lateness(&self, history: &History) -> Spans {
         let spans = history.runs.iter().filter(|run| lost_its_session(run)).filter_map(|run| {
-            let (stop_at, written) = (run.end_stop_at_ns?, run.end_written_ns?);
+            let (stop_at, ended) = (run.end_stop_at_ns?, run.ended_ns?);
             let stood_still = self.paused.get(&run.session).is_some_and(|pauses| {
-                pauses.iter().any(|(from, to)| *from <= written && *to >= run.to_ns.unwrap_or(0))
+                pauses.iter().any(|(from, to)| *from <= ended && *to >= run.to_ns.unwrap_or(0))
             });
-            (!stood_still && written >= stop_at).then(|| Duration::from_nanos(written - stop_at))
+            (!stood_still && ended >= stop_at).then(|| Duration::from_nanos(ended - stop_at))
         });
         Spans::of(spans)
     }

@@ -16,6 +16,7 @@ mod schedule;
 mod teller;
 mod told;
 mod trial;
+mod written;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::settings::{Settings, span};
 use findings::Findings;
 use plan::{Asked, Plan};
 use trial::Trial;
+use written::Written;
 
 /// Judges a store, or recorded histories.
 pub(crate) async fn check(what: Check) -> Result<(), Failure> {
@@ -38,24 +40,47 @@ pub(crate) async fn check(what: Check) -> Result<(), Failure> {
     }
     let asked = Asked::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
+    let files = Files {
+        record: what.record.as_deref().map(Written::prepare).transpose()?,
+        report: what.report.as_deref().map(Written::prepare).transpose()?,
+    };
     let scratch = Scratch::open(&settings, "check").await?;
     let result = tokio::select! {
-        result = on_store(&what, asked, &scratch) => result,
+        result = on_store(&what, asked, &scratch, files) => result,
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Failed, "interrupted; nothing was judged")),
     };
     let shown = scratch.shown.clone();
     let stays = scratch.clear().await;
-    let findings = result?;
+    let (findings, unwritten) = result?;
     if what.json {
         println!("{:#}", findings.as_json());
     } else {
         print!("{}", told::told(&findings));
         println!("{}", stays.unwrap_or_else(|| format!("Nothing of this stays on {shown}.")));
     }
-    findings.verdict()
+    // What was judged comes first, whatever became of the files.
+    match (findings.verdict(), unwritten.is_empty()) {
+        (Ok(()), false) => Err(Failure::new(Code::Failed, unwritten.join("; "))),
+        (verdict, _) => {
+            unwritten.iter().for_each(|what| eprintln!("leasehold: {what}"));
+            verdict
+        }
+    }
 }
 
-async fn on_store(what: &Check, asked: Asked, scratch: &Scratch) -> Result<Findings, Failure> {
+/// What is written at the end.
+struct Files {
+    record: Option<Written>,
+    report: Option<Written>,
+}
+
+/// What it shows, and which files could not be written.
+async fn on_store(
+    what: &Check,
+    asked: Asked,
+    scratch: &Scratch,
+    files: Files,
+) -> Result<(Findings, Vec<String>), Failure> {
     let plan = asked.plan(scratch, what.misbehave)?;
     let folder = tempfile::Builder::new().prefix("leasehold-check-").tempdir()?;
     let mut teller = Teller::new(what.json);
@@ -71,21 +96,18 @@ async fn on_store(what: &Check, asked: Asked, scratch: &Scratch) -> Result<Findi
     let outcome = trial.run().await?;
     teller.wipe();
     let findings = Findings::of(&plan, &scratch.shown, &outcome);
-    if let Some(path) = &what.record {
+    let mut unwritten = Vec::new();
+    if let Some(record) = files.record {
         let lines: String = outcome.files.iter().map(|(_, text)| text.as_str()).collect();
-        std::fs::write(path, lines).map_err(|error| not_written(path, &error))?;
+        unwritten.extend(record.write(&lines).err());
     }
-    if let Some(path) = &what.report {
-        std::fs::write(path, report::page(&findings)).map_err(|error| not_written(path, &error))?;
+    if let Some(report) = files.report {
+        unwritten.extend(report.write(&report::page(&findings)).err());
     }
-    if !findings.is_good() {
+    if !findings.is_good() || !unwritten.is_empty() {
         teller.say(format!("the recorded history is kept in {}", folder.keep().display()));
     }
-    Ok(findings)
-}
-
-fn not_written(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(Code::Failed, format!("{} could not be written: {error}", path.display()))
+    Ok((findings, unwritten))
 }
 
 /// How long after the last fault every shard must run again: a process that is started anew first waits for its former

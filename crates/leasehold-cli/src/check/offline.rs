@@ -6,7 +6,7 @@ use leasehold_chaos::measure::Gaps;
 use serde_json::json;
 
 use super::arguments::Check;
-use super::findings::people;
+use super::findings::{partly_judged, people};
 use super::told::promise_told;
 use crate::failure::{Code, Failure};
 
@@ -32,6 +32,7 @@ pub(super) fn check(what: &Check) -> Result<(), Failure> {
     }
     let history = History::read(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     let broken = judge::judge(&history);
+    let verdict = verdict(&history, broken.len());
     if what.json {
         let problems: Vec<String> = history.problems.iter().map(ToString::to_string).collect();
         let notes: Vec<String> = history.notes.iter().map(ToString::to_string).collect();
@@ -39,16 +40,24 @@ pub(super) fn check(what: &Check) -> Result<(), Failure> {
         println!(
             "{:#}",
             json!({
-                "verdict": if !broken.is_empty() { "fail" } else if problems.is_empty() { "pass" } else { "unknown" },
+                "verdict": match &verdict {
+                    Ok(()) => "pass",
+                    Err(failure) if failure.code == Code::Unhealthy => "fail",
+                    Err(_) => "unknown",
+                },
+                "why": verdict.as_ref().err().map(|failure| &failure.message),
                 "lines": history.lines, "starts": history.runs.len(), "shards": history.shards(),
-                "boots": history.boots(), "broken": broken, "problems": problems, "notes": notes,
+                "boots": history.boots(),
+                "without_deadline_at_their_end": judge::ALWAYS.iter().map(|(name, _)| judge::not_judged(name, &history)).sum::<usize>(),
+                "not_judged_between_machines": if history.boots() > 1 { judge::NOT_BETWEEN_MACHINES } else { &[] },
+                "broken": broken, "problems": problems, "notes": notes,
                 "spans": {"moved": gaps.moved, "detached": gaps.detached, "killed": gaps.killed, "ended": gaps.ended},
             })
         );
     } else {
         print!("{}", told(&history));
     }
-    verdict(&history, broken.len())
+    verdict
 }
 
 fn told(history: &History) -> String {
@@ -61,7 +70,7 @@ fn told(history: &History) -> String {
     );
     if history.boots() > 1 {
         text.push_str(
-            "clocks of several machines cannot be compared: between them only the epochs are judged\n",
+            "clocks of several machines cannot be compared: between them it is judged only that no epoch is used twice\n",
         );
     }
     let open = history.runs.iter().filter(|run| run.to_ns.is_none()).count();
@@ -78,9 +87,24 @@ fn told(history: &History) -> String {
     if history.problems.len() > SHOWN_MAX {
         text.push_str(&format!("… and {} more such lines\n", history.problems.len() - SHOWN_MAX));
     }
+    if history.runs.is_empty() {
+        text.push_str("there is nothing to judge\n");
+        return text;
+    }
     for (name, judge) in judge::ALWAYS {
         let broken: Vec<String> = judge(history).into_iter().map(|violation| violation.message).collect();
-        promise_told(&mut text, name, &format!("in {}", many(history.runs.len(), "run")), &broken);
+        let not_judged = judge::not_judged(name, history);
+        if broken.is_empty() && not_judged == history.runs.len() {
+            let how = format!("not judged; runs without a deadline at their end: {not_judged}");
+            text.push_str(&format!("{:<6}  {name:<28} {how}\n", "-"));
+            continue;
+        }
+        let mut how = format!("in {}", many(history.runs.len(), "run"));
+        how.push_str(&partly_judged(not_judged));
+        if history.boots() > 1 && judge::NOT_BETWEEN_MACHINES.contains(name) {
+            how.push_str(", not judged between machines");
+        }
+        promise_told(&mut text, name, &how, &broken);
     }
     let gaps = Gaps::of(history, |_, _| true);
     for (title, spans) in [

@@ -32,7 +32,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Opens it, and sees that the store answers.
     pub(crate) async fn open(settings: &Settings, purpose: &str) -> Result<Scratch, Failure> {
-        let url = stores::address(settings)?;
+        let url = stores::understood(settings)?;
         let refused = |what: &str, advice: &str| {
             Failure::from(Problems(vec![Problem::new(settings.place_of("store"), what, advice)]))
         };

@@ -26,7 +26,8 @@ pub(super) async fn run(
     let screen = Screen::open()?;
     let mut keys = screen::keys()?;
     let end_at = run_for.map(|span| clock::now() + span);
-    scene.say(format!("{} start; kill one with k and see its shards move", count(scene.nodes.len(), "node")));
+    let nodes = count(cluster.members().len(), "node");
+    scene.say(format!("{nodes} start; kill one with k and see its shards move"));
     loop {
         cluster.look()?;
         scene.update(&client.view(), cluster)?;
@@ -66,16 +67,20 @@ fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) -> io::Result<()> {
             cluster.resume(place)?;
             scene.say(format!("you let {name} go on: it finds its session over before it does anything"));
         }
-        Key::Pause => {
+        Key::Pause if fate == Fate::Running => {
             cluster.pause(place)?;
             scene.say(format!(
                 "you stopped {name} with SIGSTOP: its shards are free when its lease has run out"
             ));
         }
-        Key::Drain => {
+        Key::Drain if matches!(fate, Fate::Running | Fate::Paused) => {
             cluster.drain(place)?;
             scene.say(format!("you asked {name} to leave: it hands its shards over one by one"));
         }
+        Key::Pause | Key::Drain if fate == Fate::Draining => {
+            scene.say(format!("{name} is leaving already"));
+        }
+        Key::Pause | Key::Drain => scene.say(format!("{name} is not there: k starts it again")),
         Key::Add => match scene.add_to(cluster) {
             Ok(place) => {
                 let name = &cluster.members()[place].name;

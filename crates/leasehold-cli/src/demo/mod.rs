@@ -52,7 +52,10 @@ pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
     }
     let watching = ClientOptions { list_every: Duration::from_secs(1), ..ClientOptions::default() };
     let client = Client::open_with(store, watching).await?;
-    let drawn = std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !options.plain;
+    let drawn = std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+        && !options.plain;
     let ended = if drawn {
         live::run(&mut scene, &mut cluster, &client, options.run_for).await
     } else {

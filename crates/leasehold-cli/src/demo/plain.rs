@@ -10,6 +10,7 @@ use super::Ended;
 use super::scene::{Scene, people};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::legible::legible;
 use crate::look::count;
 
 /// How long shards may stay unowned before the demo says so: far above every bound, for very busy machines.
@@ -32,21 +33,23 @@ pub(super) async fn run(
     run_for: Duration,
 ) -> Result<Ended, Failure> {
     let began_at = clock::now();
+    let end_at = began_at + run_for;
     let mut play = Play { scene, cluster, client, told: 0, ended: Ended::Well };
     let nodes = count(play.cluster.members().len(), "node");
     let shards = count(play.scene.owners.len(), "shard");
     play.say(format!("{nodes} start, each a process of its own; {shards}; ttl {}", people(play.scene.ttl)));
     play.until_all_owned("all shards are owned").await?;
     let acts: [(u32, Act); 4] = [(15, Act::Join), (30, Act::Kill), (45, Act::Pause), (80, Act::Drain)];
+    let mut hurried = false;
     for (percent, act) in acts {
         play.watch_until(began_at + run_for * percent / 100).await?;
-        if clock::now() >= began_at + run_for {
-            play.say("there is no time for more; run it longer with --for 20s");
-            break;
+        if clock::now() + act.takes(play.scene.ttl) < end_at {
+            play.perform(act).await?;
+        } else if !std::mem::replace(&mut hurried, true) {
+            play.say("there is no time for all of it; run it longer with --for 20s");
         }
-        play.perform(act).await?;
     }
-    play.watch_until(began_at + run_for).await?;
+    play.watch_until(end_at).await?;
     Ok(play.ended)
 }
 
@@ -56,6 +59,16 @@ enum Act {
     Kill,
     Pause,
     Drain,
+}
+
+impl Act {
+    /// How long it takes at least; what has begun is brought to its end.
+    fn takes(self, ttl: Duration) -> Duration {
+        match self {
+            Act::Pause => ttl,
+            Act::Join | Act::Kill | Act::Drain => Duration::ZERO,
+        }
+    }
 }
 
 impl Play<'_> {
@@ -152,7 +165,7 @@ impl Play<'_> {
     fn tell(&mut self) {
         // The log forgets its oldest lines; a run of this length never has that many.
         for (at, line) in self.scene.log.iter().skip(self.told) {
-            println!("{:>6.2} s  {line}", at.as_secs_f64());
+            println!("{:>6.2} s  {}", at.as_secs_f64(), legible(line));
         }
         self.told = self.scene.log.len();
     }

@@ -1,7 +1,7 @@
 //! The supervisor's end of a guarded child.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -10,11 +10,16 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use leasehold_core::Moment;
+use leasehold_store::Address;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 
 use super::descriptor::send_fd;
 use super::wire::{Leash, Order, Report};
 use super::{Isolation, tree};
+use crate::settings::redacted;
+
+/// The variable of the environment that may hold the address of the store, with its password.
+const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
 /// The guards of this process that have not been waited for. Held while one is started, so that a search for orphans
 /// never takes a guard for one.
@@ -24,7 +29,7 @@ static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) command: Vec<OsString>,
-    /// Added to our own environment.
+    /// Added to our own environment, of which the store's password is not handed on.
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) leash: Leash,
     pub(crate) isolation: Isolation,
@@ -59,6 +64,11 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     tree::adopt_orphans()
 }
 
+/// Whether an address is one that is not shown to people as it is, because a password may be in it.
+fn holds_a_secret(address: &OsStr) -> bool {
+    address.to_str().is_none_or(|address| redacted(address) != address)
+}
+
 impl Guarded {
     /// Starts a guard, which starts the child. Must be called within a runtime.
     pub(crate) fn start(launch: Launch) -> io::Result<Guarded> {
@@ -77,11 +87,16 @@ impl Guarded {
             .arg(launch.isolation.word())
             .arg("--")
             .args(&launch.command)
+            // It is for us: whoever works on a shard need not be able to write who owns what.
+            .env_remove(Address::PASSWORD_VARIABLE)
             .envs(launch.env)
             .stdin(OwnedFd::from(theirs))
             .stdout(launch.stdout)
             .stderr(launch.stderr)
             .process_group(0);
+        if std::env::var_os(STORE_VARIABLE).is_some_and(|address| holds_a_secret(&address)) {
+            command.env_remove(STORE_VARIABLE);
+        }
         let guard = {
             let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
             let guard = command.spawn()?;

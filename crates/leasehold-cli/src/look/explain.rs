@@ -4,19 +4,34 @@ use std::fmt::Write as _;
 
 use leasehold_core::explain::{Difference, Explanation};
 
+use super::show::rank;
 use super::{Table, count};
+use crate::legible::legible;
 
 /// Why a shard is where it is.
 pub(crate) fn explain(explanation: &Explanation) -> String {
     let Explanation { shard, epoch, .. } = explanation;
-    let mut text = match &explanation.holder {
-        Some(holder) => format!("{shard} is held by {holder} under epoch {epoch}"),
-        None => format!("{shard} is held by nobody; its last epoch was {epoch}"),
+    let mut text = match (&explanation.holder, &explanation.unusable) {
+        (_, Some(why)) => {
+            format!(
+                "{shard} counts as held, by whom is not known: its record cannot be used\n  {}",
+                legible(why)
+            )
+        }
+        (Some(holder), None) => format!("{shard} is held by {holder} under epoch {epoch}"),
+        (None, None) => format!("{shard} is held by nobody; its last epoch was {epoch}"),
     };
     if let Some(why) = explanation.moved_because {
         let _ = write!(text, " (last move: {why})");
     }
     text.push('\n');
+    if explanation.quarantined {
+        let _ = writeln!(
+            text,
+            "it is quarantined, because its work kept crashing: whoever holds it does not run it; mend its work, then:\n  \
+             leasehold unquarantine {shard}"
+        );
+    }
     match (&explanation.wanted, &explanation.holder) {
         (Some(wanted), Some(holder)) if wanted == holder => text.push_str("it is where the plan wants it\n"),
         (Some(wanted), _) => drop(writeln!(text, "the plan wants it on {wanted}")),
@@ -28,7 +43,7 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
         let _ = writeln!(text, "an operator pinned it to {node}");
     }
     if let Some(why) = &explanation.unmoved_because {
-        let _ = writeln!(text, "it has not moved, because {why}");
+        let _ = writeln!(text, "it has not moved, because {}", legible(why));
     }
     if !explanation.ranking.is_empty() {
         let mut table = Table::new(&["RANK", "NODE", "SCORE", "WEIGHT", "PLANNED", "AT MOST", "FULL"]);
@@ -70,7 +85,9 @@ pub(crate) fn what_if(difference: &Difference) -> String {
         let dash = |node: &Option<leasehold_core::NodeName>| {
             node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
         };
-        for step in &difference.moves {
+        let mut steps: Vec<_> = difference.moves.iter().collect();
+        steps.sort_by_cached_key(|step| rank(&step.shard));
+        for step in steps {
             moves.row(vec![step.shard.to_string(), dash(&step.from), dash(&step.to)]);
         }
         let _ = write!(text, "\n{}", moves.show());

@@ -5,8 +5,6 @@ mod show;
 mod table;
 mod watch;
 
-use std::sync::Arc;
-
 use leasehold::Client;
 use leasehold_core::{NodeName, ShardId, View};
 
@@ -24,9 +22,22 @@ pub(crate) async fn client(settings: &Settings) -> Result<Client, Failure> {
     Ok(Client::open(stores::open(settings, Missing::Refuse)?).await?)
 }
 
+/// The shard that was meant and is there: `orders/3`, or `3` with the group from the settings, or with the only one.
+pub(crate) fn known_shard_of(settings: &Settings, view: &View, text: &str) -> Result<ShardId, Failure> {
+    let only = match view.groups.as_slice() {
+        [only] => Some(only.group.as_str()),
+        _ => None,
+    };
+    known_shard(view, shard_in(settings.text("group").or(only), text)?)
+}
+
 /// The shard that was meant: `orders/3`, or `3` with the group from the settings.
 pub(crate) fn shard_of(settings: &Settings, text: &str) -> Result<ShardId, Failure> {
-    let whole = match (text.contains('/'), settings.text("group")) {
+    shard_in(settings.text("group"), text)
+}
+
+fn shard_in(group: Option<&str>, text: &str) -> Result<ShardId, Failure> {
+    let whole = match (text.contains('/'), group) {
         (false, Some(group)) => format!("{group}/{text}"),
         _ => text.to_owned(),
     };
@@ -45,16 +56,12 @@ pub(crate) fn known_node(view: &View, text: &str) -> Result<NodeName, Failure> {
 }
 
 /// A shard that is there, or a failure.
-pub(crate) fn known_shard(view: &Arc<View>, shard: ShardId) -> Result<ShardId, Failure> {
+fn known_shard(view: &View, shard: ShardId) -> Result<ShardId, Failure> {
     if view.shards.iter().any(|seen| seen.id.0 == shard) {
         return Ok(shard);
     }
     let Some(group) = view.groups.iter().find(|group| group.group == shard.group) else {
-        return Err(missing(
-            "group",
-            shard.group.as_str(),
-            view.groups.iter().map(|group| group.group.as_str()),
-        ));
+        return Err(missing_group(view, shard.group.as_str()));
     };
     let shards = view.shards.iter().filter(|seen| seen.id.0.group == group.group).count();
     Err(not_found(format!(
@@ -64,8 +71,25 @@ pub(crate) fn known_shard(view: &Arc<View>, shard: ShardId) -> Result<ShardId, F
     )))
 }
 
+/// Whether a group is there: it has settings, or at least shards that somebody once had.
+pub(crate) fn check_group(view: &View, name: &str) -> Result<(), Failure> {
+    let known = view.groups.iter().any(|group| group.group.as_str() == name)
+        || view.shards.iter().any(|shard| shard.id.0.group.as_str() == name);
+    if known { Ok(()) } else { Err(missing_group(view, name)) }
+}
+
+/// Says that a group is not there, and which are.
+pub(crate) fn missing_group(view: &View, name: &str) -> Failure {
+    missing("group", name, view.groups.iter().map(|group| group.group.as_str()))
+}
+
+/// Says that there are no groups.
+pub(crate) fn no_group() -> Failure {
+    not_found("there is no group at all: is this the right store and namespace?")
+}
+
 /// Says that something is not there, and what is.
-pub(crate) fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Failure {
+fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Failure {
     let advice = match (nearest(name, known.clone()), known.clone().next()) {
         (Some(near), _) => format!("did you mean {near}?"),
         (None, Some(_)) => format!("there are: {}", known.collect::<Vec<_>>().join(", ")),

@@ -2,20 +2,27 @@
 
 use std::fmt::Write as _;
 
-use leasehold_core::View;
+use leasehold_core::name::ShardName;
 use leasehold_core::record::ShardSet;
 use leasehold_core::view::{NodePhase, NodeView, Problem, ShardPhase, ShardView};
+use leasehold_core::{GroupName, ShardId, View};
 
 use super::Table;
+use crate::legible::legible;
 
 /// Everything at a glance.
 pub(crate) fn status(view: &View) -> String {
     let alive = view.nodes.iter().filter(|node| node.state.is_alive()).count();
     let held = view.shards.iter().filter(|shard| shard.holder.is_some()).count();
     let shards = view.shards.iter().filter(|shard| shard.state != ShardPhase::Retired).count();
-    let mut text = format!("{}, {}, {held} held\n", count(alive, "live node"), count(shards, "shard"));
+    let silent = match view.problems.iter().filter(|problem| problem.kind == "silent_node").count() {
+        0 => String::new(),
+        silent => format!(" ({silent} silent)"),
+    };
+    let mut text =
+        format!("{}{silent}, {}, {held} held\n", count(alive, "live node"), count(shards, "shard"));
     if let Some(note) = &view.frozen {
-        let _ = writeln!(text, "voluntary moves are frozen: {note}");
+        let _ = writeln!(text, "voluntary moves are frozen: {}", legible(note));
     }
     text.push_str(&pins(view));
     text.push('\n');
@@ -26,8 +33,16 @@ pub(crate) fn status(view: &View) -> String {
         text.push_str("\nno problems\n");
     } else {
         let _ = writeln!(text, "\n{}", count(view.problems.len(), "problem"));
-        for problem in &view.problems {
-            let _ = writeln!(text, "  {} {}: {}", problem.kind, problem.subject, problem.message);
+        let mut problems: Vec<&Problem> = view.problems.iter().collect();
+        problems.sort_by_cached_key(|problem| (problem.kind, shard_of(problem).as_ref().map(rank)));
+        for problem in problems {
+            let _ = writeln!(
+                text,
+                "  {} {}: {}",
+                problem.kind,
+                legible(&problem.subject),
+                legible(&problem.message)
+            );
             if let Some(advice) = advice(problem) {
                 let _ = writeln!(text, "      {advice}");
             }
@@ -42,7 +57,7 @@ const PINS_NAMED: usize = 5;
 /// What operators pinned, in a line.
 fn pins(view: &View) -> String {
     let pinned = |shard: &ShardView| Some(format!("{} to {}", shard.id.0, shard.pinned_to.as_ref()?));
-    let pins: Vec<String> = view.shards.iter().filter_map(pinned).collect();
+    let pins: Vec<String> = in_order(view).filter_map(pinned).collect();
     match pins.len() {
         0 => String::new(),
         number if number <= PINS_NAMED => format!("pinned: {}\n", pins.join(", ")),
@@ -50,15 +65,32 @@ fn pins(view: &View) -> String {
     }
 }
 
-/// The command that helps.
-fn advice(problem: &Problem) -> Option<String> {
+/// The shards as people count them: slots by their number, and not 10 before 2.
+fn in_order(view: &View) -> impl Iterator<Item = &ShardView> {
+    let mut shards: Vec<&ShardView> = view.shards.iter().collect();
+    shards.sort_by_cached_key(|shard| rank(&shard.id.0));
+    shards.into_iter()
+}
+
+/// Where a shard stands in a table.
+pub(super) fn rank(shard: &ShardId) -> (GroupName, bool, Option<u32>, ShardName) {
+    let slot = shard.name.as_slot();
+    (shard.group.clone(), slot.is_none(), slot, shard.name.clone())
+}
+
+/// The shard that a problem is about.
+fn shard_of(problem: &Problem) -> Option<ShardId> {
     match problem.kind {
-        "quarantined" => Some(format!("leasehold unquarantine {}", problem.subject)),
-        "corrupt_record" => {
-            problem.subject.strip_prefix("shards/").map(|shard| format!("leasehold repair {shard}"))
-        }
+        "corrupt_record" => problem.subject.strip_prefix("shards/")?.parse().ok(),
+        "quarantined" | "stuck" => problem.subject.parse().ok(),
         _ => None,
     }
+}
+
+/// The command that helps.
+fn advice(problem: &Problem) -> Option<String> {
+    // Others say it in their message.
+    (problem.kind == "quarantined").then(|| format!("leasehold unquarantine {}", problem.subject))
 }
 
 /// So many of something, in words.
@@ -112,13 +144,17 @@ fn state_of(state: NodePhase) -> &'static str {
     }
 }
 
-/// Whether a node shows that it lives. A record stays when its writer dies, so one look says nothing of it.
+/// Whether a node shows that it lives. A record stays when its writer dies, so one look says nothing of it but what the
+/// writer's clock said.
 fn renews(node: &NodeView) -> String {
     match (node.state.is_alive(), node.seen_to_renew) {
         (false, _) => "-".to_owned(),
         (true, _) if node.silent_for_ms > node.ttl_ms => format!("silent for {}s", node.silent_for_ms / 1000),
         (true, true) => "yes".to_owned(),
-        (true, false) => "not seen yet".to_owned(),
+        (true, false) => match node.renewed_ago_ms {
+            Some(ms) => format!("{}s ago by its clock", ms / 1000),
+            None => "not seen yet".to_owned(),
+        },
     }
 }
 
@@ -127,13 +163,16 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
     let wanted = |shard: &&ShardView| group.is_none_or(|group| shard.id.0.group.as_str() == group);
     let mut table = Table::new(&["SHARD", "STATE", "HOLDER", "EPOCH", "WANTED", "PINNED TO"]);
     let mut any = false;
-    for shard in view.shards.iter().filter(wanted) {
+    for shard in in_order(view).filter(wanted) {
         any = true;
         table.row(vec![
             shard.id.0.to_string(),
-            phase(shard.state).to_owned(),
+            match &shard.kept_for {
+                Some(node) => format!("{}, kept for {node}", phase(shard.state)),
+                None => phase(shard.state).to_owned(),
+            },
             or_dash(shard.holder.as_ref()),
-            shard.epoch.to_string(),
+            or_dash((shard.state != ShardPhase::Corrupt).then_some(&shard.epoch)),
             or_dash(shard.wanted.as_ref()),
             or_dash(shard.pinned_to.as_ref()),
         ]);

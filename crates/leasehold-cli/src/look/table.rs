@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::legible::legible;
+
 /// Rows under a head.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -14,9 +16,10 @@ impl Table {
         Table { head: head.to_vec(), rows: Vec::new() }
     }
 
+    /// Adds a row. Most of what is in one was written by others.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.head.len());
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| legible(cell).into_owned()).collect());
     }
 
     /// The table as text. Columns of numbers are aligned to the right.

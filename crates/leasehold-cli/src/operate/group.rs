@@ -1,13 +1,14 @@
 //! Settings of groups, kept in the store for all nodes.
 
 use leasehold::Client;
-use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::record::{Policy, ShardSet, ZoneRule, group_settings};
 use leasehold_core::view::GroupView;
 use leasehold_core::{GroupName, View};
 
 use super::settle;
 use crate::failure::{Code, Failure};
-use crate::look::{count, missing};
+use crate::legible::legible;
+use crate::look::{count, missing_group};
 use crate::settings::{nearest, span};
 
 /// What `group set` can change.
@@ -31,38 +32,13 @@ pub(crate) fn show(view: &View, name: &str) -> Result<String, Failure> {
 
 fn find<'a>(view: &'a View, name: &str) -> Result<&'a GroupView, Failure> {
     let found = view.groups.iter().find(|group| group.group.as_str() == name);
-    found.ok_or_else(|| missing("group", name, view.groups.iter().map(|group| group.group.as_str())))
+    found.ok_or_else(|| missing_group(view, name))
 }
 
 fn text(group: &GroupView) -> String {
-    let Policy { .. } = group.policy;
-    let policy = &group.policy;
-    let ms = |ms: u64| span::show(std::time::Duration::from_millis(ms));
-    let shards = match group.shards {
-        ShardSet::Numbered(slots) => slots.to_string(),
-        ShardSet::Named => "named".to_owned(),
-    };
-    let zones = match &policy.zones {
-        ZoneRule::Ignore => "ignore".to_owned(),
-        ZoneRule::Spread => "spread".to_owned(),
-        ZoneRule::Prefer(zone) => format!("prefer:{zone}"),
-    };
-    let balance = format!("{}.{:02}", policy.balance_permille / 1000, policy.balance_permille % 1000 / 10);
-    let lines = [
-        ("shards", shards),
-        ("balance", balance),
-        ("zones", zones),
-        ("cooldown", ms(policy.cooldown_ms)),
-        ("min_run", ms(policy.min_run_ms)),
-        ("moves_max", policy.moves_max.to_string()),
-        ("move_window", ms(policy.move_window_ms)),
-        ("kept_min", policy.kept_min.to_string()),
-        ("restart_grace", ms(policy.restart_grace_ms)),
-        ("stop_timeout", ms(policy.stop_timeout_ms)),
-    ];
     let mut text = format!("group {} (settings from the {})\n", group.group, group.source);
-    for (key, value) in lines {
-        text.push_str(&format!("  {key:<14} {value}\n"));
+    for (key, value) in group_settings(group.shards, &group.policy) {
+        text.push_str(&format!("  {key:<14} {}\n", legible(&value)));
     }
     text
 }
@@ -79,16 +55,17 @@ pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Resu
         }
     }
     if !wrong.is_empty() {
-        return Err(Failure::new(
-            Code::Usage,
-            format!("the group was not changed:\n  {}", wrong.join("\n  ")),
-        ));
+        return Err(unchanged(&wrong));
     }
     client
         .edit_group(&group, |record| {
             edits.iter().for_each(|edit| edit(&mut record.shards, &mut record.policy))
         })
-        .await?;
+        .await
+        .map_err(|error| match error {
+            leasehold::Error::Config(wrong) => unchanged(&wrong),
+            other => other.into(),
+        })?;
     settle(client, |view| {
         view.groups.iter().any(|seen| {
             let (mut shards, mut policy) = (seen.shards, seen.policy.clone());
@@ -98,6 +75,11 @@ pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Resu
     })
     .await;
     Ok(find(&client.view(), name).map_or_else(|_| format!("group {name} was set\n"), text))
+}
+
+/// Says what is wrong with the changes.
+fn unchanged(wrong: &[String]) -> Failure {
+    Failure::new(Code::Usage, format!("the group was not changed:\n  {}", wrong.join("\n  ")))
 }
 
 type Edit = Box<dyn Fn(&mut ShardSet, &mut Policy)>;

@@ -1,18 +1,17 @@
 //! Registered keys: kept alive with the store's own expiry, for other programs to read.
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold::clock::Clock;
+use leasehold::registry::RegistryOptions;
 use leasehold_core::store::StoreError;
-use leasehold_store::{LeaseId, LeaseState, Registry, Store};
+use leasehold_store::{Registry, Store, chance};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Code, Failure};
+use crate::legible::legible;
 use crate::look::Table;
-
-/// How long a key outlives whoever kept it alive.
-const KEY_TTL: Duration = Duration::from_secs(15);
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;
@@ -44,50 +43,81 @@ pub(crate) enum Others {
     Overwrite,
 }
 
-/// Keeps a key alive until a signal comes; then it is removed. After an outage it is written again.
+/// Keeps a key alive until a signal comes; then it is removed. The library keeps it, as it does for nodes: it writes it
+/// again after an outage, and tells of all that happens to it.
 pub(crate) async fn register(
     store: &Arc<dyn Store>,
     key: &str,
     value: &str,
     others: Others,
 ) -> Result<(), Failure> {
-    let registry = registry(&**store)?;
-    if let Some(theirs) = taken(registry, key, others).await? {
-        return Err(Failure::new(
-            Code::NameTaken,
-            format!(
-                "{key} is registered already, with the value {theirs:?}; nothing was changed\n  it goes {} s after \
-                 whoever keeps it has ended; --overwrite takes it over now",
-                KEY_TTL.as_secs()
-            ),
-        ));
+    if key.is_empty() {
+        return Err(Failure::new(Code::Usage, "a key must not be empty; nothing was registered"));
+    }
+    let options = RegistryOptions::default();
+    let there = registry(&**store)?;
+    if let Some(theirs) = taken(there, key, others).await? {
+        return Err(somebody_elses(key, &theirs, &options));
     }
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let clock = Clock::boot();
-    let mut lease = None;
-    loop {
-        lease = match lease.take() {
-            None => write(registry, key, value, others).await,
-            Some(lease) => match registry.keep_alive(&lease).await {
-                Ok(LeaseState::Alive) => Some(lease),
-                Ok(LeaseState::Gone) => continue,
-                Err(error) => {
-                    tracing::warn!(key, %error, "not renewed; trying again");
-                    Some(lease)
-                }
-            },
-        };
-        let pause = if lease.is_some() { KEY_TTL / 5 } else { Duration::from_secs(1) };
+    let mut told_to_end = async || {
         tokio::select! {
-            () = clock.sleep(pause) => {}
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
+    };
+    let retry = options.retry.clone();
+    let keeper = leasehold::registry::Registry::with_options(store.clone(), options.clone())?;
+    // Why it is not registered yet; nothing once it is.
+    let missing = RefCell::new(Some("the store has not answered yet".to_owned()));
+    let kept = async {
+        for failures in 0.. {
+            let first = match taken(there, key, others).await {
+                // Of our own tries that failed one may have landed after all.
+                Ok(Some(theirs)) if failures == 0 || theirs != value => {
+                    return somebody_elses(key, &theirs, &options);
+                }
+                Ok(_) => keeper.register(key, value).await.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match first {
+                Ok(lease) => {
+                    tracing::info!(key, lease = lease.0, "registered; Ctrl-C removes it");
+                    missing.replace(None);
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(key, error, "not registered; trying again");
+                    missing.replace(Some(error));
+                }
+            }
+            let pause = retry.pause(failures);
+            Clock::boot().sleep(pause + chance::up_to(pause / 10)).await;
+        }
+        std::future::pending().await
+    };
+    let ended = tokio::select! {
+        failure = kept => Err(failure),
+        () = told_to_end() => Ok(()),
+    };
+    let removed = keeper.unregister(key).await;
+    keeper.close().await;
+    ended?;
+    match missing.take() {
+        Some(why) => Err(Failure::new(Code::Store, format!("{key} was never registered: {}", legible(&why)))),
+        None => Ok(removed?),
     }
-    if let Some(lease) = lease {
-        registry.revoke(&lease).await?;
-    }
-    Ok(())
+}
+
+fn somebody_elses(key: &str, theirs: &str, options: &RegistryOptions) -> Failure {
+    Failure::new(
+        Code::NameTaken,
+        format!(
+            "{key} is registered already, with the value {theirs:?}; nothing was changed\n  it goes {} s after whoever \
+             keeps it has ended; --overwrite takes it over now",
+            options.ttl.as_secs()
+        ),
+    )
 }
 
 /// The value that somebody else has registered under a key, if that matters.
@@ -97,32 +127,4 @@ async fn taken(registry: &dyn Registry, key: &str, others: Others) -> Result<Opt
     }
     let theirs = registry.keys().await?.into_iter().find(|(known, _)| known == key);
     Ok(theirs.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()))
-}
-
-/// Writes the key under a new lease; `None` if that did not work, which is told.
-async fn write(registry: &dyn Registry, key: &str, value: &str, others: Others) -> Option<LeaseId> {
-    let written = async {
-        if let Some(theirs) = taken(registry, key, others).await? {
-            tracing::warn!(
-                key,
-                theirs,
-                "somebody else has registered the key meanwhile; waiting until it is free"
-            );
-            return Ok(None);
-        }
-        let lease = registry.grant(KEY_TTL).await?;
-        let state = registry.put(&lease, key, value.as_bytes()).await?;
-        Ok::<_, StoreError>((state == LeaseState::Alive).then_some(lease))
-    };
-    match written.await {
-        Ok(Some(lease)) => {
-            tracing::info!(key, lease = lease.0, "registered; Ctrl-C removes it");
-            Some(lease)
-        }
-        Ok(None) => None,
-        Err(error) => {
-            tracing::warn!(key, %error, "not registered; trying again");
-            None
-        }
-    }
 }

@@ -13,11 +13,11 @@ use leasehold_core::view::{ShardPhase, ShardView};
 
 pub(crate) use group::{delete as delete_group, set as set_group, show as show_group};
 pub(crate) use keys::{Others, keys, register};
-pub(crate) use repair::repair;
+pub(crate) use repair::{repair, repair_control};
 
 use crate::args::Wish;
 use crate::failure::{Code, Failure};
-use crate::look::{count, known_node, known_shard, shard_of};
+use crate::look::{count, known_node, known_shard_of};
 use crate::settings::Settings;
 
 /// How long to wait until the wish shows in the view.
@@ -26,7 +26,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Asks for something, and says what was asked.
 pub(crate) async fn ask(settings: &Settings, client: &Client, wish: &Wish) -> Result<String, Failure> {
     let view = client.view();
-    let shard = |text: &str| shard_of(settings, text).and_then(|shard| known_shard(&view, shard));
+    let shard = |text: &str| known_shard_of(settings, &view, text);
     Ok(match wish {
         Wish::Drain { node, note } => {
             let node = known_node(&view, node)?;
@@ -62,6 +62,12 @@ pub(crate) async fn ask(settings: &Settings, client: &Client, wish: &Wish) -> Re
         Wish::Pin { shard: text, node } => {
             let (shard, node) = (shard(text)?, known_node(&view, node)?);
             client.pin(&shard, &node).await?;
+            if !view.nodes.iter().any(|seen| seen.name == node && seen.state.is_alive()) {
+                return Ok(format!(
+                    "pinned {shard} to {node}, which is not there now: the pin counts once that node is there\nundo \
+                     with: leasehold unpin {shard}"
+                ));
+            }
             format!(
                 "pinned {shard} to {node} for as long as that node is there\nundo with: leasehold unpin {shard}"
             )
@@ -82,7 +88,14 @@ pub(crate) async fn ask(settings: &Settings, client: &Client, wish: &Wish) -> Re
         Wish::Release { shard: text } => {
             let shard = shard(text)?;
             client.release(&shard).await?;
-            format!("asked the holder of {shard} to give it up once; it starts anew with a higher epoch")
+            let asked = format!("asked the holder of {shard} to give it up once");
+            if client.explain(&shard).is_some_and(|explanation| explanation.quarantined) {
+                return Ok(format!(
+                    "{asked}; it is quarantined, and stays so: whoever takes it does not run it\nlet it run again with: \
+                     leasehold unquarantine {shard}"
+                ));
+            }
+            format!("{asked}; it starts anew with a higher epoch")
         }
         Wish::Unquarantine { shard: text } => {
             let shard = shard(text)?;

@@ -1,43 +1,58 @@
-//! Mending the record of one shard, safely: only after a time in which nobody can be holding it any more.
+//! Mending single records, safely: that of a shard only after a time in which nobody can be holding it any more, and
+//! what operators asked for only if it cannot be read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
-use leasehold_core::config::{proof_lasts, stretch};
+use leasehold_core::config::{DRIFT_PERMILLE_END, proof_lasts, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
-    EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, Record, ShardRecord, ShardState,
+    Control, EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, Record, RecordError, ShardRecord, ShardSet,
+    ShardState,
 };
-use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped};
+use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped, Version};
+use leasehold_core::view::unusable;
 use leasehold_core::{Epoch, ShardId};
 use leasehold_store::{Store, chance};
 
 use crate::failure::{Code, Failure};
+use crate::legible::legible;
+use crate::look::count;
+use crate::stores::not_found;
 
-/// What nodes assume of a namespace whose `meta` cannot be read either.
-const TTL_MAX: Duration = Duration::from_secs(86_400);
-const DRIFT_PERMILLE: u32 = 10;
+/// The largest drift that any node can have in its settings: each node's own is not known here.
+const DRIFT_PERMILLE: u32 = DRIFT_PERMILLE_END - 1;
+/// How much of a damaged record is shown.
+const SHOWN_MAX: usize = 2000;
 
 /// Mends the record of a shard if it is damaged, and says what is the matter otherwise.
 pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<String, Failure> {
     let key = Key::Shard(shard.clone());
     let keys = [key.clone(), Key::Meta, Key::Group(shard.group.clone())];
     let found = store.read(&keys).await?.found;
-    let Some(stored) = found[0].clone() else {
-        return Ok(format!(
-            "{shard} has no record; a node that serves the group makes one when it claims the shard"
-        ));
-    };
+    let group = found[2].as_ref().map(|stored| GroupRecord::decode(&stored.value));
+    let Some(stored) = found[0].clone() else { return absent(shard, group.as_ref()) };
     let error = match ShardRecord::decode(&stored.value) {
+        Ok(record) if group.is_none() && record.holder().is_none() => {
+            return Err(not_found(format!(
+                "there is no group {}; the record that it left of {shard} is sound, and nobody holds the shard",
+                shard.group
+            )));
+        }
         Ok(record) => return Ok(healthy(shard, &record)),
         Err(error) => error,
     };
-    let meta = found[1].as_ref().and_then(|stored| Meta::decode(&stored.value).ok());
-    let group = found[2].as_ref().and_then(|stored| GroupRecord::decode(&stored.value).ok());
-    let ttl_max = meta.as_ref().map_or(TTL_MAX, |meta| Duration::from_millis(meta.max_ttl_ms));
+    refuse_newer(&key, &error)?;
+    let meta = found[1].as_ref().map(|stored| Meta::decode(&stored.value));
+    let meta = meta.transpose().map_err(|error| without_meta(shard, &unusable(&Key::Meta, &error)))?;
+    let meta = meta.ok_or_else(|| {
+        without_meta(shard, "there is no such record; a running node writes it by itself in about a ttl: start one if there is none")
+    })?;
+    let group = group.and_then(Result::ok);
+    let ttl_max = Duration::from_millis(meta.max_ttl_ms);
     let wait = stretch(proof_lasts(ttl_max, store.facts().reads), DRIFT_PERMILLE);
-    eprintln!("the record of {shard} is damaged: {error}");
+    eprintln!("the record of {shard} is damaged: {}", legible(&error.to_string()));
     eprintln!(
         "somebody may hold the shard: waiting {} until nobody can any more",
         crate::settings::span::show(wait)
@@ -49,7 +64,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
         return Ok(format!("the record of {shard} was changed meanwhile, so it was left alone; look again"));
     }
     let floors = [
-        meta.map_or(Epoch(0), |meta| meta.epoch_floor),
+        meta.epoch_floor,
         group.map_or(Epoch(0), |group| group.epoch_floor),
         salvaged_epoch(&stored),
         Epoch(clock::unix_ms() / 1000),
@@ -65,19 +80,100 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
         written_unix_ms: clock::unix_ms(),
         extra: Default::default(),
     };
-    let swap = Swap { key, expect: Some(stored.version), value: Some(record.encode().into()) };
-    match store.swap(Lane::Work, &[swap]).await?.outcomes.pop() {
-        Some(Swapped::Applied(_)) => {
-            Ok(format!("mended {shard}: it is vacant, and its next epoch is above {}", record.epoch))
+    let mended = format!("mended {shard}: it is vacant, and its next epoch is above {}", record.epoch);
+    write_over(store, key, stored.version, record.encode(), mended).await
+}
+
+/// A shard without a record is there if its group is.
+fn absent(shard: &ShardId, group: Option<&Result<GroupRecord, RecordError>>) -> Result<String, Failure> {
+    let group = match group {
+        None => {
+            return Err(not_found(format!("there is no group {}, and no record of {shard}", shard.group)));
         }
+        Some(group) => group.as_ref().ok().map(|group| group.shards),
+    };
+    let makes_one = "a node that serves the group makes one when it claims the shard";
+    match (group, shard.name.as_slot()) {
+        (Some(ShardSet::Numbered(slots)), slot) if slot.is_none_or(|slot| slot >= slots) => {
+            let shards = count(slots as usize, "shard");
+            Err(not_found(format!("there is no shard {shard}\n  the group {} has {shards}", shard.group)))
+        }
+        (Some(ShardSet::Named), _) => {
+            Err(not_found(format!("there is no shard {shard}: it has no record; {makes_one}")))
+        }
+        _ => Ok(format!("{shard} has no record; {makes_one}")),
+    }
+}
+
+/// Writes a `control` record without any wishes over one that is damaged, and says what is the matter otherwise.
+pub(crate) async fn repair_control(store: &Arc<dyn Store>) -> Result<String, Failure> {
+    let key = Key::Control;
+    let Some(stored) = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten() else {
+        return Ok("there is no record control: operators have asked for nothing".to_owned());
+    };
+    let error = match Control::decode(&stored.value) {
+        Ok(_) => {
+            return Ok("the record control is sound, and was left alone; see: leasehold status".to_owned());
+        }
+        Err(error) => error,
+    };
+    refuse_newer(&key, &error)?;
+    eprintln!("the record control is damaged: {}", legible(&error.to_string()));
+    eprintln!("it was: {}", shown(&stored.value));
+    let mut record = Control::empty(WriteId::from_bits(chance::bits()?));
+    record.written_unix_ms = clock::unix_ms();
+    let mended = "mended control: it asks for nothing now\nall drains, weights, pins and the freeze that operators asked for \
+                  are undone, and releases and unquarantines that nobody has acted on yet: ask again for what you still want";
+    write_over(store, key, stored.version, record.encode(), mended.to_owned()).await
+}
+
+/// What a newer version wrote is not damaged.
+fn refuse_newer(key: &Key, error: &RecordError) -> Result<(), Failure> {
+    match error.is_newer() {
+        true => Err(Failure::new(
+            Code::Store,
+            format!("the record {key} was left alone, because a newer version wrote it: {error}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// `meta` says how long somebody may still hold a shard.
+fn without_meta(shard: &ShardId, why: &str) -> Failure {
+    let what = format!(
+        "the record of {shard} is damaged, and was left as it is: how long somebody may still hold the shard is in the \
+         record meta, which cannot be read either"
+    );
+    Failure::new(Code::Store, format!("{what}\n  {why}\n  then run this again"))
+}
+
+/// Writes a record over a damaged one, unless somebody else has changed that meanwhile.
+async fn write_over(
+    store: &Arc<dyn Store>,
+    key: Key,
+    damaged: Version,
+    value: Vec<u8>,
+    mended: String,
+) -> Result<String, Failure> {
+    let swap = Swap { key: key.clone(), expect: Some(damaged), value: Some(value.into()) };
+    match store.swap(Lane::Work, &[swap]).await?.outcomes.pop() {
+        Some(Swapped::Applied(_)) => Ok(mended),
         Some(Swapped::Lost(_)) => {
-            Ok(format!("the record of {shard} was changed meanwhile, so it was left alone"))
+            Ok(format!("the record {key} was changed meanwhile, so it was left alone; look again"))
         }
         Some(Swapped::Unknown) | None => Err(Failure::new(
             Code::Store,
-            format!("the store does not know whether {shard} was mended: run this again"),
+            format!("the store does not know whether the record {key} was mended: run this again"),
         )),
     }
+}
+
+/// A damaged record for people: anything may be in it, also what a terminal would obey.
+fn shown(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let more = if text.chars().count() > SHOWN_MAX { " …" } else { "" };
+    let start: String = text.chars().take(SHOWN_MAX).collect();
+    format!("{}{more}", legible(&start))
 }
 
 fn healthy(shard: &ShardId, record: &ShardRecord) -> String {

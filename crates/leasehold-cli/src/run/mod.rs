@@ -11,9 +11,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::clock::Clock;
 use leasehold::{Finish, Node};
 use leasehold_core::event::Returning;
 use leasehold_core::record::ShardSet;
+use leasehold_core::view::Me;
 use leasehold_core::{Config, GroupName, Notice};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -27,6 +29,9 @@ use leash::LeashRule;
 use names::Names;
 use output::Printer;
 use template::Template;
+
+/// How long the store is told that a hurried node leaves.
+const HURRY_WITHIN: Duration = Duration::from_secs(5);
 
 /// One child a shard, or one for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +67,7 @@ struct Supervisor {
 pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>) -> Result<(), Failure> {
     let names = names(settings);
     let template = Template::new(command);
-    if settings.text("store") == Some("memory:") {
+    if settings.text("store").is_some_and(|url| url.starts_with("memory:")) {
         tracing::warn!(
             "a memory: store is seen by this process alone: fine for a try, and no other node can join"
         );
@@ -70,13 +75,16 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     guard::adopt_orphans()?;
     let isolation = isolation(settings).await?;
     raise_descriptor_limit();
-    let signals = Signals::listen()?;
-    let mut signals = signals;
+    let mut signals = Signals::listen()?;
     let store = tokio::select! {
         store = stores::open_patiently(settings) => store?,
         () = signals.next() => return Ok(()),
     };
-    let config = settings.node_config(&store.facts())?;
+    let mut config = settings.node_config(&store.facts())?;
+    config.zone = tokio::select! {
+        zone = stores::zone(settings) => zone?,
+        () = signals.next() => return Ok(()),
+    };
     let (hurry, haste) = watch::channel(Haste::None);
     let supervisor = Arc::new(Supervisor {
         namespace: settings.namespace().to_owned(),
@@ -95,15 +103,11 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
         () = engage(names, &node, &group) => unreachable!("it never ends"),
     };
     let drain_within = settings.span("drain_within").unwrap_or(Duration::from_secs(30));
-    let returning = if settings.span("restart_grace").is_some_and(|grace| !grace.is_zero()) {
-        Returning::Soon
-    } else {
-        Returning::No
-    };
     match ending {
         Ending::NameTaken(message) => Err(Failure::new(Code::NameTaken, message)),
         Ending::Asked => {
             tracing::info!("draining: children stop and shards are handed over; a second signal hurries");
+            let returning = returning(node.view().me.as_ref());
             let leaving = node.leave_within(drain_within, returning);
             let finish = hurried(leaving, &mut signals, &hurry).await;
             flush(&supervisor.printer, &mut signals).await;
@@ -143,6 +147,16 @@ async fn start(
         }
     };
     Ok(builder.start().await?)
+}
+
+/// Whether this name comes back soon. Nobody says so with a signal, so it may: what that means is for the group to say,
+/// whose restart grace is in the store and off by default. A node that was asked to hand everything over keeps nothing for
+/// itself.
+fn returning(me: Option<&Me>) -> Returning {
+    match me.is_some_and(|me| me.draining) {
+        true => Returning::No,
+        false => Returning::Soon,
+    }
 }
 
 /// Keeps the named shards engaged for as long as it is polled.
@@ -246,21 +260,25 @@ async fn flush(printer: &Printer, signals: &mut Signals) {
     }
 }
 
-/// Waits for the end; a further signal kills the children at once.
+/// Waits for the end. A further signal kills the children at once, and from then on the store gets little time to be
+/// told; one more ends it.
 async fn hurried(
     leaving: impl Future<Output = Finish>,
     signals: &mut Signals,
     hurry: &watch::Sender<Haste>,
 ) -> Finish {
     let mut leaving = std::pin::pin!(leaving);
-    loop {
-        tokio::select! {
-            finish = &mut leaving => return finish,
-            () = signals.next() => {
-                tracing::warn!("hurrying: children are killed now");
-                hurry.send_replace(Haste::Hurry);
-            }
-        }
+    tokio::select! {
+        finish = &mut leaving => return finish,
+        () = signals.next() => {}
+    }
+    tracing::warn!("hurrying: children are killed now");
+    hurry.send_replace(Haste::Hurry);
+    let clock = Clock::boot();
+    tokio::select! {
+        finish = &mut leaving => finish,
+        () = clock.sleep(HURRY_WITHIN) => Finish::Unconfirmed,
+        () = signals.next() => Finish::Unconfirmed,
     }
 }
 
@@ -291,4 +309,28 @@ fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_that_was_asked_to_hand_over_is_not_expected_back() {
+        let me = |draining| Me {
+            node: leasehold_core::NodeName::new("a").unwrap(),
+            session: None,
+            standing: "attached",
+            standing_for_ms: 0,
+            cause: String::new(),
+            waiting_for: None,
+            stop_in_ms: None,
+            renewals_failed: 0,
+            draining,
+            held: 0,
+            wanted: 0,
+        };
+        assert_eq!(returning(Some(&me(false))), Returning::Soon);
+        assert_eq!(returning(Some(&me(true))), Returning::No);
+    }
 }

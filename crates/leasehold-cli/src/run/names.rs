@@ -73,14 +73,17 @@ impl Names {
 
 fn change(node: &Node, group: &GroupName, before: &BTreeSet<ShardName>, after: &BTreeSet<ShardName>) {
     let id = |name: &ShardName| ShardId::new(group.clone(), name.clone());
-    for name in after.difference(before) {
-        tracing::info!(shard = %id(name), "engaged");
-        // A node that is gone has nothing to engage.
-        let _ = node.engage(&id(name));
+    let tell = |shard: ShardId, done: &str, result: Result<(), leasehold::Error>| match result {
+        Ok(()) => tracing::info!(%shard, "{done}"),
+        Err(error) => tracing::warn!(%shard, %error, "not {done}"),
+    };
+    for shard in after.difference(before).map(id) {
+        let result = node.engage(&shard);
+        tell(shard, "engaged", result);
     }
-    for name in before.difference(after) {
-        tracing::info!(shard = %id(name), "disengaged");
-        let _ = node.disengage(&id(name));
+    for shard in before.difference(after).map(id) {
+        let result = node.disengage(&shard);
+        tell(shard, "disengaged", result);
     }
 }
 

@@ -44,10 +44,20 @@ pub(super) fn problem(command: &[OsString]) -> Option<Problem> {
 fn replace(part: &OsStr, shard: &ShardId, epoch: Epoch) -> OsString {
     // An argument that is no text cannot hold a placeholder of ours.
     let Some(text) = part.to_str() else { return part.to_owned() };
-    text.replace("{shard}", shard.name.as_str())
-        .replace("{group}", shard.group.as_str())
-        .replace("{epoch}", &epoch.to_string())
-        .into()
+    let epoch = epoch.to_string();
+    let known = [("{shard}", shard.name.as_str()), ("{group}", shard.group.as_str()), ("{epoch}", &epoch)];
+    // One pass: what was put in is never looked at again, whatever a shard is called.
+    let (mut filled, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('{') {
+        filled.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (placeholder, value) =
+            known.into_iter().find(|(placeholder, _)| rest.starts_with(placeholder)).unwrap_or(("{", "{"));
+        filled.push_str(value);
+        rest = &rest[placeholder.len()..];
+    }
+    filled.push_str(rest);
+    filled.into()
 }
 
 fn can_run(program: &OsStr) -> bool {
@@ -71,6 +81,13 @@ mod tests {
             Template(["sh", "-c", "x {group}/{shard}@{epoch} {other}"].map(OsString::from).to_vec());
         let filled = template.fill(&"orders/3".parse().unwrap(), Epoch(7));
         assert_eq!(filled, ["sh", "-c", "x orders/3@7 {other}"].map(OsString::from));
+    }
+
+    #[test]
+    fn what_was_put_in_is_no_placeholder() {
+        let template = Template(["{shard}", "{{group}", "{", "{shard}{epoch}}"].map(OsString::from).to_vec());
+        let filled = template.fill(&"{shard}/{epoch}".parse().unwrap(), Epoch(7));
+        assert_eq!(filled, ["{epoch}", "{{shard}", "{", "{epoch}7}"].map(OsString::from));
     }
 
     #[test]

@@ -105,7 +105,7 @@ settings! {
         node: Kind::Name, "the host's name and the process id", "This node's stable name; no two live processes may share one";
         weight: Kind::Count, "100", "How much of the work this node takes, relative to the others; 0 takes nothing";
         capacity: Kind::Count, "no limit", "The most shards that this node holds in all";
-        zone: Kind::Text, "none", "Where this node stands, for groups that look at zones";
+        zone: Kind::Text, "none", "Where this node stands, for groups that look at zones; node:NAME asks Kubernetes for the zone of that machine";
         address: Kind::Text, "none", "Where callers reach this node: the answer of `locate`";
         labels: Kind::Labels, "none", "Free for you; shown by `nodes --json`";
         new_namespace: Kind::Switch, "false", "The namespace is known to be new: its creator need not wait for former holders";
@@ -154,7 +154,7 @@ settings! {
         acquire_retry_window: Kind::Span, "ttl", "For how long after a change of plan it is looked at; 0s is off";
         vanish_freeze_permille: Kind::Count, "334", "Voluntary moves freeze when this many thousandths of the nodes vanish at once";
         give_up_at_once: Kind::Count, "64", "How many shards a node gives up at once, in a drain or when the plan moves them";
-        retired_kept: Kind::Span, "1h", "How long a named shard stays retired before its record is removed";
+        retired_kept: Kind::Span, "1h", "How long the records of nodes that are gone and of retired named shards are kept";
     }
 }
 

@@ -15,11 +15,16 @@ use super::{Problem, Problems, Settings, nearest, span};
 fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
     let fail = |what: String, advice: &str| Err((what, advice.to_owned()));
     match kind {
+        // It is shown to others, in tables and in answers of `locate`.
+        Kind::Text | Kind::Labels | Kind::Zones if text.contains(char::is_control) => {
+            fail(format!("{text:?} has a control character"), "write it without")
+        }
         Kind::Text | Kind::Url => Ok(()),
         Kind::Name => match NodeName::new(text) {
             Ok(_) => Ok(()),
             Err(error) => {
-                fail(error.to_string().replacen("the node name", "the name", 1), "choose another name")
+                let what = error.to_string().replacen("the node name", "the name", 1);
+                fail(what.replacen("a node name", "a name", 1), "choose another name")
             }
         },
         Kind::Labels => labels(text).map(drop).map_err(|what| (what, "write key=value,key=value".to_owned())),
@@ -153,13 +158,14 @@ impl Settings {
     }
 
     fn assemble(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {
-        let name = self.text("node").map_or_else(default_name, str::to_owned);
+        // What is wrong with a name that was given is told where it is read.
+        let given = self.text("node");
+        let name = given.map_or_else(default_name, str::to_owned);
         let name = NodeName::new(&name).unwrap_or_else(|error| {
-            problems.push(Problem::new(
-                self.place_of("node"),
-                error.to_string(),
-                "give this node a name with --node",
-            ));
+            if given.is_none() {
+                let advice = "give this node a name with --node";
+                problems.push(Problem::new(self.place_of("node"), error.to_string(), advice));
+            }
             NodeName::new("unnamed").expect("a plain word is a name")
         });
         let mut config = match self.span("ttl") {
@@ -168,15 +174,8 @@ impl Settings {
         };
         self.set_node(&mut config);
         self.set_times(&mut config);
-        if let Some(group) = self.text("group") {
-            match GroupName::new(group) {
-                Ok(group) => config.groups.push(self.group_config(group)),
-                Err(error) => problems.push(Problem::new(
-                    self.place_of("group"),
-                    error.to_string(),
-                    "choose another name",
-                )),
-            }
+        if let Some(Ok(group)) = self.text("group").map(GroupName::new) {
+            config.groups.push(self.group_config(group));
         }
         config
     }

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::process::wait_for;
 use crate::supervisor::PATIENCE;
 
-/// A group of processes. It thaws when it is dropped.
+/// A group of processes.
 #[derive(Debug)]
 pub(crate) struct Freezer {
     folder: PathBuf,
@@ -42,28 +43,55 @@ impl Freezer {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).expect("a process can be moved");
     }
 
-    pub(crate) fn freeze(&self) {
-        fs::write(self.folder.join(self.state), self.frozen).expect("the group can be frozen");
-        if self.state == "freezer.state" {
-            let read = || fs::read_to_string(self.folder.join(self.state)).unwrap();
-            wait_for("all are frozen", PATIENCE, || (read().trim() == self.frozen).then_some(()));
-        }
+    /// Freezes all of them, until what this gives back is dropped: declare it after whoever waits for a process in here.
+    #[must_use]
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        let asleep = || {
+            fs::write(self.folder.join(self.state), self.frozen).expect("the group can be frozen");
+            self.state != "freezer.state" || self.reads_frozen()
+        };
+        // A group whose processes start others just then may get stuck halfway; the kernel's advice is to try again.
+        wait_for("all are frozen", PATIENCE, || {
+            let done = (0..50).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                asleep()
+            });
+            if !done {
+                self.thaw();
+            }
+            done.then_some(())
+        });
+        Frozen(self)
     }
 
-    pub(crate) fn thaw(&self) {
-        fs::write(self.folder.join(self.state), self.thawed).expect("the group can be thawed");
+    fn reads_frozen(&self) -> bool {
+        fs::read_to_string(self.folder.join(self.state)).is_ok_and(|state| state.trim() == self.frozen)
+    }
+
+    fn thaw(&self) {
+        let _ = fs::write(self.folder.join(self.state), self.thawed);
+    }
+}
+
+/// A group that is frozen. It thaws when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Frozen<'f>(&'f Freezer);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.thaw();
     }
 }
 
 impl Drop for Freezer {
     fn drop(&mut self) {
-        let _ = fs::write(self.folder.join(self.state), self.thawed);
+        self.thaw();
         // It goes once the last process has: those that are being killed need an instant.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }

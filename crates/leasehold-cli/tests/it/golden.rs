@@ -45,7 +45,7 @@ fn the_reference_of_settings_is_current() {
 }
 
 /// Runs the commands of a session, and gives it with what they print now. Lines before the first command are kept;
-/// `> FILE TEXT` writes a file.
+/// `> FILE TEXT` writes a file, and `~ RECORD TEXT` puts anything in the place of a record.
 fn play(session: &str) -> String {
     let folder = tempfile::TempDir::new().unwrap();
     stage::set(&folder.path().join("x.db"));
@@ -54,6 +54,10 @@ fn play(session: &str) -> String {
         if let Some(rest) = line.strip_prefix("> ") {
             let (name, content) = rest.split_once(' ').unwrap();
             std::fs::write(folder.path().join(name), content.replace("\\n", "\n")).unwrap();
+            text.push_str(&format!("{line}\n"));
+        } else if let Some(rest) = line.strip_prefix("~ ") {
+            let (key, value) = rest.split_once(' ').unwrap_or((rest, ""));
+            stage::spoil(&folder.path().join("x.db"), key, value);
             text.push_str(&format!("{line}\n"));
         } else if let Some(command) = line.strip_prefix("$ ") {
             text.push_str(&format!("{line}\n{}\n", perform(folder.path(), command)));

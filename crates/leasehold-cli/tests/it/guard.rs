@@ -142,7 +142,11 @@ fn a_supervisor_that_is_gone_ends_everything_at_once() {
     let closed_at = now_ns();
     guard.control.take();
     let gone_at = guard.gone_at(&pids);
-    assert!(gone_at - closed_at < 1000 * MS, "took {} ms", (gone_at - closed_at) / MS);
+    assert!(
+        gone_at - closed_at < 15_000 * MS,
+        "not at the end of the lease: took {} ms",
+        (gone_at - closed_at) / MS
+    );
 }
 
 #[test]

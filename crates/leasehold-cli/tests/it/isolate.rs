@@ -73,7 +73,7 @@ fn everything_dies_with_a_guard_that_is_killed() {
     let killed_at = now_ns();
     send(guard.process.id(), Signal::SIGKILL);
     let took = guard.gone_at(&family) - killed_at;
-    assert!(took < 1000 * MS, "took {} ms", took / MS);
+    assert!(took < 15_000 * MS, "not at the end of the lease: took {} ms", took / MS);
 }
 
 #[test]

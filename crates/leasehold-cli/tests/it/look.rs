@@ -5,10 +5,11 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use leasehold_servers::{Program, RedisServer};
 use nix::sys::signal::Signal;
 
 use crate::process::{send, wait_for};
-use crate::supervisor::{PATIENCE, POLITE, Place};
+use crate::supervisor::{PATIENCE, POLITE, Place, STUBBORN};
 
 #[test]
 fn a_watch_prints_every_change_as_a_line_of_json() {
@@ -40,7 +41,7 @@ fn a_lone_node_that_was_killed_is_shown_as_gone() {
     place.wait_for_beats("a", 2);
     let status = place.stdout(&["status"]);
     assert!(status.starts_with("1 live node, 2 shards, 2 held\n"), "{status}");
-    assert!(status.contains("active  not seen yet"), "one look shows no renewal: {status}");
+    assert!(status.contains("s ago by its clock"), "one look shows no renewal: {status}");
     node.signal(Signal::SIGKILL);
     node.end();
     // Its children hold the lock too, until their guards have killed them.
@@ -52,6 +53,50 @@ fn a_lone_node_that_was_killed_is_shown_as_gone() {
     assert_eq!(json["nodes"][0]["state"], "gone");
     assert_eq!(json["shards"][0]["state"], "unowned");
     assert_eq!(json["shards"][0]["holder"], serde_json::Value::Null);
+}
+
+/// No kernel proves anything of a process on another machine: all that one look has is what its clock said.
+#[test]
+fn a_cluster_whose_nodes_are_all_dead_is_no_cluster_without_problems() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let (place, url) = (Place::new(), server.address());
+    let mut node = place.run("a", &["--store", &url, "--ttl", "4s", "--shards", "2"], POLITE);
+    place.wait_for_beats("a", 2);
+    let status = place.stdout(&["status", "--store", &url]);
+    assert!(status.starts_with("1 live node, 2 shards, 2 held\n"), "{status}");
+    assert!(status.contains("no problems"), "{status}");
+    node.signal(Signal::SIGKILL);
+    node.end();
+    let status = wait_for("one look gives an alarm", PATIENCE, || {
+        let status = place.stdout(&["status", "--store", &url]);
+        (!status.contains("no problems")).then_some(status)
+    });
+    assert!(status.starts_with("1 live node (1 silent), 2 shards, 2 held\n"), "{status}");
+    assert!(status.contains("silent_node a: it last renewed "), "{status}");
+    assert!(status.contains("s ago by its clock, longer than its ttl of 4.0 s"), "{status}");
+}
+
+#[test]
+fn why_a_shard_has_not_moved_and_work_that_does_not_stop_are_seen_from_outside() {
+    let place = Place::new();
+    let flags = ["--ttl", "2s", "--shards", "2", "--stop-timeout", "300ms", "--kill-after", "60s"];
+    let _a = place.run("a", &flags, STUBBORN);
+    place.wait_for_beats("a", 2);
+    assert!(place.leasehold(&["freeze", "--note", "audit"]).status.success());
+    let _b = place.run("b", &flags, STUBBORN);
+    let shard = wait_for("a shard is wanted on b", PATIENCE, || {
+        let json: serde_json::Value = serde_json::from_str(&place.stdout(&["shards", "--json"])).ok()?;
+        let wanted = json.as_array()?.iter().find(|shard| shard["wanted"] == "b")?;
+        Some(format!("g/{}", wanted["shard"].as_str()?))
+    });
+    let because = "it has not moved, because voluntary moves are frozen: audit";
+    wait_for("its holder tells why", PATIENCE, || {
+        place.stdout(&["explain", &shard]).contains(because).then_some(())
+    });
+    assert!(place.leasehold(&["unfreeze"]).status.success());
+    wait_for("it is shown as stuck", PATIENCE, || place.stdout(&["shards"]).contains("stuck").then_some(()));
+    let status = place.stdout(&["status"]);
+    assert!(status.contains(&format!("stuck {shard}: its work (epoch ")), "{status}");
 }
 
 #[test]
@@ -110,6 +155,70 @@ fn a_key_is_registered_for_as_long_as_its_process_lives() {
 }
 
 #[test]
+fn a_registered_key_does_not_speak_to_the_terminal_and_has_a_name() {
+    let place = Place::new();
+    let (key, value) = ("a\nb\u{1b}[31m", "v\u{1b}[2J\nfake row");
+    let mut keeper = place.command(&["register", key, value]).stderr(Stdio::null()).spawn().unwrap();
+    let table = wait_for("the key is there", PATIENCE, || {
+        Some(place.stdout(&["keys"])).filter(|table| table.starts_with("KEY"))
+    });
+    assert_eq!(table.lines().nth(1), Some(r"a\nb\u{1b}[31m  v\u{1b}[2J\nfake row"), "{table}");
+    assert_eq!(table.lines().count(), 2, "{table}");
+    let json: serde_json::Value = serde_json::from_str(&place.stdout(&["keys", "--json"])).unwrap();
+    assert_eq!(json, serde_json::json!([{"key": key, "value": value}]), "programs get what is there");
+    let second = place.leasehold(&["register", key, "x"]);
+    assert!(!second.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&second.stderr));
+    send(keeper.id(), Signal::SIGTERM);
+    assert!(keeper.wait().unwrap().success());
+    let nameless = place.leasehold(&["register", "", "x"]);
+    assert_eq!(nameless.status.code(), Some(2));
+    let told = String::from_utf8(nameless.stderr).unwrap();
+    assert_eq!(told, "leasehold: a key must not be empty; nothing was registered\n");
+}
+
+#[test]
+fn a_node_is_not_started_with_control_characters_in_what_others_see_of_it() {
+    let place = Place::new();
+    let flags = ["run", "--group", "g", "--shards", "1", "--zone", "\u{1b}[31mred", "--address", "a\nb"];
+    let refused = place.leasehold(&[&flags[..], &["--labels", "rack=\u{9b}2J", "--", "true"]].concat());
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(told.contains(r#"--zone: "\u{1b}[31mred" has a control character"#), "{told}");
+    assert!(told.contains(r#"--address: "a\nb" has a control character"#), "{told}");
+    assert!(told.contains(r#"--labels: "rack=\u{9b}2J" has a control character"#), "{told}");
+}
+
+#[test]
+fn a_key_whose_lease_was_lost_is_registered_again_and_that_is_told() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let (place, url) = (Place::new(), server.address());
+    let log = place.path().join("log");
+    let mut keeper = place
+        .command(&["register", "services/a", "10.0.0.1:80", "--store", &url])
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let is_there = || server.ask(&["GET", "{default}:key:services/a"]).text() == "10.0.0.1:80";
+    wait_for("the key is there", PATIENCE, || is_there().then_some(()));
+    server.ask(&["FLUSHALL"]);
+    wait_for("the key is back", PATIENCE, || is_there().then_some(()));
+    send(keeper.id(), Signal::SIGTERM);
+    assert!(keeper.wait().unwrap().success());
+    let told = std::fs::read_to_string(&log).unwrap();
+    assert!(told.contains("the store dropped the lease of registered keys"), "{told}");
+    assert!(server.ask(&["KEYS", "*"]).list().is_empty());
+}
+
+#[test]
+fn who_only_looks_is_not_told_that_something_may_have_happened() {
+    let url = format!("redis://127.0.0.1:{}", leasehold_servers::free_port());
+    let told = Place::new().leasehold(&["status", "--store", &url]);
+    let words = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(3), "{words}");
+    assert!(words.contains("reading the namespace failed, and nothing was changed"), "{words}");
+}
+
+#[test]
 fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let script = Place::new().stdout(&["completions", shell]);
@@ -119,10 +228,13 @@ fn shells_get_their_completions() {
 
 #[test]
 fn a_memory_store_is_good_for_a_try() {
-    let place = Place::new();
-    let script = "touch started; exec sleep 1000";
-    let mut node = place.run("a", &["--store", "memory:", "--ttl", "2s", "--shards", "1"], script);
-    wait_for("the child starts", PATIENCE, || place.path().join("started").exists().then_some(()));
-    node.signal(Signal::SIGTERM);
-    assert!(node.end().success(), "{}", node.log());
+    for store in ["memory:", "memory:mine"] {
+        let place = Place::new();
+        let script = "touch started; exec sleep 1000";
+        let mut node = place.run("a", &["--store", store, "--ttl", "2s", "--shards", "1"], script);
+        wait_for("the child starts", PATIENCE, || place.path().join("started").exists().then_some(()));
+        node.signal(Signal::SIGTERM);
+        assert!(node.end().success(), "{}", node.log());
+        assert!(node.log().contains("seen by this process alone"), "{}", node.log());
+    }
 }

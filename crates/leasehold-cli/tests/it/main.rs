@@ -6,6 +6,7 @@ mod freezer;
 mod golden;
 mod guard;
 mod isolate;
+mod kubernetes;
 mod look;
 mod one;
 mod process;

@@ -1,11 +1,13 @@
 //! Processes and the boot clock, as tests see them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The program under test.
 pub(crate) const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -25,6 +27,17 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
         assert!(now_ns() < end, "waited {limit:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A terminal of that many columns: what is shown on it is read from the first, and the second is given to a program.
+pub(crate) fn terminal(columns: u16) -> (File, File) {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&screen).unwrap();
+    unlockpt(&screen).unwrap();
+    tcsetwinsize(&screen, Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let name = ptsname(&screen, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    (File::from(screen), terminal)
 }
 
 /// Whether a process runs: it is there, and no zombie.

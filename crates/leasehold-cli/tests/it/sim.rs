@@ -1,8 +1,12 @@
 //! `leasehold sim`, for programs and for people without a terminal.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use crate::process::LEASEHOLD;
+use nix::sys::signal::Signal;
+
+use crate::process::{LEASEHOLD, send, terminal, wait_for};
 
 fn sim(arguments: &[&str]) -> Output {
     let small = ["--nodes", "3", "--shards", "4", "--for", "20s"];
@@ -34,4 +38,66 @@ fn a_story_is_told_and_no_bar_is_drawn_without_a_terminal() {
     assert!(many.stderr.is_empty(), "{}", String::from_utf8_lossy(&many.stderr));
     let text = String::from_utf8(many.stdout).unwrap();
     assert!(text.starts_with("40 schedules, 0 broke a promise\n"), "{text}");
+}
+
+#[test]
+fn an_interrupt_begins_no_more_seeds_and_tells_what_ran() {
+    for (json, signal) in [(false, Signal::SIGINT), (true, Signal::SIGTERM)] {
+        let mut command = Command::new(LEASEHOLD);
+        let seeds = ["sim", "--seeds", "0..100000000", "--nodes", "1", "--shards", "1", "--for", "5s"];
+        command.args(seeds).args(json.then_some("--json"));
+        let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Whoever has burnt some time has begun, and listens.
+        let pid = running.id();
+        wait_for("it runs", Duration::from_secs(120), || (ticks(pid) > 30).then_some(()));
+        send(pid, signal);
+        let output = running.wait_with_output().unwrap();
+        let (text, told) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{text}{told}");
+        assert!(told.starts_with("leasehold: interrupted after "), "{told}");
+        assert!(told.ends_with(" of 100000000 schedules; those kept all promises\n"), "{told}");
+        if json {
+            let totals: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(totals["interrupted"], true);
+            assert!(totals["seeds"].as_u64() > Some(0), "{totals:#}");
+        } else {
+            assert!(text.contains(" schedules, 0 broke a promise\n"), "{text}");
+        }
+    }
+}
+
+/// How much time of a core a process has used, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let used = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(11)?.parse().ok());
+    used.unwrap_or(0)
+}
+
+#[test]
+fn the_bar_fits_a_narrow_terminal() {
+    for columns in [30, 60, 120] {
+        let (mut screen, terminal) = terminal(columns);
+        let small = ["--nodes", "1", "--shards", "1", "--for", "5s"];
+        let mut command = Command::new(LEASEHOLD);
+        command.args(["sim", "--seeds", "0..30"]).args(small);
+        let mut running = command.stdout(Stdio::null()).stderr(terminal).spawn().unwrap();
+        // It holds the terminal open as long as it can start something.
+        drop(command);
+        let mut shown = Vec::new();
+        // Reading fails when nobody has the terminal open any more.
+        let _ = screen.read_to_end(&mut shown);
+        assert!(running.wait().unwrap().success());
+        let shown = String::from_utf8_lossy(&shown);
+        let lines: Vec<&str> = shown
+            .split(['\r', '\n'])
+            .map(|line| line.trim_start_matches("\x1b[K"))
+            .filter(|l| !l.is_empty())
+            .collect();
+        assert!(lines[0].contains("0 of 30"), "{shown}");
+        assert!(lines.last().unwrap().contains("30 of 30"), "{shown}");
+        for line in lines {
+            assert!(line.chars().count() < columns.into(), "{line}");
+        }
+    }
 }

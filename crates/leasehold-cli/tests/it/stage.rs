@@ -35,6 +35,20 @@ pub(crate) fn set(file: &Path) {
     });
 }
 
+/// Puts any value in the place of a record, as nobody should; nothing at all removes it.
+pub(crate) fn spoil(file: &Path, key: &str, value: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Local::open(file, "default").unwrap();
+        let key: Key = key.parse().unwrap();
+        let there = store.read(std::slice::from_ref(&key)).await.unwrap().found.pop().flatten();
+        let value = (!value.is_empty()).then(|| value.as_bytes().into());
+        let swap = Swap { key, expect: there.map(|there| there.version), value };
+        let reply = store.swap(Lane::Work, &[swap]).await.unwrap();
+        assert!(matches!(reply.outcomes[0], Swapped::Applied(_)));
+    });
+}
+
 async fn put(store: &Local, key: Key, value: Vec<u8>) {
     let swap = Swap { key, expect: None, value: Some(value.into()) };
     let reply = store.swap(Lane::Work, &[swap]).await.unwrap();
@@ -90,6 +104,7 @@ fn node(name: &str, session: u128, state: NodeState, group: &GroupName) -> NodeR
         unproved: false,
         view: 0,
         protocol: PROTOCOL,
+        report: Default::default(),
         written_unix_ms: 0,
         extra: Default::default(),
     }

@@ -1,11 +1,13 @@
 //! `leasehold run` when its store is not there, goes away, or is replaced.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
+use leasehold_servers::{Program, RedisServer, S3Server};
 use nix::sys::signal::Signal;
 
-use crate::process::wait_for;
+use crate::process::{LEASEHOLD, send, wait_for};
 use crate::supervisor::{PATIENCE, POLITE, Place};
 
 #[test]
@@ -56,6 +58,87 @@ fn a_store_that_can_never_be_there_is_refused() {
 }
 
 #[test]
+fn a_key_that_was_never_registered_is_no_success() {
+    let place = Place::new();
+    // Nobody listens there.
+    let flags = ["register", "--store", "etcd://127.0.0.1:1", "--overwrite", "svc/a", "1"];
+    let log = place.path().join("register.log");
+    let mut registrant = place.command(&flags).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let words = || fs::read_to_string(&log).unwrap();
+    wait_for("a try fails", PATIENCE, || words().contains("not registered; trying again").then_some(()));
+    send(registrant.id(), Signal::SIGINT);
+    assert_eq!(registrant.wait().unwrap().code(), Some(3), "{}", words());
+    assert!(words().contains("leasehold: svc/a was never registered: "), "{}", words());
+}
+
+#[test]
+fn addresses_that_no_store_understands_are_a_mistake_everywhere() {
+    let place = Place::new();
+    let commands: [&[&str]; 6] = [
+        &["status"],
+        &["keys"],
+        &["register", "a", "1"],
+        &["group", "set", "g", "shards=4"],
+        &["repair"],
+        &["check", "--for", "1s"],
+    ];
+    let addresses = [
+        "etcd://",
+        "etcd://127.0.0.1:99999",
+        "etcd://127.0.0.1?nosuch=1",
+        "redis://127.0.0.1/abc",
+        "s3://Not_A_Bucket",
+    ];
+    for url in addresses {
+        for command in commands {
+            let told = place.command(command).args(["--store", url]).output().unwrap();
+            let words = String::from_utf8(told.stderr).unwrap();
+            assert_eq!(told.status.code(), Some(2), "{command:?} {url}: {words}");
+            assert!(words.contains("--store"), "{command:?} {url}: {words}");
+        }
+    }
+    let told = place.command(&["status", "--store", "redis://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[test]
+fn a_store_whose_locks_this_user_cannot_write_is_refused_at_the_start() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    let mut node = place.run("a", &["--ttl", "2s", "--shards", "1"], POLITE);
+    place.wait_for_beats("a", 1);
+    node.signal(Signal::SIGTERM);
+    assert!(node.end().success(), "{}", node.log());
+    let allow = |name: &str, mode| {
+        fs::set_permissions(place.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    [("", 0o777), ("x.db", 0o666), ("x.db-live", 0o555)]
+        .into_iter()
+        .for_each(|(name, mode)| allow(name, mode));
+    let flags = ["run", "--node", "b", "--group", "g", "--shards", "1", "--ttl", "2s", "--", "sleep", "60"];
+    let mut command = Command::new("timeout");
+    command
+        .args(["20", LEASEHOLD])
+        .args(flags)
+        .current_dir(place.path())
+        .env("LEASEHOLD_STORE", "local:x.db");
+    if place.path().metadata().unwrap().uid() == 0 {
+        // Nobody refuses root anything.
+        command.uid(65534).gid(65534);
+    }
+    let told = command.output().unwrap();
+    allow("x.db-live", 0o755);
+    if told.status.code() == Some(126) {
+        // This program lies where that user cannot come.
+        return;
+    }
+    let words = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(3), "{words}");
+    assert!(words.contains("x.db-live writable"), "{words}");
+}
+
+#[test]
 fn a_store_that_goes_away_for_long_stops_the_work_and_it_starts_again_by_itself() {
     let place = Place::new();
     let node = place.run("a", &["--ttl", "2s", "--shards", "2"], POLITE);
@@ -94,4 +177,55 @@ fn a_store_that_is_replaced_by_an_empty_one_ends_in_a_clean_new_start() {
         epochs(&place).iter().zip(&before).all(|(after, before)| after > before).then_some(())
     });
     place.assert_no_overlap();
+}
+
+/// `doctor` tries writes out, and needs no more rights for that than the nodes of the namespace have.
+#[test]
+fn a_doctor_is_content_with_the_rights_that_the_documentation_names() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let text = include_str!("../../../../docs/redis.md");
+    let rights = text.lines().find(|line| line.starts_with("ACL SETUSER leasehold ")).unwrap();
+    assert_eq!(server.ask(&rights.split_whitespace().collect::<Vec<_>>()).text(), "OK");
+    let url = format!("redis://leasehold:secret@127.0.0.1:{}", server.port);
+    let place = Place::new();
+    let node = place.run("a", &["--store", &url, "--namespace", "work", "--shards", "2"], POLITE);
+    place.wait_for_beats("a", 2);
+    let keys = || server.ask(&["KEYS", "*"]).list().len();
+    let before = keys();
+    let told = place.leasehold(&["doctor", "--store", &url, "--namespace", "work"]);
+    let words = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.status.success(), "{words}");
+    assert!(words.contains("conditional writes are honoured") && !words.contains("stays"), "{words}");
+    assert_eq!(keys(), before, "nothing of it is left");
+    assert!(!node.log().contains("detached"), "{}", node.log());
+}
+
+/// Nodes on a bucket that breaks its word would hold shards twice, and none of them must wait for it to mend its ways.
+#[test]
+fn a_bucket_that_ignores_conditions_ends_a_node_at_its_start() {
+    let Some(server) = S3Server::start(Program::Rclone) else { return };
+    server.make_bucket("work");
+    let place = Place::new();
+    let mut node = place.run("a", &["--store", &server.address("work", ""), "--shards", "2"], POLITE);
+    assert_eq!(node.end().code(), Some(3), "{}", node.log());
+    assert!(node.log().contains("must not be used"), "{}", node.log());
+    assert!(place.pids("a").is_empty());
+    let told = place.leasehold(&["register", "k", "v", "--store", &server.address("work", "")]);
+    assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+/// The check of a bucket may take longer than somebody else needs to register the key.
+#[test]
+fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
+    let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
+    server.make_bucket("work");
+    let (place, address) = (Place::new(), server.address("work", ""));
+    let mut first = place.command(&["register", "k", "first", "--store", &address]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let second = place.leasehold(&["register", "k", "second", "--store", &address]);
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(second.status.code(), Some(5), "{told}");
+    assert!(told.contains("first"), "{told}");
 }

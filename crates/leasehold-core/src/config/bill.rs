@@ -1,5 +1,6 @@
 //! What a cluster costs on a store that charges for every request.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -40,6 +41,15 @@ pub struct Bill {
     pub month: Dollars,
     /// What the same shards cost under leases of their own, each renewed every two thirds of its ttl.
     pub month_of_renewing_every_shard: Dollars,
+}
+
+/// The size of the cluster that somebody asks about, as far as they said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// How many nodes.
+    pub nodes: Option<u64>,
+    /// How many shards.
+    pub shards: Option<u64>,
 }
 
 /// Money, in thousand-millionths of a dollar.
@@ -97,8 +107,9 @@ impl Explanation {
         })
     }
 
-    pub(super) fn write_bill(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHARDS: u64 = 10_000;
+    pub(super) fn write_bill(&self, f: &mut fmt::Formatter<'_>, setup: Setup) -> fmt::Result {
+        const NODES: [u64; 4] = [3, 10, 30, 100];
+        let shards = setup.shards.unwrap_or(10_000);
         if self.look_every.is_none() {
             return Ok(());
         }
@@ -108,13 +119,15 @@ impl Explanation {
         )?;
         writeln!(
             f,
-            "      nodes    writes/h     reads/h     lists/h  dollars/month  if each of {SHARDS} shards were renewed"
+            "      nodes    writes/h     reads/h     lists/h  dollars/month  if each of {shards} shards were renewed"
         )?;
-        for nodes in [3, 10, 30, 100] {
-            let Some(bill) = self.bill(nodes, SHARDS, &Prices::default()) else { continue };
+        let sizes: BTreeSet<u64> = NODES.into_iter().chain(setup.nodes).collect();
+        for nodes in sizes {
+            let Some(bill) = self.bill(nodes, shards, &Prices::default()) else { continue };
+            let mark = if setup.nodes == Some(nodes) { "  the set-up given" } else { "" };
             writeln!(
                 f,
-                "{nodes:>11} {:>11} {:>11} {:>11} {:>14} {:>14}",
+                "{nodes:>11} {:>11} {:>11} {:>11} {:>14} {:>14}{mark}",
                 bill.writes_per_hour,
                 bill.reads_per_hour,
                 bill.lists_per_hour,
@@ -154,6 +167,8 @@ mod tests {
         assert!(bill.month < Dollars(60_000_000_000), "{bill:?}");
         assert_eq!(bill.month.to_string(), "59.95");
         assert_eq!(bill.month_of_renewing_every_shard.to_string(), "13140.00");
+        let cost = config.explain(&facts("s3")).cost(10);
+        assert_eq!((cost.writes_per_hour, cost.lists_per_hour), (bill.writes_per_hour, bill.lists_per_hour));
         assert_eq!(config.explain(&facts("etcd")).bill(10, 10_000, &Prices::default()), None);
     }
 
@@ -165,5 +180,29 @@ mod tests {
             explained.failover >= Duration::from_secs(45) && explained.failover < Duration::from_secs(46)
         );
         assert!(explained.to_string().contains("dollars/month"));
+    }
+
+    #[test]
+    fn the_setup_that_was_given_is_priced() {
+        let config = Config::with_ttl("n".parse().unwrap(), Duration::from_secs(15));
+        let explained = config.explain(&facts("s3"));
+        let rows = |setup: Setup| -> Vec<String> {
+            let text = explained.for_setup(setup).to_string();
+            text.lines().skip_while(|line| !line.contains("dollars/month")).map(str::to_owned).collect()
+        };
+        let plain = rows(Setup::default());
+        assert_eq!(plain.len(), 5);
+        assert!(plain[0].ends_with("if each of 10000 shards were renewed"), "{plain:?}");
+        assert!(explained.to_string().ends_with(&(plain.join("\n") + "\n")));
+        let given = rows(Setup { nodes: Some(7), shards: Some(64) });
+        assert_eq!(given.len(), 6);
+        assert!(given[0].ends_with("if each of 64 shards were renewed"), "{given:?}");
+        let bill = explained.bill(7, 64, &Prices::default()).unwrap();
+        let (month, renewing) = (bill.month, bill.month_of_renewing_every_shard);
+        assert!(given[2].trim_start().starts_with("7 "), "{given:?}");
+        assert!(given[2].ends_with(&format!("{month:>14} {renewing:>14}  the set-up given")), "{given:?}");
+        let usual = rows(Setup { nodes: Some(10), shards: None });
+        assert_eq!(usual.len(), 5, "no size comes twice: {usual:?}");
+        assert!(usual[2].contains("59.95") && usual[2].ends_with("the set-up given"), "{usual:?}");
     }
 }

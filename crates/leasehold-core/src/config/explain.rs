@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::bill::{doubted_after, is_charged};
+use super::bill::{Setup, doubted_after, is_charged};
 use super::span::{Span, decimal};
 use super::{Config, proof_lasts, stretch};
-use crate::store::{Facts, Safety};
+use crate::store::{Facts, LISTS_A_SWEEP, Safety};
 
 /// What the settings amount to on a store. Plain data; its text is made for a terminal.
 ///
@@ -154,10 +154,15 @@ impl Explanation {
             u64::try_from(times).unwrap_or(u64::MAX)
         };
         let writes_per_hour = per_hour(self.renew_every);
+        // Where requests are charged for, most of what a node asks for as a listing is one look at the marker.
+        let lists_every = match self.look_every {
+            Some(_) => self.list_every.saturating_mul(LISTS_A_SWEEP),
+            None => self.list_every,
+        };
         Cost {
             nodes,
             writes_per_hour,
-            lists_per_hour: per_hour(self.list_every),
+            lists_per_hour: per_hour(lists_every),
             watch_events_per_hour: if self.watch { writes_per_hour.saturating_mul(nodes) } else { 0 },
         }
     }
@@ -165,15 +170,33 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
-        self.write_session(f)?;
-        self.write_bounds(f)?;
-        self.write_cost(f)?;
-        self.write_bill(f)
+        self.write(f, Setup::default())
+    }
+}
+
+/// See [`Explanation::for_setup`].
+struct ForSetup<'e>(&'e Explanation, Setup);
+
+impl fmt::Display for ForSetup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, self.1)
     }
 }
 
 impl Explanation {
+    /// The text of it, which prices this cluster too where requests are charged for.
+    pub fn for_setup(&self, setup: Setup) -> impl fmt::Display {
+        ForSetup(self, setup)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, setup: Setup) -> fmt::Result {
+        writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
+        self.write_session(f)?;
+        self.write_bounds(f)?;
+        self.write_cost(f)?;
+        self.write_bill(f, setup)
+    }
+
     fn write_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAfter the last confirmed renewal was sent")?;
         line(f, self.stop_after, "work is told to stop")?;

@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use backoff::Backoff;
-pub use bill::{Bill, Dollars, Prices};
+pub use bill::{Bill, Dollars, Prices, Setup};
 pub use check::{ConfigError, ConfigErrors};
 pub use explain::{Cost, Explanation};
+pub use relations::DRIFT_PERMILLE_END;
 
 use crate::name::{GroupName, NodeName};
 use crate::record::{Policy, ShardSet};
@@ -85,8 +86,8 @@ pub struct Config {
     /// How many shards are given up at once, in a drain or when the plan moves them: no more stand still when the store
     /// stalls just then. At least 1.
     pub give_up_at_once: usize,
-    /// How long a named shard stays retired before its record is removed. At least `ttl_max`, so that every node has
-    /// listed it as retired.
+    /// How long the records of a session that is over and of a named shard that is retired are kept. At least `ttl_max`, so
+    /// that every node has listed them as such.
     pub retired_kept: Duration,
     /// Whether an acquire gate is asked before a shard is taken.
     pub gate: Gate,

@@ -62,13 +62,7 @@ impl Node {
 
     /// Whether this node may take one more shard now. Whatever forbids it makes us look again when it ends.
     pub(super) fn can_acquire(&mut self, shard: &ShardId) -> bool {
-        let here = self.served.contains_key(&shard.group)
-            && (self.engaged.contains(shard)
-                || self.settings.get(&shard.group).is_some_and(|group| group.set != ShardSet::Named));
-        if !here {
-            if self.served.contains_key(&shard.group) && self.plan.wanted(shard) == Some(&self.config.node) {
-                self.decline(shard);
-            }
+        if !self.serves(&shard.group) || self.is_unheard_of(shard) {
             return false;
         }
         let standing = matches!(self.standing, Standing::Attached | Standing::Degraded);
@@ -90,6 +84,20 @@ impl Node {
         room
     }
 
+    /// A named shard that nobody has engaged here, so that it cannot run here.
+    fn is_unheard_of(&self, shard: &ShardId) -> bool {
+        let named = self.settings.get(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
+        named && !self.engaged.contains(shard)
+    }
+
+    /// Lets the others know before they give a shard up for us that it cannot run here.
+    pub(super) fn decline_unheard_of(&mut self, shard: &ShardId) {
+        let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
+        if wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard) {
+            self.decline(shard);
+        }
+    }
+
     /// Lets the others plan around us for this shard, for a while.
     pub(super) fn decline(&mut self, shard: &ShardId) {
         let until = self.now.at + self.config.ttl;
@@ -103,8 +111,7 @@ impl Node {
     /// Asks again after a while; `true` if there is nothing else to do now.
     pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
         let Some(until) = self.declined.get(shard).copied() else { return false };
-        let unknown = !self.engaged.contains(shard)
-            && self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
+        let unknown = self.is_unheard_of(shard);
         if self.now.at < until {
             self.wake_at(shard, until);
         } else if unknown && self.plan.has(shard) {

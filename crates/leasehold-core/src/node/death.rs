@@ -137,7 +137,7 @@ impl Node {
         }
         let Some((mut record, expect)) = self.record_to_fence(name) else { return };
         if !self.rules.hold(Rule::FenceBeforeTakeover) {
-            self.mirror.dead.insert(record.session, self.now.at);
+            self.mirror.note_over(self.now.at, record.session);
             self.replan_soon();
             self.reconsider_all = true;
             return;
@@ -186,6 +186,7 @@ impl Node {
             unproved: seen.is_none(),
             view: 0,
             protocol: PROTOCOL,
+            report: Default::default(),
             written_unix_ms: 0,
             extra: Default::default(),
         };

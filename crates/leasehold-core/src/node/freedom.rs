@@ -4,6 +4,7 @@ use super::Node;
 use std::time::Duration;
 
 use crate::config::{proof_lasts, stretch};
+use crate::mirror::Former;
 use crate::name::{Epoch, ShardId};
 use crate::record::{Holder, MoveReason, ShardSet, ShardState};
 use crate::rules::Rule;
@@ -111,13 +112,43 @@ impl Node {
             ShardState::Held { holder } => {
                 let (holder, order) = (holder.clone(), seen.order);
                 match self.is_over(&holder, order) {
-                    Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
+                    Over::Yes => match self.held_by_another_until(shard, &holder) {
+                        Some(at) => Freedom::At(at),
+                        None => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
+                    },
                     Over::No => Freedom::No,
                     Over::At(at) => Freedom::At(at),
                     Over::AfterReading => Freedom::AfterReading(holder.node),
                 }
             }
         }
+    }
+
+    /// A session that was over before we saw this version cannot have written it since: its claim came late, or somebody wrote
+    /// over the record of another, who may have the shard and not know it yet. Then it counts as damaged until this moment.
+    fn held_by_another_until(&self, shard: &ShardId, holder: &Holder) -> Option<Moment> {
+        let seen = self.mirror.shards.get(shard)?;
+        let over_at = self.mirror.dead.get(&holder.session)?;
+        let at = seen.first_seen_at + self.lost_wait();
+        if *over_at > seen.first_seen_at || self.now.at >= at || !self.rules.hold(Rule::TheDeadClaimNothing) {
+            return None;
+        }
+        let others =
+            || self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && self.mirror.may_live(node));
+        let epoch = seen.good()?.epoch;
+        let untouched = match seen.instead_of {
+            // A newcomer cannot tell it from the record of a session that died before its time.
+            Former::Unseen => true,
+            // It was ours: nobody else has had it since.
+            Former::Held(session, _) if self.session_id() == Some(session) => true,
+            // A late claim of what nobody had. Every claim raises the epoch, so that none was in between.
+            Former::Free(before) => epoch.0 == before.0 + 1,
+            Former::Held(session, before) => {
+                epoch.0 == before.0 + 1 && self.mirror.dead.contains_key(&session)
+            }
+            Former::Unreadable => false,
+        };
+        (!untouched && others()).then_some(at)
     }
 
     /// How long a shard whose record was lost or damaged counts as held: until whoever has not seen it must have stopped.
@@ -132,7 +163,13 @@ impl Node {
         }
         let node = self.mirror.nodes.get(&holder.node);
         match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
-            Some(Ok(record)) if record.session == holder.session => Over::No,
+            Some(Ok(record)) if record.session == holder.session && record.state.is_alive() => Over::No,
+            // It was known to be over, and forgotten again when no record named it any more.
+            Some(Ok(record)) if record.session == holder.session => {
+                let over_at = node.map_or(self.now.at, |node| node.first_seen_at);
+                self.mirror.note_over(over_at, holder.session);
+                Over::Yes
+            }
             Some(Ok(record)) => {
                 // Its name has another session. That proves something only if it was read after the shard's record,
                 // and if that session began over one that had ended, not over a record that was lost.
@@ -147,7 +184,8 @@ impl Node {
                 if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
                     return Over::At(lost_until);
                 }
-                self.mirror.dead.insert(holder.session, self.now.at);
+                let over_at = node.map_or(self.now.at, |node| node.session_seen_at);
+                self.mirror.note_over(over_at, holder.session);
                 Over::Yes
             }
             Some(Err(_)) => {
@@ -156,13 +194,30 @@ impl Node {
             }
             None if !self.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
             None => {
-                self.mirror.note_absent(self.now.at, &holder.node);
-                // The record may be anybody's scribble over that of a session which has not seen it.
-                let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(holder.ttl());
-                self.lost_sessions.insert(holder.node.clone(), (holder.session, wait));
-                self.probe_at = self.probe_at.min(self.now.at + holder.ttl() / 2);
+                self.note_lost_session(holder);
                 Over::No
             }
+        }
+    }
+
+    /// A shard's record names a session that has no record.
+    fn note_lost_session(&mut self, holder: &Holder) {
+        self.mirror.note_absent(self.now.at, &holder.node);
+        // The record may be anybody's scribble over that of a session which has not seen it.
+        let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(holder.ttl());
+        self.lost_sessions.insert(holder.node.clone(), (holder.session, wait));
+        self.probe_at = self.probe_at.min(self.now.at + holder.ttl() / 2);
+    }
+
+    /// The wait for a session without a record begins when a shard's record is seen to name it, also while we have no session
+    /// ourselves: else one wait would follow another.
+    pub(super) fn note_missing_holder(&mut self, shard: &ShardId) {
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).cloned();
+        if let Some(holder) = holder.filter(|holder| {
+            let there = self.mirror.nodes.get(&holder.node).is_some_and(|node| node.seen.is_some());
+            !there && !self.is_me(&holder.node) && !self.mirror.dead.contains_key(&holder.session)
+        }) {
+            self.note_lost_session(&holder);
         }
     }
 

@@ -41,8 +41,12 @@ impl Node {
 
     fn on_failure(&mut self, sent: Sent, error: String) {
         match &sent.purpose {
-            Purpose::Renew(write) => return self.renewal_unanswered(*write, error),
+            Purpose::Renew(write) => {
+                self.pace_writes(None);
+                return self.renewal_unanswered(*write, error);
+            }
             Purpose::Shards(writes) => {
+                self.pace_writes(None);
                 for (shard, write) in writes.clone() {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown, sent.issued);
                 }
@@ -126,6 +130,9 @@ impl Node {
             {
                 return;
             }
+        }
+        if matches!(sent.purpose, Purpose::Shards(_) | Purpose::Renew(_)) {
+            self.pace_writes(Some(self.now.at.since(sent.sent_at)));
         }
         match &sent.purpose {
             Purpose::Shards(writes) => {
@@ -337,6 +344,7 @@ impl Node {
             }
         }
         if let Some(is) = is {
+            self.missed_at.remove(&node);
             self.tell(Notice::NodeJoined { node, session: is });
             self.replan_soon();
         }

@@ -10,7 +10,7 @@ use crate::event::Action;
 use crate::mirror::Source;
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{NodeState, Record};
+use crate::record::{NodeState, Outage, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use crate::time::Moment;
@@ -210,7 +210,7 @@ impl Node {
         let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
         let before = own.and_then(|seen| seen.good()).map(|record| record.session);
         for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
-            self.mirror.dead.insert(session, self.now.at);
+            self.mirror.note_over(self.now.at, session);
         }
         let counted_from =
             if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now.at };
@@ -240,6 +240,10 @@ impl Node {
             self.waiting_for = None;
         }
         self.rival = None;
+        if let Some((detached_at, cause)) = self.detached_at.take() {
+            let for_ms = self.now.at.since(detached_at.at).as_millis() as u64;
+            self.outage = Some(Outage { cause, unix_ms: detached_at.unix_ms, for_ms });
+        }
         self.renewals_failed = 0;
         self.healthy_since = self.now.at;
         self.renew_at = join.sent_at + self.config.renew_every;

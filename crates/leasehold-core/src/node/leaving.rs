@@ -161,7 +161,7 @@ impl Node {
             Swapped::Unknown => false,
         };
         if over {
-            self.mirror.dead.insert(session, self.now.at);
+            self.mirror.note_over(self.now.at, session);
         }
         if self.leaving.is_some() && (over || self.session_id() != Some(session)) {
             self.session = None;

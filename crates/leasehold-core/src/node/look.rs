@@ -6,7 +6,7 @@ use crate::event::Located;
 use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::may_move::Unmoved;
 use crate::name::{Epoch, GroupName, ShardId};
-use crate::time::Now;
+use crate::time::{Moment, Now};
 use crate::view::{self, Me, Problem, ShardPhase, View};
 
 impl Node {
@@ -28,14 +28,19 @@ impl Node {
             held: self.holds.values().filter(|hold| hold.has_work()).count(),
             wanted: self.plan.wanted_counts().get(&self.config.node).copied().unwrap_or(0),
         });
+        if self.reads_fail_since != Moment::NEVER {
+            // We hear of nobody: that says nothing of them.
+            view.problems.retain(|problem| problem.kind != "silent_node");
+        }
         if now.at < self.frozen_until && view.frozen.is_none() {
             view.frozen = Some("much of the roster vanished at once".into());
         }
         for shard in &mut view.shards {
             if let Some(hold) = self.holds.get(&shard.id.0) {
                 shard.state = phase_of(hold.phase);
-                if matches!(shard.state, ShardPhase::Stuck) {
-                    view.problems.push(stuck(&shard.id.0, hold.epoch));
+                let told = shard.id.0.to_string();
+                if hold.is_stuck() && !view.problems.iter().any(|p| p.kind == "stuck" && p.subject == told) {
+                    view.problems.push(Problem::stuck(&shard.id.0, hold.epoch));
                 }
             }
         }
@@ -67,15 +72,20 @@ impl Node {
         let mut explanation =
             explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
         if self.owns(shard).is_some() {
-            let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
-            // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
-            explanation.unmoved_because = match (self.hands_over(), to) {
-                (true, None) => Some(Unmoved::NoReceiver),
-                (false, Some(_)) => self.may_move(shard, to).err(),
-                (true, Some(_)) | (false, None) => None,
-            };
+            explanation.unmoved_because = self.why_unmoved(shard).map(|why| why.to_string());
         }
         Some(explanation)
+    }
+
+    /// Why a shard that runs here has not moved to where it is wanted.
+    pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
+        let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
+        // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
+        match (self.hands_over(), to) {
+            (true, None) => Some(Unmoved::NoReceiver),
+            (false, Some(_)) => self.may_move(shard, to).err(),
+            (true, Some(_)) | (false, None) => None,
+        }
     }
 
     /// What would move if something changed.
@@ -98,15 +108,5 @@ fn phase_of(phase: Phase) -> ShardPhase {
         Phase::Resting { .. } => ShardPhase::Backoff,
         Phase::Quarantined => ShardPhase::Quarantined,
         Phase::Stopped { .. } | Phase::Releasing => ShardPhase::Releasing,
-    }
-}
-
-fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
-    Problem {
-        kind: "stuck",
-        subject: shard.to_string(),
-        message: format!(
-            "its work (epoch {epoch}) was told to stop and has not: it stays held here; look why it does not end"
-        ),
     }
 }

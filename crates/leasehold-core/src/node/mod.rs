@@ -17,7 +17,7 @@
 //! - the plan: `planning` (roster and plan), `moves` (what the plan wants elsewhere)
 //! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `running`
 //!   (its work), `writes` (its record), `settling` (what became of a write)
-//! - people: `look` (the view)
+//! - people: `look` (the view), `overruled` (what the store wants otherwise than the node's own settings)
 
 mod acquiring;
 mod death;
@@ -28,6 +28,7 @@ mod joining;
 mod leaving;
 mod look;
 mod moves;
+mod overruled;
 mod planning;
 mod renewing;
 mod requests;
@@ -45,11 +46,11 @@ use crate::chance::Chance;
 use crate::config::{Config, GroupConfig};
 use crate::event::{Action, Event, Wish};
 use crate::mirror::Mirror;
-use crate::name::{Epoch, GroupName, Incarnation, NodeName, SessionId, ShardId};
-use crate::notice::{Cause, Notice, Standing};
+use crate::name::{Epoch, GroupName, Incarnation, NodeName, SessionId, ShardId, WriteId};
+use crate::notice::{Cause, Differing, Notice, Standing};
 use crate::placement::Placement;
 use crate::plan::{GroupSettings, Plan, Planning, Roster};
-use crate::record::Meta;
+use crate::record::{Control, Meta, Outage};
 use crate::rules::Rules;
 use crate::store::Facts;
 use crate::time::{Moment, Now};
@@ -88,6 +89,10 @@ pub struct Node {
     /// The last of them that held anything.
     ended: Option<SessionId>,
     ended_kill_at: Moment,
+    /// When the last session was lost, and why, until there is another one.
+    detached_at: Option<(Now, String)>,
+    /// The last time without a session, for people.
+    outage: Option<Outage>,
     /// A session of our own name that is not ours, and its `seq` when we first saw it.
     rival: Option<(SessionId, u64)>,
     name_taken_told: bool,
@@ -137,6 +142,12 @@ pub struct Node {
     vanish_of: usize,
     frozen_until: Moment,
     no_room: BTreeMap<GroupName, usize>,
+    /// Groups that the store has of the other kind than we were set up for, as it was told.
+    other_kind_told: BTreeSet<GroupName>,
+    /// What the store has otherwise than we were set up for, as it was told.
+    differing_told: BTreeMap<GroupName, Vec<Differing>>,
+    /// What operators ask for, as it was told.
+    asked_told: Control,
 
     // The shards here.
     holds: BTreeMap<ShardId, Hold>,
@@ -151,9 +162,15 @@ pub struct Node {
     roomless: BTreeSet<ShardId>,
     /// When this node may next give a shard up for one that is full and has to give one up itself.
     swap_places_at: Moment,
+    /// How many requests with shard writes may be under way at once now.
+    requests_at_once: usize,
     /// How many times in a row a claim hung until somebody else took the shard.
     claims_hung: u32,
     moves_begun: Vec<Moment>,
+    /// For whom a shard was given up voluntarily, at which epoch, until somebody has it.
+    given_up_for: BTreeMap<ShardId, (NodeName, Epoch)>,
+    /// When somebody else had to take what had been given up for a node that has taken nothing since.
+    missed_at: BTreeMap<NodeName, Moment>,
     no_receiver_told: bool,
     outbox: BTreeSet<ShardId>,
     reconsider: BTreeSet<ShardId>,
@@ -216,6 +233,8 @@ impl Node {
             former: BTreeSet::new(),
             ended: None,
             ended_kill_at: Moment::ZERO,
+            detached_at: None,
+            outage: None,
             rival: None,
             name_taken_told: false,
             unproved_until: Moment::ZERO,
@@ -252,6 +271,9 @@ impl Node {
             vanish_of: 0,
             frozen_until: Moment::ZERO,
             no_room: BTreeMap::new(),
+            other_kind_told: BTreeSet::new(),
+            differing_told: BTreeMap::new(),
+            asked_told: Control::empty(WriteId::from_bits(0)),
             holds: BTreeMap::new(),
             orphans: BTreeMap::new(),
             unowned_since: BTreeMap::new(),
@@ -260,8 +282,11 @@ impl Node {
             surplus: BTreeSet::new(),
             roomless: BTreeSet::new(),
             swap_places_at: Moment::ZERO,
+            requests_at_once: writes::REQUESTS_MAX,
             claims_hung: 0,
             moves_begun: Vec::new(),
+            given_up_for: BTreeMap::new(),
+            missed_at: BTreeMap::new(),
             no_receiver_told: false,
             outbox: BTreeSet::new(),
             reconsider: BTreeSet::new(),

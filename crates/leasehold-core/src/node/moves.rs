@@ -63,6 +63,7 @@ impl Node {
             silent_for: seen.map(|node| self.now.at.since(node.silent_from)),
             ttl: record.map_or(self.config.ttl, |record| record.ttl()),
             view: member.map_or(0, |member| member.view),
+            missed_at: self.missed_at.get(node).copied(),
             room,
         }
     }
@@ -141,6 +142,19 @@ impl Node {
             next.extend(further.filter(|to| reached.insert(to)));
         }
         reached.contains(&self.config.node)
+    }
+
+    /// Notes who took what was given up for somebody. A node that renews its record and takes nothing would be given
+    /// the same shards again and again.
+    pub(super) fn note_taken(&mut self, shard: &ShardId) {
+        let Some((to, epoch)) = self.given_up_for.get(shard) else { return };
+        let Some(record) = self.mirror.shards.get(shard).and_then(|seen| seen.good()) else { return };
+        let Some(holder) = record.holder().filter(|_| record.epoch > *epoch) else { return };
+        match holder.node == *to {
+            true => self.missed_at.remove(to),
+            false => self.missed_at.insert(to.clone(), self.now.at),
+        };
+        self.given_up_for.remove(shard);
     }
 
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.

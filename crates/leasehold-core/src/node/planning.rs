@@ -79,7 +79,7 @@ impl Node {
 
     fn as_member(&self, session: crate::name::SessionId) -> Member {
         let too_many = self.declined.len() > 64;
-        let groups = self.served.iter().map(|(name, group)| {
+        let groups = self.offered().map(|(name, group)| {
             let declined = too_many && self.declined.keys().any(|shard| shard.group == *name);
             (name.clone(), Served { capacity: group.capacity, declined, ..Served::default() })
         });
@@ -114,6 +114,7 @@ impl Node {
         }
         self.no_receiver_told = false;
         self.tell_room();
+        self.tell_overruled();
         self.reconsider_all = true;
         self.surplus_at = self.now.at;
         self.begin_to_look_for_wanted();

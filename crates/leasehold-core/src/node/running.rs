@@ -205,7 +205,9 @@ impl Node {
         if !self.holds.contains_key(&shard) {
             self.unowned_since.remove(&shard);
         }
+        self.note_missing_holder(&shard);
         self.settle_by_sight(&shard);
+        self.note_taken(&shard);
         self.check_held(source, &shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {

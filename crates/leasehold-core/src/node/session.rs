@@ -8,13 +8,15 @@ use super::requests::Purpose;
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Served};
+use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Report, Served};
 use crate::rules::Rule;
 use crate::store::{Lane, Op, Version};
 use crate::time::{Moment, Now};
 
 /// The most shards that a node's record lists as declined; beyond that it declines their whole groups.
 const DECLINED_MAX: usize = 64;
+/// The most shards that a report lists of each kind.
+const REPORTED_MAX: usize = 32;
 
 /// A session that is good, as far as its own clock tells.
 #[derive(Debug)]
@@ -233,8 +235,10 @@ impl Node {
         self.former.insert(session.id);
         self.ended = Some(session.id);
         self.ended_kill_at = kill_at;
+        self.detached_at = Some((self.now, cause.to_string()));
         self.renewals_failed = 0;
         self.surplus.clear();
+        self.given_up_for.clear();
         self.outbox.clear();
         self.verify.clear();
         self.unvouched.clear();
@@ -252,7 +256,7 @@ impl Node {
 
     /// Our record, as it should be now.
     pub(super) fn node_record(&mut self, session: SessionId, seq: u64, state: NodeState) -> NodeRecord {
-        let mut groups: std::collections::BTreeMap<_, _> = (self.served.iter())
+        let mut groups: std::collections::BTreeMap<_, _> = (self.offered())
             .map(|(name, group)| (name.clone(), Served { capacity: group.capacity, ..Served::default() }))
             .collect();
         let mut declined: Vec<_> = self.declined.keys().cloned().collect();
@@ -283,7 +287,22 @@ impl Node {
             // Whoever shows no view is given nothing voluntarily.
             view: if self.shy_until == Moment::NEVER { self.plan.view } else { 0 },
             protocol: PROTOCOL,
+            report: self.report(),
             written_unix_ms: self.now.unix_ms,
+            extra: Default::default(),
+        }
+    }
+
+    /// What people may want to know.
+    fn report(&self) -> Report {
+        let stuck = self.holds.iter().filter(|(_, hold)| hold.is_stuck()).map(|(shard, _)| shard.clone());
+        let unmoved = self.surplus.iter().take(REPORTED_MAX);
+        Report {
+            standing: (self.standing == Standing::Recovering).then(|| self.standing.as_str().to_owned()),
+            stuck: stuck.take(REPORTED_MAX).collect(),
+            unmoved: unmoved.filter_map(|s| Some((s.clone(), self.why_unmoved(s)?.to_string()))).collect(),
+            unserved: self.unserved().take(REPORTED_MAX).collect(),
+            outage: self.outage.clone(),
             extra: Default::default(),
         }
     }

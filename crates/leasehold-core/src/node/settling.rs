@@ -90,6 +90,13 @@ impl Node {
     /// Decides what became of a write by what is in the store.
     fn settle_by(&mut self, shard: &ShardId, current: Option<&Stored>, how: Settling) {
         let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write.as_mut()) else { return };
+        if how == Settling::ReadBack && !self.rules.hold(Rule::NoBlindRetry) {
+            // What a wrong design would do: the same once more, over whatever is there now.
+            write.base = current.map(|stored| stored.version.clone());
+            write.stage = Stage::Waiting;
+            self.outbox.insert(shard.clone());
+            return;
+        }
         let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
         if let (Some(stored), Some(record)) = (current, &record)
             && write.tries.contains(&record.write)

@@ -53,6 +53,11 @@ impl Hold {
         matches!(self.phase, Phase::Stopping { stuck: false, .. } | Phase::Stopped { .. } | Phase::Releasing)
     }
 
+    /// Whether its work was told to stop, and has not in time.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { stuck: true, .. })
+    }
+
     /// Whether it must be seen to be ours. What is known not to be is on its way out, and has a deadline of its own.
     pub(super) fn needs_proof(&self) -> bool {
         self.has_work() && !matches!(self.phase, Phase::Stopping { why: StopReason::NotOurs, .. })
@@ -145,6 +150,7 @@ impl Node {
                 if let Some(hold) = self.holds.get_mut(shard) {
                     hold.phase = Phase::Stopping { why, since, stuck: true };
                 }
+                self.record_changed = true;
                 self.tell(Notice::Stuck { shard: shard.clone(), epoch });
             }
             Phase::Resting { until } => {
@@ -190,7 +196,7 @@ impl Node {
     /// Why a shard must not run here, apart from a plan that would rather have it elsewhere.
     fn must_stop(&self, shard: &ShardId, epoch: Epoch) -> Option<StopReason> {
         let settings = self.settings.get(&shard.group)?;
-        let gone = !self.served.contains_key(&shard.group)
+        let gone = !self.serves(&shard.group)
             || match settings.set {
                 ShardSet::Named => !self.engaged.contains(shard),
                 ShardSet::Numbered(_) => !self.plan.has(shard),
@@ -211,7 +217,9 @@ impl Node {
         if self.orphans.contains_key(shard) || self.reconsider_declined(shard) {
             return;
         }
-        if self.engaged.contains(shard) && self.create_if_missing(shard) {
+        self.decline_unheard_of(shard);
+        let engaged = self.engaged.contains(shard) && self.kind_otherwise(&shard.group).is_none();
+        if engaged && self.create_if_missing(shard) {
             return;
         }
         let Freedom::Now { expect, above, why, vacated } = self.unowned(shard) else { return };

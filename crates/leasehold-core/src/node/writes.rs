@@ -1,5 +1,7 @@
 //! What is written into shard records: claims, releases, repairs, and first records of named shards.
 
+use std::time::Duration;
+
 use super::Node;
 use super::requests::Purpose;
 use super::shards::{Hold, Phase};
@@ -9,8 +11,8 @@ use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, S
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Op, Swap, Version};
 
-/// How many requests with shard writes are under way at once.
-const REQUESTS_MAX: usize = 8;
+/// How many requests with shard writes are under way at once, at most.
+pub(super) const REQUESTS_MAX: usize = 8;
 /// A write of a shard's record that is not known to have landed.
 #[derive(Debug)]
 pub(super) struct Write {
@@ -126,7 +128,13 @@ impl Node {
             return;
         }
         let (epoch, base, quarantined) = (hold.epoch, hold.version.clone(), hold.quarantined);
+        let moving = why == Some(StopReason::Moving);
         let (state, why) = self.vacated_state(shard, why);
+        if let ShardState::Vacant { successor: Some(to), .. } = &state
+            && moving
+        {
+            self.given_up_for.insert(shard.clone(), (to.clone(), epoch));
+        }
         let record = self.shard_record(shard, epoch, state, quarantined, why);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.phase = Phase::Releasing;
@@ -161,6 +169,7 @@ impl Node {
         if let Some(leaving) = &self.leaving
             && leaving.returning == Returning::Soon
             && grace > 0
+            && !self.control_drains_me()
         {
             let state = ShardState::Vacant { successor: Some(self.me()), reserved_ms: Some(grace) };
             return (state, MoveReason::Restart);
@@ -205,8 +214,12 @@ impl Node {
                 _ => return false,
             },
         };
-        if !named || !self.is_open() || self.now.at < self.acquire_paused_until {
+        if !named || !self.is_open() {
             return false;
+        }
+        if self.now.at < self.acquire_paused_until {
+            self.wake_at(shard, self.acquire_paused_until);
+            return true;
         }
         if seen.is_none()
             && let Some((since, _)) = self.mirror.vanished.get(shard)
@@ -269,7 +282,18 @@ impl Node {
     }
 
     fn requests_full(&self) -> bool {
-        self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= REQUESTS_MAX
+        self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= self.requests_at_once
+    }
+
+    /// Fewer writes at once while the store is slow or does not answer, and more again when it does: a store that is
+    /// overrun must not be kept from answering renewals.
+    pub(super) fn pace_writes(&mut self, took: Option<Duration>) {
+        let patience = self.config.try_timeout;
+        self.requests_at_once = match took {
+            Some(took) if took <= patience / 4 => (self.requests_at_once + 1).min(REQUESTS_MAX),
+            Some(took) if took <= patience / 2 => self.requests_at_once,
+            _ => (self.requests_at_once / 2).max(1),
+        };
     }
 
     pub(super) fn send_writes(&mut self) {

@@ -40,6 +40,16 @@ pub enum ShardSet {
     Named,
 }
 
+impl ShardSet {
+    /// The word for its kind. What can run the shards of one kind knows nothing of those of the other.
+    pub fn kind(self) -> &'static str {
+        match self {
+            ShardSet::Numbered(_) => "numbered",
+            ShardSet::Named => "named",
+        }
+    }
+}
+
 /// How the shards of a group are placed and moved. Durations in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,6 +78,50 @@ pub struct Policy {
     /// What newer versions wrote.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// The settings of a group that operators can change, by their names in `leasehold group set` and as they are written there.
+pub fn group_settings(shards: ShardSet, policy: &Policy) -> [(&'static str, String); 10] {
+    let shards = match shards {
+        ShardSet::Numbered(slots) => slots.to_string(),
+        ShardSet::Named => "named".to_owned(),
+    };
+    let (whole, thousandths) = (policy.balance_permille / 1000, policy.balance_permille % 1000);
+    let balance = match thousandths % 10 {
+        0 => format!("{whole}.{:02}", thousandths / 10),
+        _ => format!("{whole}.{thousandths:03}"),
+    };
+    let zones = match &policy.zones {
+        ZoneRule::Ignore => "ignore".to_owned(),
+        ZoneRule::Spread => "spread".to_owned(),
+        ZoneRule::Prefer(zone) => format!("prefer:{zone}"),
+    };
+    [
+        ("shards", shards),
+        ("balance", balance),
+        ("zones", zones),
+        ("cooldown", span(policy.cooldown_ms)),
+        ("min_run", span(policy.min_run_ms)),
+        ("moves_max", policy.moves_max.to_string()),
+        ("move_window", span(policy.move_window_ms)),
+        ("kept_min", policy.kept_min.to_string()),
+        ("restart_grace", span(policy.restart_grace_ms)),
+        ("stop_timeout", span(policy.stop_timeout_ms)),
+    ]
+}
+
+/// Exact, and so that the program reads it back: `250ms`, `1.5s`, `2m`, `1h`.
+fn span(ms: u64) -> String {
+    match ms {
+        0 => "0s".to_owned(),
+        1..1000 => format!("{ms}ms"),
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms >= 120_000 && ms.is_multiple_of(60_000) => format!("{}m", ms / 60_000),
+        _ => {
+            let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+            format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
+        }
+    }
 }
 
 /// How zones count in placement.

@@ -14,9 +14,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 
 pub use control::{Control, DrainWish};
-pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule};
+pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule, group_settings};
 pub use meta::{Meta, MetaState};
-pub use node::{NodeRecord, NodeState, Served};
+pub use node::{NodeRecord, NodeState, Outage, Report, Served};
 pub use shard::{Holder, MoveReason, ShardRecord, ShardState};
 
 use crate::name::{Epoch, WriteId};
@@ -76,11 +76,14 @@ pub enum RecordError {
 impl RecordError {
     /// Whether a newer version wrote it, or it leaves nothing higher to write. Then this version never writes over it.
     pub fn is_too_new(&self) -> bool {
+        self.is_newer() || matches!(self, RecordError::NoEpochLeft)
+    }
+
+    /// Whether a newer version wrote it: then it is sound, and only this version cannot read it.
+    pub fn is_newer(&self) -> bool {
         match self {
-            RecordError::TooNew { .. } | RecordError::UnknownAlgorithm { .. } | RecordError::NoEpochLeft => {
-                true
-            }
-            RecordError::Malformed(_) | RecordError::Impossible(_) => false,
+            RecordError::TooNew { .. } | RecordError::UnknownAlgorithm { .. } => true,
+            RecordError::Malformed(_) | RecordError::NoEpochLeft | RecordError::Impossible(_) => false,
         }
     }
 

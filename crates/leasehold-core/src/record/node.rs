@@ -52,12 +52,55 @@ pub struct NodeRecord {
     pub view: u64,
     /// The protocol versions that the node speaks, oldest and newest.
     pub protocol: (u32, u32),
+    /// What people may want to know of the node. Nobody decides anything by it.
+    #[serde(default, skip_serializing_if = "Report::is_empty")]
+    pub report: Report,
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
     /// What newer versions wrote.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// What a node tells of itself, as it was at its last renewal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// How it stands with the store, unless all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<String>,
+    /// Shards whose work was told to stop and has not, or some of them if they are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck: Vec<ShardId>,
+    /// Shards that the plan wants elsewhere and why they have not moved, or some of them if they are many.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unmoved: BTreeMap<ShardId, String>,
+    /// Groups that it was set up for and takes nothing of, with why, or some of them if they are many.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unserved: BTreeMap<GroupName, String>,
+    /// When its process last had no session, after it had had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
+    /// What newer versions wrote.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A time in which a node owned nothing, because it could not prove its session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// Why.
+    pub cause: String,
+    /// When it began, on the node's own clock.
+    pub unix_ms: u64,
+    /// How long it took to have a session again, in milliseconds.
+    pub for_ms: u64,
+}
+
+impl Report {
+    fn is_empty(&self) -> bool {
+        *self == Report::default()
+    }
 }
 
 /// How a node serves one group.

@@ -200,6 +200,20 @@ fn the_default_survives_the_outage_that_the_design_promises() {
     assert_eq!(explained.cost(10).watch_events_per_hour, 180_000);
 }
 
+/// A shard was given up for a node that had not looked yet when its former holder took it back, again and again.
+#[test]
+fn whoever_has_to_look_gets_the_time_to_look() {
+    for ttl in [1_000, 10_000, 30_000, 300_000] {
+        for poll_ms in [10, 1_000, 7_500] {
+            let (config, polled) = (good(ttl), Facts { poll_every: ms(poll_ms), ..objects() });
+            // A look comes late by a quarter at most, and it and the claim after it may take their limits.
+            let latest = ms(poll_ms) * 5 / 4 + config.try_timeout * 2;
+            assert!(config.turn_lasts(&polled) >= latest, "ttl {ttl} ms, poll {poll_ms} ms");
+            assert_eq!(config.turn_lasts(&etcd()), config.takeover_delay, "who is told need not wait");
+        }
+    }
+}
+
 #[test]
 fn explanations_read_well() {
     golden("etcd-10s.txt", include_str!("etcd-10s.txt"), &good(10_000).explain(&etcd()).to_string());

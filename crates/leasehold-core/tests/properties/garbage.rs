@@ -230,6 +230,7 @@ impl Trial {
             Op::List => Answer::Listed(Listing {
                 entries: self.store.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
                 foreign: Vec::new(),
+                unreadable: Vec::new(),
                 generation,
                 revision: Some(self.revision),
                 newest: true,
@@ -324,6 +325,7 @@ impl Trial {
         Listing {
             entries: entries.collect(),
             foreign: vec!["x".into()],
+            unreadable: vec!["y".into()],
             generation: if seed.is_multiple_of(13) { "g2".into() } else { "g1".into() },
             revision: (!seed.is_multiple_of(3)).then_some(seed % 100),
             newest: seed.is_multiple_of(2),

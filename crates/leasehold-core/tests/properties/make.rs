@@ -42,6 +42,7 @@ pub(crate) fn node_record(
         unproved: false,
         view: 0,
         protocol: PROTOCOL,
+        report: Default::default(),
         written_unix_ms: 0,
         extra: Default::default(),
     }

@@ -36,6 +36,7 @@ struct To {
     silent_for: Option<u64>,
     ttl: u64,
     agrees: bool,
+    missed_at: Option<u64>,
     in_all: Option<u32>,
     of_group: Option<u32>,
 }
@@ -51,14 +52,16 @@ fn receivers() -> impl Strategy<Value = To> {
         prop::option::weighted(0.95, 0_u64..60),
         80_u64..120,
         rarely(),
+        prop::option::weighted(0.2, 0_u64..=100),
         room(),
         room(),
     )
-        .prop_map(|(receives, silent_for, ttl, disagrees, in_all, of_group)| To {
+        .prop_map(|(receives, silent_for, ttl, disagrees, missed_at, in_all, of_group)| To {
             receives,
             silent_for,
             ttl,
             agrees: !disagrees,
+            missed_at,
             in_all,
             of_group,
         })
@@ -127,6 +130,7 @@ fn asked(case: &Case, node: &NodeName) -> Result<(), Unmoved> {
             silent_for: to.silent_for.map(Duration::from_millis),
             ttl: Duration::from_millis(to.ttl),
             view: if to.agrees { 7 } else { 8 },
+            missed_at: to.missed_at.map(moment),
             room: Room { in_all: to.in_all, of_group: to.of_group },
         }),
     })
@@ -158,6 +162,8 @@ fn reasons(case: &Case, node: &NodeName) -> Vec<Unmoved> {
     let silent = to.silent_for.is_none_or(|silent_for| 2 * silent_for > to.ttl);
     all.extend(silent.then(|| Unmoved::ReceiverSilent(node.clone())));
     all.extend((!to.agrees).then(|| Unmoved::ReceiverDisagrees(node.clone())));
+    let missed = lasts(case.at, |at| to.missed_at.is_some_and(|missed_at| at - missed_at < to.ttl));
+    all.extend(missed.map(|ms| Unmoved::ReceiverMissed(node.clone(), ms)));
     let full = [to.in_all, to.of_group].contains(&Some(0));
     all.extend(full.then(|| Unmoved::ReceiverFull(node.clone())));
     all
@@ -181,7 +187,7 @@ fn the_first_of_all_reasons_is_given_and_none_is_missed() {
         *seen.entry(word(&answer)).or_default() += 1;
     }
     println!("{seen:#?}");
-    // Twelve reasons with a receiver, one without, and none at all.
-    assert_eq!(seen.len(), 14, "{seen:#?}");
+    // Thirteen reasons with a receiver, one without, and none at all.
+    assert_eq!(seen.len(), 15, "{seen:#?}");
     assert!(seen.values().all(|times| *times >= 20), "{seen:#?}");
 }

@@ -56,6 +56,7 @@ impl World {
             "clock" => self.process(first)?.wall_off_ms += offset(more)?,
             "gone" => self.gone(first, more)?,
             "corrupt" => self.write(&first.parse()?, Some(Arc::from(b"garbage".as_slice()))),
+            "scribble" => self.scribble(&first.parse()?)?,
             "delete" => self.write(&first.parse()?, None),
             "patch" => self.patch(&first.parse()?, more)?,
             "control" => self.control(format!("{first} {more}").trim())?,

@@ -41,6 +41,7 @@ impl Shelf {
         Listing {
             entries: self.records.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
             foreign: Vec::new(),
+            unreadable: Vec::new(),
             generation: self.generation.clone(),
             revision: Some(self.revision),
             newest: false,

@@ -44,3 +44,35 @@ pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
     let message = format!("the plan is not reached in time; {}", world.standings(census));
     Err(world.violation(NAME, None, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Comeback;
+    use crate::process::Leaving;
+
+    #[test]
+    fn one_who_holds_all_is_noticed() {
+        let world = World::healed(2, 6);
+        let mut census = world.census();
+        assert_eq!(judge(&world, &census), Ok(()));
+        let one = census.shards[0].holder;
+        census.shards.iter_mut().for_each(|owned| owned.holder = one);
+        assert_eq!(judge(&world, &census).unwrap_err().invariant, NAME);
+    }
+
+    #[test]
+    fn a_world_that_does_not_settle_in_time_is_noticed() {
+        let mut world = World::healed(2, 6);
+        world.healing.settled_at = None;
+        let process = world.slots[0].process.unwrap();
+        // Somebody is for ever about to leave.
+        world.processes[process].leaving = Leaving::Then(Comeback::Stays);
+        let bounds = &world.healing.bounds;
+        let latest = world.healing.began_at + bounds.owned + bounds.settled;
+        world.at = latest;
+        assert_eq!(world.judge_healing(), Ok(()));
+        world.at = latest + 1;
+        assert_eq!(world.judge_healing().unwrap_err().invariant, NAME);
+    }
+}

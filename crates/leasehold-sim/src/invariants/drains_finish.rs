@@ -21,3 +21,20 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drained_node_that_holds_something_is_noticed() {
+        let mut world = World::healed(2, 4);
+        assert_eq!(judge(&world, &world.census()), Ok(()));
+        world.healing.drained = Some(world.slots[1].name.clone());
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+        let mut census = world.census();
+        let other = world.slots[0].process;
+        census.shards.iter_mut().for_each(|owned| owned.holder = other);
+        assert_eq!(judge(&world, &census), Ok(()));
+    }
+}

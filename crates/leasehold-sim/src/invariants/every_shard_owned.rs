@@ -8,12 +8,13 @@ pub(crate) const NAME: &str = "every_shard_owned";
 
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let healing = &world.healing;
-    let late = |last: &crate::clock::Instant| world.at > last + healing.bounds.owned;
-    let Some(index) = healing.owned_last.iter().position(late) else { return Ok(()) };
+    let late =
+        |index: &usize| world.at > healing.owned_last[*index] + world.owned_within(healing.losses[*index]);
+    let Some(index) = (0..healing.owned_last.len()).find(late) else { return Ok(()) };
     let shard = census.shards[index].shard;
     let told = world.records.get(shard);
     let message = format!(
-        "nobody owns shard {shard}, {} s after all faults were over and {} s since it was last; its record is {:?} since {}.{:03}s; {}",
+        "nobody owns shard {shard}, {} s after all faults were over and {} s since it was last; its record is {} since {}.{:03}s; {}",
         (world.at - healing.began_at) / SECOND,
         (world.at - healing.owned_last[index]) / SECOND,
         told.state,
@@ -22,4 +23,37 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
         world.standings(census)
     );
     Err(world.violation(NAME, Some(shard), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ShardId;
+    use leasehold_core::store::Key;
+
+    use super::*;
+    use crate::records::Loss;
+
+    #[test]
+    fn a_shard_that_nobody_takes_is_noticed_and_what_was_lost_may_take_longer() {
+        let mut world = World::healed(2, 3);
+        assert_eq!(judge(&world, &world.census()), Ok(()));
+        let since = world.at;
+        let key = Key::Shard(ShardId::slot(&world.setting.group, 1));
+        let look = |world: &mut World, at| {
+            world.at = at;
+            let census = world.census();
+            world.note_owned(&census);
+            judge(world, &census)
+        };
+        assert_eq!(look(&mut world, since), Ok(()));
+        world.records.changed(since, &world.setting, &key, None);
+        let within = since + world.owned_within(Loss::Nothing);
+        assert_eq!(look(&mut world, within), Ok(()));
+        let violation = look(&mut world, within + 1).unwrap_err();
+        assert_eq!((violation.invariant, violation.shard), (NAME, Some(1)));
+        world.records.tampered(&world.setting, &key, Loss::Lost);
+        let within = since + world.owned_within(Loss::Lost);
+        assert_eq!(look(&mut world, within), Ok(()), "its record was lost");
+        assert_eq!(look(&mut world, within + 1).unwrap_err().shard, Some(1));
+    }
 }

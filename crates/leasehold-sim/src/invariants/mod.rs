@@ -19,6 +19,7 @@ pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod nobody_stays_detached;
 pub(crate) mod stopped_before_deadline;
 pub(crate) mod unknown_fields_survive;
+pub(crate) mod unspoken_protocol_is_refused;
 pub(crate) mod writes_at_rest_are_renewals;
 
 use std::fmt;

@@ -19,3 +19,22 @@ pub(crate) fn judge(world: &World) -> Judged {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_start_too_many_is_noticed() {
+        let mut world = World::healed(2, 3);
+        assert_eq!(judge(&world), Ok(()));
+        world.healing.runs_at_began = world.oracle.state.runs.len();
+        let again = world.oracle.state.runs.iter().find(|run| run.shard == 1).cloned().unwrap();
+        for _ in 0..STARTS_MAX {
+            world.oracle.state.runs.push(again.clone());
+        }
+        assert_eq!(judge(&world), Ok(()));
+        world.oracle.state.runs.push(again);
+        assert_eq!(judge(&world).unwrap_err().shard, Some(1));
+    }
+}

@@ -11,9 +11,27 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     if begun == 0 && idle.is_none() {
         return Ok(());
     }
-    let message = format!(
-        "{begun} starts while all was quiet; shard not running: {idle:?}; {}",
-        world.standings(census)
-    );
+    let idle_shard = idle.map_or(String::new(), |shard| format!("; shard {shard} does not run"));
+    let message = format!("{begun} starts while all was quiet{idle_shard}; {}", world.standings(census));
     Err(world.violation(NAME, idle, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ShardId;
+    use leasehold_core::store::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_start_is_noticed_and_so_is_what_does_not_run() {
+        let mut world = World::healed(2, 3);
+        assert_eq!(judge(&world, &world.census()), Ok(()));
+        world.healing.runs_at_settled -= 1;
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+        world.healing.runs_at_settled += 1;
+        let key = Key::Shard(ShardId::slot(&world.setting.group, 2));
+        world.records.changed(world.at, &world.setting, &key, None);
+        assert_eq!(judge(&world, &world.census()).unwrap_err().shard, Some(2));
+    }
 }

@@ -3,7 +3,7 @@
 
 use leasehold_core::notice::Standing;
 
-use crate::clock::SECOND;
+use crate::clock::{Instant, SECOND};
 use crate::process::Leaving;
 use crate::records::RecordState;
 use crate::world::{Judged, World};
@@ -12,14 +12,17 @@ pub(crate) const NAME: &str = "no_stabiliser_delays_unowned";
 
 pub(crate) fn judge(world: &World) -> Judged {
     let bound = world.healing.bounds.unowned;
-    if world.at < world.healing.calm_from + bound {
+    let Some(room_since) = room_since(world) else { return Ok(()) };
+    let calm_from = world.healing.calm_from.max(room_since);
+    if world.at < calm_from + bound {
         return Ok(());
     }
     for shard in 0..world.slots_wanted() {
         let told = world.records.get(shard);
         let unowned = matches!(told.state, RecordState::Vacant { .. } | RecordState::Missing);
-        let since = told.since.max(world.healing.calm_from).max(world.healing.resized_at);
-        if unowned && world.at > since + bound && somebody_has_room(world) {
+        let since = told.since.max(calm_from).max(world.healing.resized_at);
+        let bound = bound + world.healing.bounds.longer(world.records.loss(shard));
+        if unowned && world.at > since + bound {
             let message = format!(
                 "nobody took shard {shard} for {} s, although all was calm; the bound is {} s",
                 (world.at - since) / SECOND,
@@ -31,9 +34,10 @@ pub(crate) fn judge(world: &World) -> Judged {
     Ok(())
 }
 
-/// Whether all live nodes are plain: attached, accepting, without limits. Otherwise room is not for us to judge.
-fn somebody_has_room(world: &World) -> bool {
-    let mut any = false;
+/// Since when somebody has had room, if all live nodes are plain: attached, accepting, without limits. Otherwise room is not
+/// for us to judge.
+fn room_since(world: &World) -> Option<Instant> {
+    let mut since = None;
     for node in world.processes.iter().filter(|node| node.alive) {
         let place = &world.slots[node.slot];
         let plain = node.standing == Standing::Attached
@@ -41,10 +45,35 @@ fn somebody_has_room(world: &World) -> bool {
             && node.paused.is_none()
             && place.not_accepting == 0
             && place.capacity.is_none_or(|capacity| capacity.is_none());
-        any |= plain && place.weight != Some(0);
         if !plain {
-            return false;
+            return None;
+        }
+        if place.weight != Some(0) {
+            since = Some(since.map_or(node.standing_since, |at: Instant| at.min(node.standing_since)));
         }
     }
-    any && world.gate_is_open()
+    since.filter(|_| world.gate_is_open())
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::ShardId;
+    use leasehold_core::store::Key;
+
+    use super::*;
+    use crate::records::Loss;
+
+    #[test]
+    fn a_shard_that_is_left_vacant_in_calm_times_is_noticed() {
+        let mut world = World::healed(2, 3);
+        world.at = world.at.max(world.healing.calm_from);
+        let key = Key::Shard(ShardId::slot(&world.setting.group, 1));
+        world.records.changed(world.at, &world.setting, &key, None);
+        world.at += world.healing.bounds.unowned;
+        assert_eq!(judge(&world), Ok(()));
+        world.at += 1;
+        assert_eq!(judge(&world).unwrap_err().shard, Some(1));
+        world.records.tampered(&world.setting, &key, Loss::Lost);
+        assert_eq!(judge(&world), Ok(()), "its record was lost");
+    }
 }

@@ -22,3 +22,17 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_attached_is_noticed() {
+        let mut world = World::healed(2, 2);
+        assert_eq!(judge(&world, &world.census()), Ok(()));
+        let process = world.slots[1].process.unwrap();
+        world.processes[process].standing = Standing::Detached;
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+    }
+}

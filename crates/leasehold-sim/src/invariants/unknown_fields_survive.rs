@@ -1,7 +1,7 @@
-//! Fields that a newer version wrote into a shard's or a group's record are still there after an older one has
-//! rewritten it.
+//! Fields that a newer version wrote into a shard's or a group's record, or into `meta`, are still there after an older
+//! one has rewritten it.
 
-use leasehold_core::record::{GroupRecord, Record, ShardRecord};
+use leasehold_core::record::{GroupRecord, Meta, Record, ShardRecord};
 use leasehold_core::store::{Key, Stored, Swap};
 
 use crate::world::{Judged, World};
@@ -17,7 +17,12 @@ pub(crate) fn judge(world: &World, before: Option<&Stored>, swap: &Swap) -> Judg
     let readable = match &swap.key {
         Key::Shard(_) => ShardRecord::decode(&before.value).is_ok(),
         Key::Group(_) => GroupRecord::decode(&before.value).is_ok(),
-        Key::Meta | Key::Control | Key::Node(_) => false,
+        // Another incarnation is another record.
+        Key::Meta => match (Meta::decode(&before.value), Meta::decode(after)) {
+            (Ok(before), Ok(after)) => before.incarnation == after.incarnation,
+            _ => false,
+        },
+        Key::Control | Key::Node(_) => false,
     };
     if !readable || !mentions(&before.value) || mentions(after) {
         return Ok(());

@@ -9,8 +9,8 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let healing = &world.healing;
     let others = healing.other_writes - healing.other_writes_before;
     if others > 0 {
-        let message =
-            format!("{others} writes at rest that are no renewals; the last one of {:?}", healing.last_other);
+        let last = healing.last_other.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+        let message = format!("{others} writes at rest that are no renewals; the last one of {last}");
         return Err(world.violation(NAME, None, message));
     }
     // Renewals come up to a tenth early, on a clock that may be fast; and one more for the edges.
@@ -23,4 +23,22 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
         return Err(world.violation(NAME, None, message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_write_is_noticed_and_so_are_too_many_renewals() {
+        let mut world = World::healed(2, 2);
+        assert_eq!(judge(&world, &world.census()), Ok(()));
+        world.healing.other_writes += 1;
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+        world.healing.other_writes -= 1;
+        let bounds = &world.healing.bounds;
+        // One every half of the usual time.
+        world.healing.node_writes += 2 * 2 * bounds.quiet / bounds.renew_every;
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+    }
 }

@@ -69,6 +69,7 @@ pub async fn leases_expire_unless_renewed(fixture: &dyn Fixture) -> Verdict {
         "a node registers its keys anew only when it is told that its lease is gone",
     );
     expect_keys(registry, &["renewed"], "nothing to be put under a lease that is gone").await?;
+    expect_gone(registry, "silent-2").await?;
     registry.revoke(&renewed).await?;
     Ok(Note::default())
 }
@@ -87,6 +88,7 @@ pub async fn revoking_removes_its_keys_only(fixture: &dyn Fixture) -> Verdict {
     registry.revoke(&mine).await?;
     let why = "the keys of the other lease, with the one that it has overwritten";
     expect_keys(registry, &["other", "taken-over"], why).await?;
+    expect_gone(registry, "mine-1").await?;
     let state = registry.keep_alive(&mine).await?;
     ensure!(
         state == LeaseState::Gone,
@@ -152,13 +154,36 @@ async fn put_alive(registry: &dyn Registry, lease: &LeaseId, key: &str, value: &
     Ok(())
 }
 
+/// These keys and no others are there, and each has the same value when it is asked for by its name.
 async fn expect_keys(registry: &dyn Registry, wanted: &[&str], expected: &str) -> Result<(), Unmet> {
-    let seen: Vec<String> = registry.keys().await?.into_iter().map(|(key, _)| key).collect();
+    let listed = registry.keys().await?;
+    let names: Vec<String> = listed.iter().rev().map(|(key, _)| key.clone()).collect();
+    let values = registry.values(&names).await?;
+    let same = listed.iter().rev().map(|(_, value)| Some(value)).eq(values.iter().map(Option::as_ref));
+    ensure!(
+        same,
+        format!("the values of {names:?} as they are listed"),
+        format!("{values:?}"),
+        "a node would not notice that somebody removed a key or wrote over it",
+    );
+    expect_gone(registry, "never there").await?;
+    let seen: Vec<String> = listed.into_iter().map(|(key, _)| key).collect();
     ensure!(
         seen == wanted,
         format!("{expected}: {wanted:?}"),
         format!("{seen:?}"),
         "other programs would find services that are gone, or miss some that are there",
+    );
+    Ok(())
+}
+
+async fn expect_gone(registry: &dyn Registry, key: &str) -> Result<(), Unmet> {
+    let values = registry.values(&[key.to_owned()]).await?;
+    ensure!(
+        values == [None],
+        format!("no value of {key:?}, which is not there"),
+        format!("{values:?}"),
+        "a node would not register a key again that somebody removed",
     );
     Ok(())
 }

@@ -99,6 +99,10 @@ macro_rules! store_around {
                 self.inner().held_up_by()
             }
 
+            async fn vet(&self) -> Result<(), $crate::StoreError> {
+                self.inner().vet().await
+            }
+
             async fn examine(&self) -> Vec<$crate::Finding> {
                 self.inner().examine().await
             }
@@ -146,6 +150,10 @@ macro_rules! registry_around {
 
             async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, $crate::StoreError> {
                 self.around(Call::Registry, self.inner_registry()?.keys()).await
+            }
+
+            async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, $crate::StoreError> {
+                self.around(Call::Registry, self.inner_registry()?.values(keys)).await
             }
         }
     };

@@ -170,6 +170,10 @@ impl Store for Counting {
         self.inner.held_up_by()
     }
 
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.inner.vet().await
+    }
+
     async fn examine(&self) -> Vec<crate::Finding> {
         self.inner.examine().await
     }

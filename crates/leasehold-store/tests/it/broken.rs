@@ -413,4 +413,15 @@ impl Registry for Broken {
         }
         Ok(keys)
     }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut values = self.keys_in().values(keys).await?;
+        if self.has(Flaw::RemembersValues) {
+            let owners = self.shared.owners.lock().unwrap();
+            for (key, value) in keys.iter().zip(&mut values).filter(|(key, _)| owners.contains_key(*key)) {
+                value.get_or_insert_with(|| key.clone().into_bytes());
+            }
+        }
+        Ok(values)
+    }
 }

@@ -79,6 +79,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::VersionsByRevision, "a_rolled_back_store_is_noticed"),
     (Flaw::ForgetsOnRestart, "acknowledged_writes_survive_a_restart"),
     (Flaw::KeysUnordered, "registered_keys_are_there"),
+    (Flaw::RemembersValues, "revoking_removes_its_keys_only"),
     (Flaw::RenewsTheDead, "leases_expire_unless_renewed"),
     (Flaw::NeverExpires, "leases_expire_unless_renewed"),
     (Flaw::RevokesNothing, "revoking_removes_its_keys_only"),

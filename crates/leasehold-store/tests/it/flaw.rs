@@ -81,6 +81,8 @@ pub(crate) enum Flaw {
     ForgetsOnRestart,
     /// Registered keys come in the wrong order.
     KeysUnordered,
+    /// Keys that are gone still have a value when they are asked for by name.
+    RemembersValues,
     /// A lease that is gone is renewed all the same.
     RenewsTheDead,
     /// Leases live for ever.

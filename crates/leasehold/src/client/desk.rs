@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::record::{Record, RecordError};
+use leasehold_core::record::Record;
 use leasehold_core::store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped};
 use leasehold_store::Store;
 
@@ -45,9 +45,12 @@ impl Desk<'_> {
             if tries > 0 {
                 self.clock.sleep(chance::up_to(Duration::from_millis(5 * u64::from(tries.min(20))))).await;
             }
-            let stored = self.read(what, key).await?;
+            let stored = self.read(key).await.map_err(|error| match doubt {
+                Some(_) => Error::store(what, error),
+                None => Error::unread(what, error),
+            })?;
             let record = match &stored {
-                Some(stored) => Some(decode::<R>(key, &stored.value)?),
+                Some(stored) => Some(decode::<R>(what, key, &stored.value)?),
                 None => None,
             };
             let value = match change(record)? {
@@ -77,17 +80,16 @@ impl Desk<'_> {
 
     /// Reads one record.
     pub(super) async fn get<R: Record>(&self, what: &str, key: &Key) -> Result<Option<R>, Error> {
-        let stored = self.read(what, key).await?;
-        stored.map(|stored| decode(key, &stored.value)).transpose()
+        let stored = self.read(key).await.map_err(|error| Error::unread(what, error))?;
+        stored.map(|stored| decode(what, key, &stored.value)).transpose()
     }
 
-    async fn read(&self, what: &str, key: &Key) -> Result<Option<Stored>, Error> {
+    async fn read(&self, key: &Key) -> Result<Option<Stored>, StoreError> {
         let until = self.clock.now() + CALL_WITHIN;
         let keys = [key.clone()];
         let reading =
             self.clock.timeout_at(until, self.store.read(&keys)).await.unwrap_or_else(|| Err(late()));
-        let mut found = reading.map_err(|error| Error::store(what, error))?.found;
-        Ok(found.pop().flatten())
+        Ok(reading?.found.pop().flatten())
     }
 
     async fn swap(&self, swap: Swap) -> Result<Swapped, StoreError> {
@@ -99,11 +101,8 @@ impl Desk<'_> {
     }
 }
 
-fn decode<R: Record>(key: &Key, value: &[u8]) -> Result<R, Error> {
-    R::decode(value).map_err(|error: RecordError| {
-        let message = format!("the record {key} is not readable, and was left as it is: {error}");
-        Error::store(format!("reading {key}"), StoreError::new(StoreErrorKind::Damaged, message))
-    })
+fn decode<R: Record>(what: &str, key: &Key, value: &[u8]) -> Result<R, Error> {
+    R::decode(value).map_err(|error| Error::Record { what: what.to_owned(), key: key.clone(), error })
 }
 
 fn late() -> StoreError {

@@ -90,7 +90,7 @@ impl Client {
     pub async fn open_with(store: Arc<dyn Store>, options: ClientOptions) -> Result<Client, Error> {
         let clock = options.clock.clone();
         let listing =
-            list(&*store, &clock).await.map_err(|error| Error::store("reading the namespace", error))?;
+            list(&*store, &clock).await.map_err(|error| Error::unread("reading the namespace", error))?;
         let mut observer = Observer::new(options.placement.clone());
         observer.listed(clock.read(), &listing);
         note_the_gone(&mut observer, &*store);

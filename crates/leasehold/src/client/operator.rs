@@ -69,8 +69,9 @@ impl Client {
 
     /// Wants the holder of a shard to give it up once; it starts anew, here or elsewhere, with a higher epoch.
     pub async fn release(&self, shard: &ShardId) -> Result<(), Error> {
-        let epoch = self.epoch(shard).await?;
-        self.control(&format!("releasing {shard}"), |control| {
+        let what = format!("releasing {shard}");
+        let epoch = self.epoch(&what, shard).await?;
+        self.control(&what, |control| {
             control.release.insert(shard.clone(), epoch);
         })
         .await
@@ -78,8 +79,9 @@ impl Client {
 
     /// Wants a shard to run again whose work kept crashing.
     pub async fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
-        let epoch = self.epoch(shard).await?;
-        self.control(&format!("unquarantining {shard}"), |control| {
+        let what = format!("unquarantining {shard}");
+        let epoch = self.epoch(&what, shard).await?;
+        self.control(&what, |control| {
             control.unquarantine.insert(shard.clone(), epoch);
         })
         .await
@@ -162,7 +164,7 @@ impl Client {
     }
 
     async fn highest_epoch(&self, what: &str, group: &GroupName) -> Result<Epoch, Error> {
-        let listing = list(&*self.store, &self.clock).await.map_err(|error| Error::store(what, error))?;
+        let listing = list(&*self.store, &self.clock).await.map_err(|error| Error::unread(what, error))?;
         let epochs = listing.entries.iter().filter_map(|(key, stored)| match key {
             Key::Shard(shard) if shard.group == *group => {
                 Some(ShardRecord::decode(&stored.value).ok()?.epoch)
@@ -172,8 +174,8 @@ impl Client {
         Ok(epochs.max().unwrap_or_default())
     }
 
-    async fn epoch(&self, shard: &ShardId) -> Result<Epoch, Error> {
-        let record = self.desk().get::<ShardRecord>("reading the shard", &Key::Shard(shard.clone())).await?;
+    async fn epoch(&self, what: &str, shard: &ShardId) -> Result<Epoch, Error> {
+        let record = self.desk().get::<ShardRecord>(what, &Key::Shard(shard.clone())).await?;
         record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("the shard {shard}")))
     }
 

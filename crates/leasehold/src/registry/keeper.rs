@@ -10,7 +10,7 @@ use leasehold_store::{LeaseId, LeaseState, Store};
 use metrics::{counter, gauge};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::wanted::{Before, Wanted};
+use super::wanted::{Before, Stand, Wanted};
 use super::{RegistryHealth, RegistryOptions, RegistryState};
 use crate::chance;
 use crate::clock::Clock;
@@ -39,7 +39,12 @@ pub(super) struct Keeper {
     waiting: Waiting,
     lease: Option<Lease>,
     renew_at: Moment,
+    /// The last round failed, and is tried again at `retry_at`.
+    retrying: bool,
     retry_at: Moment,
+    /// Who was refused which key since anything was kept last. Nothing is left to try then, and that nothing fails shows
+    /// nothing.
+    refused: BTreeSet<(u64, String)>,
     failures: u32,
     failing_since: Option<Moment>,
     error: Option<String>,
@@ -78,7 +83,9 @@ impl Keeper {
             waiting: Waiting::default(),
             lease: None,
             renew_at: Moment::NEVER,
+            retrying: false,
             retry_at: Moment::NEVER,
+            refused: BTreeSet::new(),
             failures: 0,
             failing_since: None,
             error: None,
@@ -88,7 +95,7 @@ impl Keeper {
     /// Runs until the last registrant is gone.
     pub(super) async fn run(mut self) {
         loop {
-            let wake_at = if self.failures > 0 { self.retry_at } else { self.renew_at };
+            let wake_at = if self.retrying { self.retry_at } else { self.renew_at };
             let order = tokio::select! {
                 biased;
                 order = self.inbox.recv() => match order {
@@ -118,7 +125,7 @@ impl Keeper {
                 self.unwanted.remove(&key);
                 let wanted = match self.wanted.remove(&key) {
                     Some(wanted) => wanted.overwritten(owner, value),
-                    None => Wanted { owner, value, written: false, before: Before::Nothing },
+                    None => Wanted { owner, value, stand: Stand::Wished, before: Before::Nothing },
                 };
                 self.wanted.insert(key.clone(), wanted);
                 self.waiting.registered.push((key, reply));
@@ -129,6 +136,7 @@ impl Keeper {
                     Some(wanted) => wanted.forget_before(owner),
                     None => {}
                 }
+                self.refused.remove(&(owner, key));
                 self.waiting.removed.push(reply);
             }
             Order::Forget { owner, done } => {
@@ -140,6 +148,7 @@ impl Keeper {
                     .collect();
                 keys.iter().for_each(|key| self.drop_key(key));
                 self.wanted.values_mut().for_each(|wanted| wanted.forget_before(owner));
+                self.refused.retain(|(refused, _)| *refused != owner);
                 self.waiting.forgotten.extend(done);
             }
         }
@@ -156,7 +165,7 @@ impl Keeper {
     fn take_back(&mut self, key: &str) {
         match self.wanted.remove(key).map(|wanted| wanted.before) {
             Some(Before::Other(owner, value)) => {
-                let former = Wanted { owner, value, written: false, before: Before::Settled };
+                let former = Wanted { owner, value, stand: Stand::Lost, before: Before::Settled };
                 self.wanted.insert(key.to_owned(), former);
             }
             _ => self.drop_key(key),
@@ -164,21 +173,8 @@ impl Keeper {
     }
 
     async fn round(&mut self, round: Round) {
-        let outage = self.failures > 0;
         match self.settle().await {
-            Ok(()) => {
-                if outage {
-                    self.count("leasehold_registry_restores_total", "ok");
-                    tracing::info!(
-                        failures = self.failures,
-                        keys = self.wanted.len(),
-                        "registered keys are back"
-                    );
-                }
-                self.failures = 0;
-                self.failing_since = None;
-                self.error = None;
-            }
+            Ok(()) => self.settled(),
             Err(error) => self.failed(error, round),
         }
         // Whoever was answered finds it in the health.
@@ -186,11 +182,29 @@ impl Keeper {
         self.answer();
     }
 
+    fn settled(&mut self) {
+        self.retrying = false;
+        let keys = self.wanted.len();
+        // What was refused is wanted no more, so a round without keys does not show that it would be taken now.
+        if keys == 0 && !self.refused.is_empty() {
+            return;
+        }
+        if self.failures > 0 && keys > 0 {
+            self.count("leasehold_registry_restores_total", "ok");
+            tracing::info!(failures = self.failures, keys, "registered keys are back");
+        }
+        self.refused.clear();
+        self.failures = 0;
+        self.failing_since = None;
+        self.error = None;
+    }
+
     fn failed(&mut self, error: StoreError, round: Round) {
         // Whoever asks during an outage gets a try of its own, which does not slow down the regular ones.
-        if round == Round::Due || self.failures == 0 {
+        if round == Round::Due || !self.retrying {
             let pause = self.options.retry.pause(self.failures);
             self.retry_at = self.clock.now() + pause + chance::up_to(pause / 10);
+            self.retrying = true;
             self.failures += 1;
             self.count("leasehold_registry_restores_total", "failed");
             let (failures, again_after) = (self.failures, pause);
@@ -203,7 +217,10 @@ impl Keeper {
             .into_iter()
             .filter(|key| self.wanted.get(key).is_some_and(|wanted| !wanted.is_settled()))
             .collect();
-        unsettled.iter().for_each(|key| self.take_back(key));
+        for key in &unsettled {
+            self.refused.extend(self.wanted.get(key).map(|wanted| (wanted.owner, key.clone())));
+            self.take_back(key);
+        }
         let failure = || StoreError::new(error.kind, error.message.clone());
         for (key, reply) in std::mem::take(&mut self.waiting.registered) {
             let kept = self.lease_id().filter(|_| !unsettled.contains(&key));
@@ -244,7 +261,8 @@ impl Keeper {
             Some(lease) => lease.id.clone(),
             None => self.new_lease().await?,
         };
-        if self.clock.now() >= self.renew_at {
+        let due = self.clock.now() >= self.renew_at;
+        if due {
             let began_at = self.clock.now();
             let renewed = self.call(|r, lease| r.keep_alive(lease), &id).await;
             self.count("leasehold_registry_renewals_total", if renewed.is_ok() { "ok" } else { "failed" });
@@ -258,17 +276,35 @@ impl Keeper {
             self.write(|r, lease| r.remove(lease, &key), &id).await?;
             self.unwanted.remove(&key);
         }
-        let missing: Vec<String> =
-            self.wanted.iter().filter(|(_, wanted)| !wanted.written).map(|(key, _)| key.clone()).collect();
-        for key in missing {
+        for key in self.missing(due).await? {
             let value = self.wanted[&key].value.clone();
             if self.write(|r, lease| r.put(lease, &key, &value), &id).await? == LeaseState::Gone {
                 return Ok(LeaseState::Gone);
             }
             let wanted = self.wanted.get_mut(&key).expect("nothing was taken in meanwhile");
-            (wanted.written, wanted.before) = (true, Before::Settled);
+            (wanted.stand, wanted.before) = (Stand::There, Before::Settled);
         }
         Ok(LeaseState::Alive)
+    }
+
+    /// The keys that are to be written. Those that were there before are looked at first, and with every renewal all of
+    /// them: somebody may have removed one, or written over it.
+    async fn missing(&mut self, due: bool) -> Result<Vec<String>, StoreError> {
+        let unsure = |stand: Stand| stand == Stand::Lost || (due && stand != Stand::Wished);
+        let unsure: Vec<String> =
+            self.wanted.iter().filter(|(_, w)| unsure(w.stand)).map(|(key, _)| key.clone()).collect();
+        if !unsure.is_empty() {
+            let none = LeaseId(String::new());
+            let values = self.call(|r, _| r.values(&unsure), &none).await?;
+            for (key, value) in unsure.iter().zip(values) {
+                let wanted = self.wanted.get_mut(key).expect("nothing was taken in meanwhile");
+                wanted.stand = seen(key, wanted, value.as_deref());
+            }
+        }
+        let missing = |(key, w): (&String, &Wanted)| {
+            matches!(w.stand, Stand::Wished | Stand::Lost).then(|| key.clone())
+        };
+        Ok(self.wanted.iter().filter_map(missing).collect())
     }
 
     async fn new_lease(&mut self) -> Result<LeaseId, StoreError> {
@@ -282,7 +318,9 @@ impl Keeper {
 
     fn start_over(&mut self) {
         self.unwanted.clear();
-        self.wanted.values_mut().for_each(|wanted| wanted.written = false);
+        for wanted in self.wanted.values_mut().filter(|wanted| wanted.stand != Stand::Wished) {
+            wanted.stand = Stand::Lost;
+        }
     }
 
     /// A call that changes keys: without an answer, the lease is in doubt.
@@ -335,19 +373,27 @@ impl Keeper {
     }
 
     fn publish(&self) {
+        let taken: Vec<String> = self
+            .wanted
+            .iter()
+            .filter(|(_, wanted)| wanted.stand == Stand::Taken)
+            .map(|(key, _)| key.clone())
+            .collect();
         let state = match (self.failures, &self.lease) {
             (1.., _) => RegistryState::Failing,
+            (0, Some(_)) if !taken.is_empty() => RegistryState::Overwritten,
             (0, Some(_)) => RegistryState::Healthy,
             (0, None) => RegistryState::Idle,
         };
         let (kind, ttl) = (self.store.facts().kind, self.ttl_label());
-        let healthy = f64::from(u8::from(state != RegistryState::Failing));
+        let healthy = f64::from(u8::from(matches!(state, RegistryState::Healthy | RegistryState::Idle)));
         gauge!("leasehold_registry_healthy", "store" => kind, "ttl" => ttl.clone()).set(healthy);
         gauge!("leasehold_registry_keys", "store" => kind, "ttl" => ttl).set(self.wanted.len() as f64);
         self.health.send_replace(RegistryHealth {
             state,
             lease: self.lease_id(),
             keys: self.wanted.len(),
+            taken,
             failures: self.failures,
             failing_since: self.failing_since,
             error: self.error.clone(),
@@ -374,6 +420,31 @@ impl Keeper {
             if !matches!(revoked, Some(Ok(()))) {
                 tracing::debug!("the lease of registered keys was not revoked; it expires");
             }
+        }
+    }
+}
+
+/// How a key that was there stands now that this was found under it.
+fn seen(key: &str, wanted: &Wanted, found: Option<&[u8]>) -> Stand {
+    match (found, wanted.stand) {
+        (None, Stand::There) => {
+            tracing::warn!(key, "somebody removed a registered key; registering it again");
+            Stand::Lost
+        }
+        (None, Stand::Taken) => {
+            tracing::info!(key, "a registered key that somebody else had is free; registering it again");
+            Stand::Lost
+        }
+        (None, stand) => stand,
+        (Some(value), Stand::Taken) if value == wanted.value => Stand::Lost,
+        (Some(value), stand) if value == wanted.value => stand,
+        (Some(_), Stand::Taken) => Stand::Taken,
+        (Some(_), _) => {
+            tracing::warn!(
+                key,
+                "somebody else wrote over a registered key; it is theirs until it is free or registered anew"
+            );
+            Stand::Taken
         }
     }
 }

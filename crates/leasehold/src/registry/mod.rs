@@ -3,6 +3,12 @@
 //! This is for finding things (an address, a version), never for ownership: the store's own expiry decides when a key
 //! goes. All registries of one process on the same store and with the same ttl share one lease, which is made at first
 //! use. After an outage everything is registered again by itself; a key that was unregistered meanwhile stays gone.
+//!
+//! On every store alike, the last one to register a key has it: registering takes a key from whoever has it, and keeping
+//! it alive never does. What became of the keys is looked at with every renewal, a third of the ttl after the last. A key
+//! that somebody removed is then registered again. One that somebody else registered, or wrote by hand, stays theirs:
+//! there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its owner
+//! calls [`Registry::register`] again.
 
 mod keeper;
 mod options;
@@ -32,6 +38,8 @@ pub struct RegistryHealth {
     pub lease: Option<LeaseId>,
     /// How many keys should be there, of all registries that share the lease.
     pub keys: usize,
+    /// Those of them that somebody else wrote over.
+    pub taken: Vec<String>,
     /// How many tries in a row failed.
     pub failures: u32,
     /// Since when they fail, so that a blip can be told from an outage.
@@ -48,7 +56,10 @@ pub enum RegistryState {
     Idle,
     /// All keys are there.
     Healthy,
-    /// The store does not answer, or lost the keys; they are registered again as soon as it can be done.
+    /// Somebody else wrote over some of them; the others are there.
+    Overwritten,
+    /// The store does not answer, or lost the keys; they are registered again as soon as it can be done. Or it
+    /// refused a key, which was not registered, and nothing has been kept since.
     Failing,
 }
 
@@ -154,7 +165,7 @@ impl Registry {
     pub async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let store = &self.0.store.0;
         let registry = store.registry().ok_or(Error::NoRegistry(store.facts().kind))?;
-        registry.keys().await.map_err(|error| Error::store("listing registered keys", error))
+        registry.keys().await.map_err(|error| Error::unread("listing registered keys", error))
     }
 
     /// Removes the keys that were registered here and waits for it, for a bounded time. With the last registry of this

@@ -2,10 +2,23 @@
 pub(super) struct Wanted {
     pub(super) owner: u64,
     pub(super) value: Vec<u8>,
-    /// Whether it is under the lease that there is now.
-    pub(super) written: bool,
+    /// Whether it is in the store.
+    pub(super) stand: Stand,
     /// What was registered under this key before, until the store has had this.
     pub(super) before: Before,
+}
+
+/// How a key stands in the store. Registering takes a key from whoever has it; keeping it never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// It is to be written, over whatever is there.
+    Wished,
+    /// It was there before an outage, and is to be written again unless somebody else has it now.
+    Lost,
+    /// It is there, under the lease that there is now.
+    There,
+    /// Somebody else wrote over it: it is left alone until it is free.
+    Taken,
 }
 
 /// What was registered under a key before.
@@ -25,7 +38,7 @@ impl Wanted {
             Before::Settled => Before::Other(self.owner, self.value),
             unsettled => unsettled,
         };
-        Wanted { owner, value, written: false, before }
+        Wanted { owner, value, stand: Stand::Wished, before }
     }
 
     /// The owner of what was there before wants it no more.

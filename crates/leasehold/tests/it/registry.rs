@@ -76,6 +76,36 @@ async fn after_an_outage_everything_comes_back_but_what_was_unregistered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_registration_is_not_healed_by_having_nothing_to_keep() {
+    let bench = Bench::new();
+    for link_down in [Link::Cut, Link::AnswersCut] {
+        let link = Arc::new(CutOff::new(bench.store()));
+        let registry = registry(link.clone());
+        link.set(link_down);
+        for tries in 1..=3 {
+            assert!(registry.register("a", "1").await.is_err());
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let health = registry.health();
+            assert_eq!((health.state, health.keys), (RegistryState::Failing, 0), "{link_down:?}");
+            assert!(health.failures >= tries && health.error.is_some(), "{link_down:?}: {health:?}");
+        }
+        link.heal();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(registry.health().state, RegistryState::Failing, "nothing shows that it would be taken");
+        registry.register("b", "1").await.unwrap();
+        let health = registry.health();
+        assert_eq!((health.state, health.failures, health.error), (RegistryState::Healthy, 0, None));
+        registry.unregister("b").await.unwrap();
+        link.set(link_down);
+        assert!(registry.register("a", "1").await.is_err());
+        link.heal();
+        registry.unregister("a").await.unwrap();
+        assert_eq!(registry.health().failures, 0, "nobody wants it any more");
+        registry.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_overwrite_leaves_what_was_there() {
     let bench = Bench::new();
     let link = Arc::new(CutOff::new(bench.store()));
@@ -146,6 +176,48 @@ async fn pauses_grow_as_configured_and_start_anew_after_success() {
         link.heal();
         until("it is back", 12, || registry.health().state == RegistryState::Healthy).await;
     }
+}
+
+/// The last one to register a key has it, and whoever had it before is told.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_removed_comes_back_and_one_that_was_taken_is_left_alone() {
+    let bench = Bench::new();
+    let (first, second) = (registry(bench.store()), registry(bench.store()));
+    let value = async || {
+        let keys = bench.store().registry().unwrap().keys().await.unwrap();
+        keys.into_iter().find(|(key, _)| key == "a").map(|(_, value)| String::from_utf8(value).unwrap())
+    };
+    let lease = first.register("a", "mine").await.unwrap();
+    first.register("b", "mine").await.unwrap();
+    bench.store().registry().unwrap().remove(&lease, "a").await.unwrap();
+    assert_eq!(value().await, None);
+    until("it is back", 6, || first.health().state == RegistryState::Healthy).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(value().await.as_deref(), Some("mine"));
+
+    second.register("a", "theirs").await.unwrap();
+    until("its former owner is told", 6, || first.health().state == RegistryState::Overwritten).await;
+    assert_eq!((first.health().taken, second.health().taken), (vec!["a".to_owned()], Vec::new()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(value().await.as_deref(), Some("theirs"), "nobody fights over it");
+    second.close().await;
+    until("it is free", 6, || first.health().state == RegistryState::Healthy).await;
+    assert_eq!(value().await.as_deref(), Some("mine"));
+    assert!(first.health().taken.is_empty());
+
+    // An outage changes nothing of that.
+    let link = Arc::new(CutOff::new(bench.store()));
+    let third = registry(link.clone());
+    third.register("a", "third's").await.unwrap();
+    link.set(Link::Cut);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    first.register("a", "mine again").await.unwrap();
+    link.heal();
+    until("it is told", 12, || third.health().state == RegistryState::Overwritten).await;
+    assert_eq!(value().await.as_deref(), Some("mine again"));
+    third.register("a", "third's").await.unwrap();
+    assert_eq!(third.health().state, RegistryState::Healthy, "registering takes it");
+    assert_eq!(value().await.as_deref(), Some("third's"));
 }
 
 /// A put that landed long after its key was given up must not bring it back.

@@ -10,11 +10,18 @@ use crate::options::Options;
 const WITHIN: Duration = Duration::from_secs(2);
 const BYTES_MAX: u64 = 8 << 20;
 
-/// One number of a member's `/metrics`; `None` where it is not to be had, which is nobody's mistake.
-pub(crate) async fn number(options: &Options, member: usize, name: &str) -> Option<f64> {
-    let text = tokio::time::timeout(WITHIN, page(options, member)).await.ok()??;
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-    value.trim().parse().ok()
+/// A member's `/metrics`; empty where they are not to be had, which is nobody's mistake.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    pub(crate) async fn of(options: &Options, member: usize) -> Self {
+        Metrics(tokio::time::timeout(WITHIN, page(options, member)).await.ok().flatten().unwrap_or_default())
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        value.trim().parse().ok()
+    }
 }
 
 async fn page(options: &Options, member: usize) -> Option<String> {

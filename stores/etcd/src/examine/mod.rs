@@ -8,7 +8,7 @@ mod upkeep;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_store::{Finding, Key, Listing, Stored};
+use leasehold_store::{Finding, Key, StoreError, StoreErrorKind};
 
 use crate::etcd::{Shared, txn};
 use crate::lane::Switch;
@@ -33,7 +33,7 @@ pub(crate) async fn examine(shared: &Shared, switch: &Arc<Switch>) -> Vec<Findin
         Err(error) => {
             findings.push(Finding::bad(
                 format!("the keys under {} cannot be read: {}", shared.layout.root(), error.message),
-                "give the user's role readwrite on this prefix, as docs/etcd.md shows",
+                unread_advice(&error),
             ));
             return findings;
         }
@@ -41,6 +41,19 @@ pub(crate) async fn examine(shared: &Shared, switch: &Arc<Switch>) -> Vec<Findin
     findings.extend(speed(shared, switch).await);
     findings.extend(upkeep::findings(shared, switch, &members, &listing).await);
     findings
+}
+
+/// What helps when the keys cannot be read. The message itself says what etcd's own words mean.
+fn unread_advice(error: &StoreError) -> &'static str {
+    match error.kind {
+        StoreErrorKind::Refused if error.message.contains("permission denied") => {
+            "give the user's role readwrite on this prefix, as docs/etcd.md shows"
+        }
+        StoreErrorKind::Refused | StoreErrorKind::Damaged => "",
+        StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
+            "mend that first: no node can renew"
+        }
+    }
 }
 
 fn security(shared: &Shared) -> Vec<Finding> {
@@ -118,8 +131,26 @@ impl Stopwatch {
     }
 }
 
-/// The node records of a listing.
-fn nodes(listing: &Listing) -> Vec<&Stored> {
-    let node = |(key, stored)| matches!(key, &Key::Node(_)).then_some(stored);
-    listing.entries.iter().map(|(key, stored)| (key, stored)).filter_map(node).collect()
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::unread_advice;
+    use crate::trouble::tell;
+
+    #[test]
+    fn rights_are_advised_only_where_they_lack() {
+        let advice =
+            |code, said: &str| unread_advice(&tell("m", &Status::new(code, format!("etcdserver: {said}"))));
+        assert!(advice(Code::PermissionDenied, "permission denied").contains("readwrite"));
+        for (code, said) in [
+            (Code::Unavailable, "no leader"),
+            (Code::Unavailable, "request timed out"),
+            (Code::InvalidArgument, "user name is empty"),
+            (Code::DataLoss, "corrupt cluster"),
+        ] {
+            assert!(!advice(code, said).contains("role"), "{said}");
+        }
+        assert!(advice(Code::Unavailable, "no leader").contains("no node can renew"));
+    }
 }

@@ -1,18 +1,22 @@
 //! What grows in etcd, and whether it is cleared away.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_store::{Finding, Listing};
+use leasehold_core::record::{NodeRecord, Record};
+use leasehold_store::{Finding, Key, Listing};
 use tonic::Code;
 
 use super::members::Members;
-use super::{metrics, nodes};
+use super::metrics::Metrics;
 use crate::etcd::{Shared, range};
 use crate::lane::{Switch, Trouble};
-use crate::proto::RangeRequest;
+use crate::proto::{RangeRequest, StatusResponse};
 
-/// How often a node writes per day at the default ttl of 10 s, which is renewed every 2 s.
-const RENEWALS_PER_DAY: u64 = 86_400 / 2;
+const DAY: Duration = Duration::from_secs(86_400);
+/// The ttl of a node when there is none to look at.
+const TTL_USUAL: Duration = Duration::from_secs(10);
 /// What etcd keeps beside the value of one write, about.
 const BYTES_BESIDE_VALUE: u64 = 150;
 /// How large a node's record is when there is none to look at.
@@ -29,45 +33,120 @@ pub(crate) async fn findings(
     listing: &Listing,
 ) -> Vec<Finding> {
     let newest = listing.revision.and_then(|revision| i64::try_from(revision).ok()).unwrap_or(0);
-    let mut findings = vec![cost(listing)];
+    let largest = members.answered().max_by_key(|(_, status)| status.db_size);
+    let metrics = match largest {
+        Some((member, _)) => Some(Metrics::of(&shared.options, member).await),
+        None => None,
+    };
+    let number = |name: &str| metrics.as_ref().and_then(|metrics| metrics.number(name));
+    let cost = Cost::of(listing);
+    let mut findings = vec![cost.finding()];
     findings.push(match oldest(shared, switch, newest).await {
-        Ok(oldest) => compaction(oldest, newest),
+        Ok(oldest) => {
+            let times = number("etcd_debugging_mvcc_db_compaction_total_duration_milliseconds_count");
+            compaction(oldest, newest, times.map(|times| times as u64), cost.revisions)
+        }
         Err(trouble) => Finding::doubtful(
             format!("how far back the history goes cannot be seen: {}", trouble.error.message),
             "make sure that auto-compaction is on",
         ),
     });
-    findings.extend(size(shared, members).await);
+    if let Some((_, largest)) = largest {
+        findings.push(size(largest, number("etcd_server_quota_backend_bytes")));
+    }
+    let errors: Vec<&str> =
+        members.statuses().flat_map(|status| &status.errors).map(String::as_str).collect();
+    if !errors.is_empty() {
+        findings.push(Finding::bad(format!("etcd says: {}", errors.join("; ")), "mend that first"));
+    }
     findings
 }
 
-fn cost(listing: &Listing) -> Finding {
-    let nodes = nodes(listing);
-    let count = nodes.len().max(1) as u64;
-    let bytes: u64 = nodes.iter().map(|stored| stored.value.len() as u64).sum();
-    let each = if nodes.is_empty() { NODE_BYTES } else { bytes / count };
-    let revisions = count * RENEWALS_PER_DAY;
-    let megabytes = revisions * (each + BYTES_BESIDE_VALUE) / 1_000_000;
-    Finding::good(format!(
-        "{count} node(s) at a ttl of 10 s renew {revisions} times a day: as many revisions, and about {megabytes} MB of \
-         history until it is compacted; shards cost nothing at rest"
-    ))
+/// What the nodes write in a day, by their records.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    /// How many nodes there are of each ttl.
+    nodes: BTreeMap<Duration, u64>,
+    revisions: u64,
+    bytes: u64,
 }
 
-fn compaction(oldest: i64, newest: i64) -> Finding {
+impl Cost {
+    /// Of the nodes that have not left and that nobody fenced.
+    fn of(listing: &Listing) -> Cost {
+        let mut cost = Cost { nodes: BTreeMap::new(), revisions: 0, bytes: 0 };
+        for (key, stored) in &listing.entries {
+            if let (Key::Node(_), Ok(record)) = (key, NodeRecord::decode(&stored.value))
+                && record.state.is_alive()
+            {
+                cost.add(Duration::from_millis(record.ttl_ms), stored.value.len() as u64);
+            }
+        }
+        cost
+    }
+
+    fn add(&mut self, ttl: Duration, bytes: u64) {
+        let renewals = (DAY.as_millis() / (ttl.as_millis() / 5).max(1)) as u64;
+        *self.nodes.entry(ttl).or_default() += 1;
+        self.revisions += renewals;
+        self.bytes += renewals * (bytes + BYTES_BESIDE_VALUE);
+    }
+
+    fn finding(&self) -> Finding {
+        if self.nodes.is_empty() {
+            let mut one = Cost { nodes: BTreeMap::new(), revisions: 0, bytes: 0 };
+            one.add(TTL_USUAL, NODE_BYTES);
+            return Finding::good(format!(
+                "no node is alive; {}",
+                one.told(&format!("each one at a ttl of {TTL_USUAL:?} will"))
+            ));
+        }
+        let nodes: Vec<String> =
+            self.nodes.iter().map(|(ttl, count)| format!("{count} at a ttl of {ttl:?}")).collect();
+        Finding::good(self.told(&format!("the nodes that are alive ({})", nodes.join(", "))))
+    }
+
+    fn told(&self, who: &str) -> String {
+        format!(
+            "{who} renew {} times a day, every fifth of their ttl: as many revisions, and about {} MB of history until it \
+             is compacted; shards cost nothing at rest",
+            self.revisions,
+            self.bytes / 1_000_000
+        )
+    }
+}
+
+/// What the history says about its own end. `times` is how often the member has compacted since it was started, if it
+/// says so: who asked for it, the settings or a person, is not to be seen.
+fn compaction(oldest: i64, newest: i64, times: Option<u64>, a_day: u64) -> Finding {
     let advice = "switch it on: --auto-compaction-mode=periodic --auto-compaction-retention=1h";
-    match (oldest, newest) {
-        (..=1, ..YOUNG) => Finding::good(format!(
-            "nothing has been compacted yet, at revision {newest}; whether auto-compaction is on cannot be seen ({advice})"
-        )),
+    let kept = newest - oldest;
+    // What two days bring, and in any case what says nothing.
+    let plenty = i64::try_from(a_day.saturating_mul(2)).unwrap_or(i64::MAX).max(YOUNG);
+    let unseen = format!("whether auto-compaction is on cannot be seen ({advice})");
+    match (oldest, times) {
+        (..=1, _) if newest < YOUNG => {
+            Finding::good(format!("nothing has been compacted yet, at revision {newest}; {unseen}"))
+        }
         (..=1, _) => Finding::doubtful(
             format!("nothing was ever compacted, at revision {newest}: the quota will be used up one day"),
             advice,
         ),
-        _ => Finding::good(format!(
-            "the history goes from revision {oldest} to {newest}: it is compacted ({} revisions are kept)",
-            newest - oldest
+        (_, Some(times @ 2..)) if kept < plenty => Finding::good(format!(
+            "the history goes from revision {oldest} to {newest}: it was compacted {times} times since the member was \
+             started, and {kept} revisions are kept"
         )),
+        _ if kept < YOUNG => Finding::good(format!(
+            "the history goes from revision {oldest} to {newest}: it was compacted, which may have been done by hand; \
+             {unseen}"
+        )),
+        _ => Finding::doubtful(
+            format!(
+                "{kept} revisions have gathered since the last compaction kept up to {oldest}: it does not seem to be done \
+                 again and again"
+            ),
+            advice,
+        ),
     }
 }
 
@@ -87,11 +166,7 @@ async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i6
     Ok(there)
 }
 
-async fn size(shared: &Shared, members: &Members) -> Vec<Finding> {
-    let Some((member, largest)) = members.answered().max_by_key(|(_, status)| status.db_size) else {
-        return Vec::new();
-    };
-    let quota = metrics::number(&shared.options, member, "etcd_server_quota_backend_bytes").await;
+fn size(largest: &StatusResponse, quota: Option<f64>) -> Finding {
     let megabytes = |bytes: i64| bytes as f64 / 1e6;
     let what = format!(
         "the database has {:.1} MB, of which {:.1} MB are in use",
@@ -104,17 +179,51 @@ async fn size(shared: &Shared, members: &Members) -> Vec<Finding> {
     };
     let share = largest.db_size as f64 / quota.filter(|quota| *quota > 0.0).unwrap_or(QUOTA_DEFAULT);
     let what = format!("{what}, {:.0} % {of}", share * 100.0);
-    let mut findings = vec![match share {
+    match share {
         ..0.6 => Finding::good(what),
         _ => Finding::doubtful(
             what,
             "compact and defragment, or raise --quota-backend-bytes: when the quota is used up, all nodes detach",
         ),
-    }];
-    let errors: Vec<&str> =
-        members.statuses().flat_map(|status| &status.errors).map(String::as_str).collect();
-    if !errors.is_empty() {
-        findings.push(Finding::bad(format!("etcd says: {}", errors.join("; ")), "mend that first"));
     }
-    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_store::Grade;
+
+    use super::*;
+
+    #[test]
+    fn a_cost_is_that_of_each_nodes_own_ttl() {
+        let mut cost = Cost { nodes: BTreeMap::new(), revisions: 0, bytes: 0 };
+        cost.add(Duration::from_secs(10), 500);
+        cost.add(Duration::from_secs(60), 500);
+        cost.add(Duration::from_secs(60), 500);
+        assert_eq!(cost.revisions, 43_200 + 2 * 7_200);
+        let told = cost.finding().what;
+        assert!(
+            told.contains("1 at a ttl of 10s, 2 at a ttl of 60s") && told.contains("57600 times"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn one_compaction_is_no_habit() {
+        let day = 43_200;
+        for (oldest, newest, times, grade) in [
+            (1, 10, Some(0), Grade::Good),
+            (1, YOUNG, Some(0), Grade::Doubtful),
+            (900, 1_000, Some(1), Grade::Good),
+            (900, 900 + YOUNG, Some(1), Grade::Doubtful),
+            (900, 900 + YOUNG, None, Grade::Doubtful),
+            (900, 900 + YOUNG, Some(2), Grade::Good),
+            (900, 900 + 3 * day as i64, Some(2), Grade::Doubtful),
+        ] {
+            let finding = compaction(oldest, newest, times, day);
+            assert_eq!(finding.grade, grade, "{oldest} {newest} {times:?}: {finding:?}");
+        }
+        assert!(compaction(900, 1_000, Some(1), day).what.contains("cannot be seen"));
+        assert!(compaction(900, 1_000, Some(9), day).what.contains("compacted 9 times"));
+    }
 }

@@ -47,7 +47,7 @@ async fn every_call_ends_in_time_and_works_again_afterwards() {
         let (renewal, listing) =
             tokio::join!(swap(&store, Lane::Renewal, "nodes/n", None, "1"), store.list(),);
         assert!(renewal.is_err() && listing.is_err(), "{trouble:?}");
-        assert!(began.elapsed() < Duration::from_secs(6), "{trouble:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{trouble:?}: {:?}", began.elapsed());
         let gap = async { while !matches!(watch.next().await, Some(WatchEvent::Interrupted(_))) {} };
         let noticed = tokio::time::timeout(Duration::from_secs(10), gap).await;
         assert!(noticed.is_ok(), "{trouble:?}: the watch says that there is a gap");
@@ -55,7 +55,7 @@ async fn every_call_ends_in_time_and_works_again_afterwards() {
         let began = Stopwatch::start();
         let value = (number + 1).to_string();
         let version = put_patiently(&store, "shards/g/s", &value).await;
-        assert!(began.elapsed() < Duration::from_secs(3), "{trouble:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{trouble:?}: {:?}", began.elapsed());
         let seen = until_told(&mut watch, &version).await;
         assert!(seen.contains(&"snapshot"), "{trouble:?}: the watch goes on with a snapshot");
     }

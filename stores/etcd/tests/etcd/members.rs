@@ -245,5 +245,6 @@ async fn quota_is_used_up_and_mended(server: &Server) {
     server.ctl(&["compact", version.as_str()]);
     server.ctl(&["defrag"]);
     server.ctl(&["alarm", "disarm"]);
-    put(&store, "nodes/n", Some(&version), "small again").await;
+    // The write that found the quota used up may have been carried out: etcd applies what came that far, and refuses after.
+    put_patiently(&store, "nodes/n", "small again").await;
 }

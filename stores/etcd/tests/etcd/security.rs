@@ -1,8 +1,10 @@
 //! Auth and TLS, right and wrong.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use leasehold::Node;
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
 use leasehold_store::{Finding, Grade, Lane, Registry, Store, StoreErrorKind, WatchEvent};
@@ -133,7 +135,24 @@ async fn tls_with_client_certificates() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_was_replaced_is_found_in_its_file() {
+    let Some(server) = with_auth(Program::Etcd35) else { return };
+    let file = server.folder().join("password");
+    std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    let address = format!("etcd://worker@{}/tests?password_file={}", server.hosts(), file.display());
+    let store = Etcd::open(&address, "auth").unwrap();
+    put(&store, "nodes/n", None, "1").await;
+    server.ctl(&["user", "delete", "worker"]);
+    server.ctl(&["user", "add", "worker:another"]);
+    server.ctl(&["user", "grant-role", "worker", "leasehold"]);
+    let error = store.list().await.unwrap_err();
+    assert!(error.message.contains("password is wrong"), "{error}");
+    std::fs::write(&file, "another\n").unwrap();
+    assert_eq!(store.list().await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_mistakes_are_told_in_words_too() {
     let Some(server) = Server::start(EtcdSetup::single(Program::Etcd35)) else { return };
     let store = Etcd::open(&format!("etcd://{}/tests?tls=on", server.hosts()), "mistakes").unwrap();
@@ -152,7 +171,7 @@ async fn other_mistakes_are_told_in_words_too() {
         "1 of 2 named members answer",
         "127.0.0.1:1",
         "etcd 3.5",
-        "renew 43200 times a day",
+        "no node is alive; each one at a ttl of 10s will renew 43200 times a day",
         "no alarm",
         "of a quota of 2147 MB",
         "median of 5",
@@ -162,5 +181,25 @@ async fn other_mistakes_are_told_in_words_too() {
     }
     assert!(findings.iter().all(|finding| finding.grade != Grade::Bad), "{findings:?}");
     server.ctl(&["compact", &store.list().await.unwrap().revision.unwrap().to_string()]);
-    assert!(all_text(&store.examine().await).contains("it is compacted"));
+    let text = all_text(&store.examine().await);
+    assert!(text.contains("may have been done by hand"), "{text}");
+    put(&store, "nodes/m", None, "1").await;
+    server.ctl(&["compact", &store.list().await.unwrap().revision.unwrap().to_string()]);
+    let text = all_text(&store.examine().await);
+    assert!(text.contains("it was compacted 2 times since the member was started"), "{text}");
+
+    // Of those that have left nothing is to be expected.
+    let store: Arc<dyn Store> =
+        Arc::new(Etcd::open(&format!("etcd://{}/tests", server.hosts()), "alive").unwrap());
+    let node = async |name: &str, ttl: u64| {
+        let node = Node::builder(store.clone()).name(name).ttl(Duration::from_secs(ttl));
+        let node = node.new_namespace().start().await.unwrap();
+        node.attached().await.unwrap();
+        node
+    };
+    let (_short, _long, gone) = (node("a", 4).await, node("b", 40).await, node("c", 10).await);
+    gone.leave().await;
+    let text = all_text(&store.examine().await);
+    let wanted = "the nodes that are alive (1 at a ttl of 4s, 1 at a ttl of 40s) renew 118800 times a day";
+    assert!(text.contains(wanted), "{text}");
 }

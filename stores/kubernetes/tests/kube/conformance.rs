@@ -94,7 +94,8 @@ impl Fixture for KubernetesFixture {
 
     fn scale(&self) -> Scale {
         // Two pages of a listing and more; ten thousand creations would take the server a minute.
-        Scale { shards: 1_200, patience: Duration::from_secs(30), ..Scale::default() }
+        let (patience, lease_ttl) = (Duration::from_secs(30), Duration::from_secs(1));
+        Scale { shards: 1_200, patience, lease_ttl, ..Scale::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_kubernetes::{Clusters, Kubernetes, Options};
-use leasehold_store::{Grade, Store};
+use leasehold_store::{Grade, LeaseState, Registry, Store, Throwaway};
 
 use crate::common::{ACCOUNT, applied, options, put, read, run, shared};
 
@@ -44,6 +44,20 @@ fn every_manifest_is_taken_and_the_role_is_enough_and_no_more() {
         let gone = leasehold_store::Swap { key: "nodes/a".parse().unwrap(), expect: Some(next), value: None };
         applied(&store, gone).await;
         assert_eq!(read(&store, "nodes/a").await, None);
+        // Registered keys need no more, and neither does whoever removes what was tried out.
+        let throwaway = Throwaway::new("deploy").unwrap();
+        let tried = Kubernetes::open_with(plain.clone(), throwaway.name());
+        let lease = tried.grant(Duration::from_secs(60)).await.unwrap();
+        for key in ["a", "b"] {
+            assert_eq!(tried.put(&lease, key, b"1").await, Ok(LeaseState::Alive));
+        }
+        tried.remove(&lease, "a").await.unwrap();
+        assert_eq!(tried.keep_alive(&lease).await, Ok(LeaseState::Alive));
+        assert_eq!(tried.keys().await.unwrap(), [("b".to_owned(), b"1".to_vec())]);
+        tried.discard(&throwaway).await.unwrap();
+        let label = format!("leasehold.dev/namespace={throwaway}");
+        let left = server.kubectl(&["get", "leases", "-n", "workers", "-l", &label, "-o", "name"]);
+        assert_eq!((left.good, left.text.as_str()), (true, ""), "nothing is left");
         let findings = store.examine().await;
         assert!(findings.iter().all(|finding| finding.grade == Grade::Good), "{findings:#?}");
         for forbidden in [["list", "secrets"], ["list", "pods"], ["get", "nodes"]] {

@@ -5,4 +5,5 @@ mod conformance;
 mod deploy;
 mod nodes;
 mod proxy;
+mod registered;
 mod troubles;

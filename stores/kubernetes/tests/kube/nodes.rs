@@ -124,6 +124,9 @@ fn people_and_other_tools_read_it_rightly() {
         let held =
             found.iter().filter(|lease| lease.spec.as_ref().is_some_and(|s| s.holder_identity.is_some()));
         assert_eq!(held.count(), 0, "nobody holds anything after a clean leave");
+        let renewed =
+            found.iter().filter(|lease| lease.spec.as_ref().is_some_and(|s| s.renew_time.is_some()));
+        assert_eq!(renewed.count(), 0, "the end of a session is no renewal of it");
         assert_eq!(found.len(), 4 + 4, "four shards, and node, group, meta and anchor");
     });
 }

@@ -1,6 +1,7 @@
 //! An HTTP proxy that answers in the API server's place, for the answers that a healthy one does not give.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_servers::{Kubernetes as Server, free_port};
 use rustls::pki_types::pem::PemObject;
@@ -19,6 +20,12 @@ pub(crate) enum Mode {
     Answer(u16),
     /// The server carries it out, and the answer is replaced by this code.
     Carried(u16),
+    /// A replacement is passed on after so long, and everything else at once.
+    LateWrites(Duration),
+    /// It is passed on, and so is the answer, without its date.
+    Undated,
+    /// A watch is told at once that the state it wants to go on from is forgotten (410), and all else is passed on.
+    Forgotten,
 }
 
 /// A proxy that speaks TLS to both sides and shows the server's own certificate.
@@ -80,6 +87,16 @@ async fn serve(
     if let Mode::Answer(code) = mode {
         return answer(&mut client, code).await;
     }
+    if mode == Mode::Forgotten
+        && request.windows(7).take(500).any(|seven| seven == b"watch=t" || seven == b"watch=1")
+    {
+        return forget(&mut client).await;
+    }
+    if let Mode::LateWrites(by) = mode
+        && request.starts_with(b"PUT")
+    {
+        tokio::time::sleep(by).await;
+    }
     let socket = TcpStream::connect(("127.0.0.1", upstream)).await?;
     let name = ServerName::try_from("127.0.0.1").expect("an address");
     let mut server = connector.connect(name, socket).await?;
@@ -90,11 +107,28 @@ async fn serve(
             let _ = server.read_to_end(&mut rest).await;
             answer(&mut client, code).await
         }
-        Mode::Pass | Mode::Answer(_) => {
+        Mode::Undated => {
+            let mut rest = Vec::new();
+            let _ = server.read_to_end(&mut rest).await;
+            if let Some(at) = rest.windows(7).position(|seven| seven == b"\r\nDate:") {
+                rest[at + 2..at + 6].copy_from_slice(b"Gone");
+            }
+            client.write_all(&rest).await?;
+            client.shutdown().await
+        }
+        Mode::Pass | Mode::Answer(_) | Mode::LateWrites(_) | Mode::Forgotten => {
             let _ = tokio::io::copy(&mut server, &mut client).await;
             client.shutdown().await
         }
     }
+}
+
+/// Answers a watch with the end that a compacted store gives it.
+async fn forget(client: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+    let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+    client.write_all(format!("{head}{event}\n").as_bytes()).await?;
+    client.shutdown().await
 }
 
 /// The whole request, changed so that the server closes the connection after its answer.

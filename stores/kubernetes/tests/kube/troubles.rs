@@ -1,10 +1,11 @@
 //! What the store says and does when the API server does not answer as it should.
 
+use futures::StreamExt;
 use std::time::Duration;
 
 use leasehold_kubernetes::{Kubernetes, Options};
 use leasehold_servers::Kubernetes as Server;
-use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, Swap, Swapped};
+use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, Swap, Swapped, WatchEvent};
 
 use crate::common::{
     NOBODY, READER, applied, key, leases, now, open, options, put, read, run, shared, stranger, swap,
@@ -134,6 +135,10 @@ fn expired_credentials_are_named_and_read_anew() {
             assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
             assert!(error.message.contains("expired or were revoked"), "{error}");
         }
+        let findings = store.examine().await;
+        let [only] = &findings[..] else { panic!("one finding says it: {findings:#?}") };
+        assert!(only.grade == Grade::Bad && only.what.contains("expired or were revoked"), "{only:?}");
+        assert!(!only.advice.contains("selfsubjectaccessreviews"), "{only:?}");
         std::fs::copy(server.kubeconfig("admin"), &kubeconfig).unwrap();
         store.list().await.expect("the new credentials are used without a restart");
     });
@@ -152,6 +157,10 @@ fn wrong_places_are_told() {
         assert!(error.message.contains("/nowhere/kubeconfig"), "{error}");
         let error = open(&server, "x").zone_of("no-such-machine").await.unwrap_err();
         assert!(error.message.contains("no-such-machine"), "{error}");
+        for name in ["", "../namespaces", "m1?x", "m1/status", "M1", "a b"] {
+            let error = open(&server, "x").zone_of(name).await.unwrap_err();
+            assert!(error.message.contains("no name of a Kubernetes node"), "{error}");
+        }
     });
 }
 
@@ -198,6 +207,36 @@ fn what_a_person_spoils_with_kubectl_is_not_believed() {
 }
 
 #[test]
+fn a_lease_that_a_person_edits_for_people_is_found_by_the_doctor() {
+    run(async {
+        let Some(server) = shared() else { return };
+        let store = open(&server, "edited");
+        let held = r#"{"format":1,"write":"00000000000000000000000000000005","shard":"g/1","epoch":4,"state":{"held":{"holder":{"node":"a","session":"00000000000000000000000000000001","ttl_ms":15000}}},"why":"planned","written_unix_ms":1700000000123}"#;
+        applied(&store, put("shards/g/1", None, held.as_bytes())).await;
+        let before = store.examine().await;
+        assert!(before.iter().all(|finding| finding.grade == Grade::Good), "{before:#?}");
+        let (_, found) = leases(&stranger(&server).await, "edited").await;
+        let shard =
+            found.iter().find(|lease| crate::common::annotation(lease, "leasehold.dev/key") == "shards/g/1");
+        let name = shard.and_then(|lease| lease.metadata.name.clone()).unwrap();
+        for edit in
+            [r#"{"spec":{"holderIdentity":"b"}}"#, r#"{"spec":{"holderIdentity":"a","leaseTransitions":9}}"#]
+        {
+            let said = server.kubectl(&["patch", "lease", &name, "--type=merge", "-p", edit]);
+            assert!(said.good, "{}", said.text);
+            let findings = store.examine().await;
+            let told = |finding: &Finding| finding.grade == Grade::Doubtful && finding.what.contains(&name);
+            assert_eq!(findings.iter().filter(|finding| told(finding)).count(), 1, "{findings:#?}");
+            assert_eq!(
+                &*read(&store, "shards/g/1").await.unwrap().value,
+                held.as_bytes(),
+                "the record stays"
+            );
+        }
+    });
+}
+
+#[test]
 fn a_cold_start_is_paced_and_renewals_are_not() {
     run(async {
         let Some(server) = shared() else { return };
@@ -231,7 +270,7 @@ fn a_cold_start_is_paced_and_renewals_are_not() {
             took > Duration::from_millis(1900),
             "120 writes at 50 a second, 20 of them at once: {took:?}"
         );
-        assert!(slowest < Duration::from_secs(1), "renewals don't wait for their turn: {slowest:?}");
+        assert!(slowest < took / 2, "renewals don't wait for their turn: {slowest:?} of {took:?}");
         println!("120 claims took {took:?}, the slowest of 10 renewals meanwhile {slowest:?}");
     });
 }
@@ -250,9 +289,122 @@ fn a_stalled_server_is_an_error_in_time_and_the_same_client_goes_on_afterwards()
         assert!(dropped.is_err(), "a frozen server does not answer: {dropped:?}");
         let error = store.read(&[key("nodes/a")]).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
+        let asked_at = now();
+        let findings = store.examine().await;
+        let took = now() - asked_at;
+        assert!(took < Duration::from_secs(11), "nobody waits for it twice: {took:?}");
+        let [only] = &findings[..] else { panic!("one finding says it: {findings:#?}") };
+        assert_eq!(only.grade, Grade::Bad, "{only:?}");
+        assert!(!only.advice.contains("selfsubjectaccessreviews"), "{only:?}");
         server.go_on();
         let there = read(&store, "nodes/a").await.expect("the same client goes on");
         let next = swap(&store, put("nodes/a", Some(&there.version), b"3")).await;
         assert!(matches!(next, Swapped::Applied(_) | Swapped::Lost(_)), "{next:?}");
+    });
+}
+
+/// A kubeconfig of `admin` whose token comes from what `script` prints.
+fn with_program(server: &leasehold_servers::Kubernetes, name: &str, script: &str) -> std::path::PathBuf {
+    let text = std::fs::read_to_string(server.kubeconfig("admin")).unwrap();
+    let program = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+        "args": ["-c", script], "interactiveMode": "Never"});
+    let (before, after) = text.split_once("token: admin").expect("the user has a token");
+    let path = server.folder().join(format!("kubeconfig-{name}"));
+    std::fs::write(&path, format!("{before}exec: {program}{after}")).unwrap();
+    path
+}
+
+#[test]
+fn a_program_that_makes_the_credentials_holds_nobody_up() {
+    run(async {
+        let Some(server) = shared() else { return };
+        // These have run out when they are made, so the program is started again for each call.
+        let credentials = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
+            "status":{"token":"admin","expirationTimestamp":"2020-01-01T00:00:00Z"}}"#;
+        let slow = server.folder().join("slow");
+        let script = format!("if [ -e {} ]; then sleep 30; fi; echo '{credentials}'", slow.display());
+        let store = Kubernetes::open_with(options(&with_program(&server, "program", &script)), "program");
+        let version = applied(&store, put("nodes/a", None, b"1")).await;
+        let mut watch = store.watch().await.unwrap().unwrap();
+        watch.next().await.expect("a snapshot");
+
+        std::fs::write(&slow, "").unwrap();
+        // On a runtime with a single thread, everything would stand still with it.
+        let (error, turns) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let alone = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                alone.block_on(async {
+                    let renewal = [put("nodes/a", Some(&version), b"2")];
+                    let mut call = store.swap(Lane::Renewal, &renewal);
+                    let mut turns = 0;
+                    loop {
+                        tokio::select! {
+                            answer = &mut call => return (answer.unwrap_err(), turns),
+                            () = tokio::time::sleep(Duration::from_millis(50)) => turns += 1,
+                        }
+                    }
+                })
+            });
+            waiting.join().unwrap()
+        });
+        assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
+        assert!(error.message.contains("makes the credentials"), "{error}");
+        assert!(turns > 10, "others had {turns} turns meanwhile");
+
+        std::fs::remove_file(&slow).unwrap();
+        applied(&store, put("nodes/a", Some(&version), b"3")).await;
+    });
+}
+
+#[test]
+fn a_damaged_kubeconfig_shows_no_token() {
+    run(async {
+        let Some(server) = shared() else { return };
+        let path = server.folder().join("kubeconfig-damaged");
+        let text = std::fs::read_to_string(server.kubeconfig("admin")).unwrap();
+        for broken in ["token: hush-hush\n  ]broken", "token: [hush-hush]", "token: hush-hush\n\t\tx"] {
+            std::fs::write(&path, text.replace("token: admin", broken)).unwrap();
+            let error = Kubernetes::open_with(options(&path), "x").list().await.unwrap_err();
+            assert!(error.message.contains("line "), "{error}");
+            assert!(!error.message.contains("hush"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_watch_whose_place_is_forgotten_lists_again() {
+    run(async {
+        let Some(server) = shared() else { return };
+        let proxy = Proxy::start(&server).await;
+        let store = Kubernetes::open_with(options(&server.kubeconfig_to("admin", proxy.port)), "forgotten");
+        let first = applied(&store, put("nodes/a", None, b"1")).await;
+        proxy.set(Mode::Forgotten);
+        let mut watch = store.watch().await.unwrap().unwrap();
+        for _ in 0..2 {
+            let WatchEvent::Snapshot(listing) = watch.next().await.unwrap() else { panic!("no snapshot") };
+            assert_eq!(listing.entries.len(), 1);
+            let WatchEvent::Interrupted(why) = watch.next().await.unwrap() else { panic!("no interruption") };
+            assert!(why.contains("410"), "{why}");
+        }
+        // What was written meanwhile is in the next listing, and what comes later is told.
+        let second = applied(&store, put("nodes/a", Some(&first), b"2")).await;
+        proxy.set(Mode::Pass);
+        let mut seen = Vec::new();
+        while !seen.contains(&second) {
+            if let WatchEvent::Snapshot(listing) = watch.next().await.unwrap() {
+                seen.extend(listing.entries.into_iter().map(|(_, stored)| stored.version));
+            }
+        }
+        let third = applied(&store, put("nodes/a", Some(&second), b"3")).await;
+        loop {
+            match watch.next().await.unwrap() {
+                WatchEvent::Changed(changes) => {
+                    assert_eq!(changes[0].1.as_ref().unwrap().version, third);
+                    break;
+                }
+                WatchEvent::Snapshot(listing) if listing.entries[0].1.version == third => break,
+                _ => {}
+            }
+        }
     });
 }

@@ -1,11 +1,11 @@
-//! A small S3 server that does not keep its word, each kind in its own way, to see that it is found out.
+//! A small S3 server on plain files that does not keep its word, each kind in its own way, to see that it is found out.
 
-use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
 /// What it gets wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,55 +16,154 @@ pub(crate) enum Flaw {
     IgnoresIfNoneMatch,
     /// It replaces what has changed.
     IgnoresIfMatch,
-    /// It looks first and writes later, and others write in between, as servers on plain files do.
+    /// It looks first and writes then, as fast as it can, and others may write in between.
     LooksThenWrites,
+    /// It lists nothing.
+    ListsNothing,
+    /// Its clock says something else than that of whoever signs requests, and so it refuses them all.
+    ClockIsOff,
 }
 
-type Objects = Arc<Mutex<BTreeMap<String, (u64, Vec<u8>)>>>;
-
-/// Starts one, and says where. It ends with the test's runtime.
-pub(crate) async fn careless(flaw: Flaw) -> (String, tokio::task::JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let objects = Objects::default();
-    let mut server = tokio::task::JoinSet::new();
-    server.spawn(async move {
-        let mut clients = tokio::task::JoinSet::new();
-        while let Ok((client, _)) = listener.accept().await {
-            clients.spawn(serve(client, objects.clone(), flaw));
-        }
-    });
-    (endpoint, server)
+/// A server; what was written to it goes with it.
+pub(crate) struct Careless {
+    pub(crate) endpoint: String,
+    files: Arc<Files>,
 }
 
-async fn serve(mut client: TcpStream, objects: Objects, flaw: Flaw) {
-    let mut bytes = Vec::new();
-    loop {
-        let Some((head, body)) = request(&mut client, &mut bytes).await else { return };
-        let answer = answer(&head, body, &objects, flaw).await;
-        if client.write_all(&answer).await.is_err() {
-            return;
-        }
+struct Files {
+    folder: PathBuf,
+    flaw: Flaw,
+    mended: AtomicBool,
+    /// Held from the look to the write, by a server that knows how to.
+    lock: Mutex<()>,
+    written: AtomicU64,
+}
+
+impl Careless {
+    /// Starts one. Its threads end with the test's process.
+    pub(crate) fn start(flaw: Flaw) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let folder = std::env::temp_dir().join(crate::common::fresh("careless"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = Arc::new(Files {
+            folder,
+            flaw,
+            mended: AtomicBool::new(false),
+            lock: Mutex::default(),
+            written: AtomicU64::new(0),
+        });
+        let serving = files.clone();
+        spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let files = serving.clone();
+                spawn(move || drop(files.serve(client)));
+            }
+        });
+        Careless { endpoint, files }
+    }
+
+    /// From now on it keeps its word.
+    pub(crate) fn mend(&self) {
+        self.files.mended.store(true, Ordering::SeqCst);
+    }
+
+    /// The objects in its bucket.
+    pub(crate) fn objects(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.files.folder).unwrap().map_while(Result::ok);
+        entries.map(|entry| entry.file_name().to_string_lossy().replace('%', "/")).collect()
+    }
+
+    /// An address in its bucket. No two have the same prefix.
+    pub(crate) fn address(&self) -> String {
+        let prefix = crate::common::fresh("p");
+        format!("s3://k:s@bucket/{prefix}?endpoint={}&allow_http=true&region=us-east-1", self.endpoint)
     }
 }
 
-/// The next request: its head and its body.
-async fn request(client: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
-    loop {
-        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-            let length = header(&head, "content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-            if bytes.len() >= end + 4 + length {
-                let body = bytes[end + 4..end + 4 + length].to_vec();
-                bytes.drain(..end + 4 + length);
-                return Some((head, body));
+impl Drop for Careless {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.files.folder);
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name("careless".into()).spawn(work).unwrap();
+}
+
+impl Files {
+    fn serve(&self, client: TcpStream) -> std::io::Result<()> {
+        client.set_nodelay(true)?;
+        let mut reader = BufReader::new(client.try_clone()?);
+        let mut client = client;
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if reader.read_line(&mut head)? == 0 {
+                    return Ok(());
+                }
             }
+            let length = header(&head, "content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            client.write_all(&self.answer(&head, &body))?;
         }
-        let mut some = [0; 4096];
-        match client.read(&mut some).await {
-            Ok(0) | Err(_) => return None,
-            Ok(count) => bytes.extend_from_slice(&some[..count]),
+    }
+
+    fn answer(&self, head: &str, body: &[u8]) -> Vec<u8> {
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let flaw = match self.mended.load(Ordering::SeqCst) {
+            true => Flaw::None,
+            false => self.flaw,
+        };
+        if flaw == Flaw::ClockIsOff {
+            return told("403 Forbidden", "", &failure("RequestTimeTooSkewed"));
         }
+        if let Some((_, query)) = path.split_once('?') {
+            return told("200 OK", "Content-Type: application/xml\r\n", self.listing(query).as_bytes());
+        }
+        let file = self.folder.join(path.trim_start_matches("/bucket/").replace('/', "%"));
+        let found = || std::fs::read(&file).ok().map(|body| (etag(&body), body));
+        if method != "PUT" {
+            return match found() {
+                Some((etag, body)) => {
+                    let more = format!("ETag: {etag}\r\nLast-Modified: Mon, 02 Nov 2026 10:00:00 GMT\r\n");
+                    told("200 OK", &more, &body)
+                }
+                None => told("404 Not Found", "", &failure("NoSuchKey")),
+            };
+        }
+        let _held = (flaw != Flaw::LooksThenWrites).then(|| self.lock.lock().unwrap());
+        let there = found().map(|(etag, _)| etag);
+        let absent = header(head, "if-none-match").is_none() || there.is_none();
+        let same = header(head, "if-match").is_none_or(|wanted| Some(wanted) == there);
+        if !(absent || flaw == Flaw::IgnoresIfNoneMatch) || !(same || flaw == Flaw::IgnoresIfMatch) {
+            return told("412 Precondition Failed", "", &failure("PreconditionFailed"));
+        }
+        let part = self.folder.join(format!("part-{}", self.written.fetch_add(1, Ordering::SeqCst)));
+        std::fs::write(&part, body).and_then(|()| std::fs::rename(&part, &file)).unwrap();
+        told("200 OK", &format!("ETag: {}\r\n", etag(body)), b"")
+    }
+
+    fn listing(&self, query: &str) -> String {
+        let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
+        let prefix = prefix.replace("%2F", "/");
+        let mut contents = String::new();
+        for entry in std::fs::read_dir(&self.folder).unwrap().map_while(Result::ok) {
+            let key = entry.file_name().to_string_lossy().replace('%', "/");
+            if !key.starts_with(&prefix) || self.flaw == Flaw::ListsNothing {
+                continue;
+            }
+            let body = std::fs::read(entry.path()).unwrap_or_default();
+            contents.push_str(&format!(
+                "<Contents><Key>{key}</Key><ETag>{}</ETag><Size>{}</Size>\
+                 <LastModified>2026-11-02T10:00:00.000Z</LastModified></Contents>",
+                etag(&body).replace('"', "&quot;"),
+                body.len()
+            ));
+        }
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>")
     }
 }
 
@@ -73,39 +172,14 @@ fn header(head: &str, name: &str) -> Option<String> {
     lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
 }
 
-async fn answer(head: &str, body: Vec<u8>, objects: &Objects, flaw: Flaw) -> Vec<u8> {
-    let mut words = head.split(' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default().to_owned());
-    let found = || objects.lock().unwrap().get(&path).cloned();
-    let etag = |mark: u64| format!("\"{mark:032x}\"");
-    if method == "PUT" {
-        let holds = || {
-            let there = found().map(|(mark, _)| etag(mark));
-            let absent = header(head, "if-none-match").is_none() || there.is_none();
-            let same = header(head, "if-match").is_none_or(|wanted| Some(wanted) == there);
-            (absent || flaw == Flaw::IgnoresIfNoneMatch) && (same || flaw == Flaw::IgnoresIfMatch)
-        };
-        if !holds() {
-            return told("412 Precondition Failed", "", b"<Error><Code>PreconditionFailed</Code></Error>");
-        }
-        if flaw == Flaw::LooksThenWrites {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let mut objects = objects.lock().unwrap();
-        let mark = objects.values().map(|(mark, _)| *mark).max().unwrap_or(0) + 1;
-        objects.insert(path, (mark, body));
-        return told("200 OK", &format!("ETag: {}\r\n", etag(mark)), b"");
-    }
-    if path.contains("list-type=2") {
-        return told("200 OK", "", b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>");
-    }
-    match found() {
-        Some((mark, body)) => {
-            let more = format!("ETag: {}\r\nLast-Modified: Mon, 02 Nov 2026 10:00:00 GMT\r\n", etag(mark));
-            told("200 OK", &more, &body)
-        }
-        None => told("404 Not Found", "", b"<Error><Code>NoSuchKey</Code></Error>"),
-    }
+fn etag(body: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+fn failure(code: &str) -> Vec<u8> {
+    format!("<Error><Code>{code}</Code><Message>made up</Message></Error>").into_bytes()
 }
 
 fn told(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {

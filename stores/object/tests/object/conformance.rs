@@ -137,5 +137,9 @@ fn moto_keeps_the_contract() {
 }
 
 fn scale() -> Scale {
-    Scale { patience: Duration::from_secs(10), property_timeout: Duration::from_secs(60), ..Scale::default() }
+    Scale {
+        patience: Duration::from_secs(20),
+        property_timeout: Duration::from_secs(180),
+        ..Scale::default()
+    }
 }

@@ -1,12 +1,18 @@
 //! What servers, networks and people do to a bucket. Only what is true may be answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use leasehold_core::Epoch;
+use leasehold_core::name::WriteId;
+use leasehold_core::record::{GroupRecord, Policy, Record, ShardRecord, ShardSet};
 use leasehold_object::Bucket;
 use leasehold_servers::{Program, S3Server};
-use leasehold_store::{Key, Lane, LeaseState, Store, StoreErrorKind, Stored, Swap, Swapped, Version};
+use leasehold_store::{
+    Key, Lane, LeaseState, Listing, Store, StoreErrorKind, Stored, Swap, Swapped, Version,
+};
 
 use crate::common::{BUCKET, fresh, open, open_at, server};
 use crate::proxy::{Fault, Proxy};
@@ -173,12 +179,14 @@ async fn a_half_written_page_is_reported_and_taken_over_row_by_row() {
     assert!(damaged.len() > 1 && damaged.len() < keys.len(), "one page of 16: {} rows", damaged.len());
     // A client that never saw it is told that it is there, and cannot mistake its rows for free ones.
     let stranger = open(scene.server, &scene.namespace);
-    assert!(stranger.list().await.unwrap().foreign.iter().any(|name| object.ends_with(name.as_str())));
+    assert!(stranger.list().await.unwrap().unreadable.iter().any(|name| object.ends_with(name.as_str())));
     let lost = swap(&stranger, &damaged[0].0, None, "{}").await;
     assert!(
         matches!(&lost, Swapped::Lost(Some(stored)) if stored.version == damaged[0].1.version),
         "{lost:?}"
     );
+    // Once it has been told so of one, every listing says so as well.
+    assert!(sweeps(&stranger).await.iter().all(|listing| listing.entries.contains(&damaged[0])));
     for (key, stored) in &damaged {
         put(&stranger, key, Some(&stored.version), "{\"mended\":true}").await;
     }
@@ -186,6 +194,76 @@ async fn a_half_written_page_is_reported_and_taken_over_row_by_row() {
     assert!(
         found.iter().all(|found| found.as_ref().is_some_and(|s| !s.version.as_str().starts_with("damaged:")))
     );
+}
+
+/// Two listings that show everything as it is, whatever the marker says.
+async fn sweeps(store: &Bucket) -> Vec<Listing> {
+    let mut newest = Vec::new();
+    while newest.len() < 2 {
+        newest.extend(Some(store.list().await.unwrap()).filter(|listing| listing.newest));
+    }
+    newest
+}
+
+#[tokio::test]
+async fn whoever_never_read_a_damaged_object_lists_the_records_that_must_be_in_it() {
+    let Some(scene) = scene(Program::SeaweedFs, "cold").await else { return };
+    let group = GroupRecord {
+        format: 1,
+        write: WriteId::from_bits(7),
+        group: "g".parse().unwrap(),
+        shards: ShardSet::Numbered(40),
+        policy: Policy::default(),
+        epoch_floor: Epoch(0),
+        filled: 40,
+        written_unix_ms: 0,
+        extra: Default::default(),
+    };
+    put(&scene.calm, &key("groups/g"), None, &String::from_utf8(group.encode()).unwrap()).await;
+    let keys: Vec<Key> = (0..40).map(|n| key(&format!("shards/g/{n}"))).collect();
+    let swaps: Vec<Swap> = keys.iter().map(|key| wish(key, None, "{\"sound\":true}")).collect();
+    scene.calm.swap(Lane::Work, &swaps).await.unwrap();
+    put(&scene.calm, &key("nodes/a b"), None, "{}").await;
+    let folder = format!("leasehold/{}", scene.namespace);
+    let several = |object: &String| {
+        let body = scene.server.get_object(BUCKET, object).unwrap_or_default();
+        object.contains("/shards/g/") && String::from_utf8_lossy(&body).matches("sound").count() > 1
+    };
+    let pages: Vec<String> = scene.server.objects(BUCKET, &folder).into_iter().filter(several).collect();
+    scene.server.put_object(BUCKET, &pages[0], b"garbage");
+    scene.server.put_object(BUCKET, &pages[1], b"{\"format\":9}");
+    scene.server.put_object(BUCKET, &format!("{folder}/nodes/a=20b.json"), b"{\"format\":9}");
+    scene.server.put_object(BUCKET, &format!("{folder}/control.json"), b"");
+
+    let stranger = open(scene.server, &scene.namespace);
+    let listings = sweeps(&stranger).await;
+    assert_eq!(listings[0], listings[1], "listing after listing");
+    let found: BTreeMap<Key, Stored> = listings[0].entries.iter().cloned().collect();
+    assert!(keys.iter().all(|key| found.contains_key(key)), "none counts as absent: {found:?}");
+    assert!(listings[0].foreign.is_empty() && listings[0].unreadable.is_empty(), "{:?}", listings[0]);
+    let (damaged, newer): (Vec<&Key>, Vec<&Key>) = {
+        let with = |mark: &str| {
+            let fits = |key: &&Key| found[*key].version.as_str().starts_with(mark);
+            keys.iter().filter(fits).collect()
+        };
+        (with("damaged:"), with("newer:"))
+    };
+    assert!(!damaged.is_empty() && !newer.is_empty() && damaged.len() + newer.len() < keys.len());
+    assert!(found.contains_key(&Key::Control));
+    for key in newer.iter().copied().chain([&key("nodes/a b")]) {
+        let stored = &found[key];
+        assert!(ShardRecord::decode(&stored.value).unwrap_err().is_newer(), "{stored:?}");
+        // Nothing else stops because of it, and nobody writes over what a newer version wrote.
+        let error = stranger.swap(Lane::Work, &[wish(key, Some(&stored.version), "{}")]).await.unwrap_err();
+        assert!(error.message.contains("upgrade this node"), "{error}");
+    }
+    // Whoever takes one row over leaves the others as they are, so that no wait for them begins anew.
+    let (first, rest) = damaged.split_first().unwrap();
+    put(&scene.calm, first, Some(&found[*first].version), "{\"mended\":true}").await;
+    let now: BTreeMap<Key, Stored> =
+        sweeps(&open(scene.server, &scene.namespace)).await.remove(0).entries.into_iter().collect();
+    assert_eq!(&*now[*first].value, b"{\"mended\":true}");
+    assert!(!rest.is_empty() && rest.iter().all(|key| now[*key] == found[*key]));
 }
 
 #[tokio::test]
@@ -224,4 +302,30 @@ async fn a_server_whose_clock_steps_by_an_hour_changes_no_ownership() {
         // Age is counted on one clock: where all its times step, registered keys are where they were.
         assert_eq!(registry.keep_alive(&lease).await.unwrap(), LeaseState::Alive);
     }
+}
+
+/// Of two that register a key at once, one has it, and the other one is told.
+#[tokio::test]
+async fn a_key_that_somebody_else_registers_meanwhile_is_not_written_over() {
+    let Some(server) = server(Program::SeaweedFs) else { return };
+    // With as much time for a request as people have by default: writes that meet take SeaweedFS a second each.
+    let bucket = open_at(&server.address(BUCKET, ""), &fresh("race"));
+    let registry = bucket.registry().unwrap();
+    let mut leases = Vec::new();
+    for _ in 0..3 {
+        leases.push(registry.grant(Duration::from_secs(60)).await.unwrap());
+    }
+    let mut told = 0;
+    for round in 0..6 {
+        // Keys that nobody has, and keys that somebody has.
+        let key = &format!("key-{}", round / 2);
+        let put = |lease| async move { registry.put(lease, key, b"mine").await };
+        let outcomes = futures::future::join_all(leases.iter().map(put)).await;
+        assert!(outcomes.iter().any(Result::is_ok), "{outcomes:?}");
+        for error in outcomes.iter().filter_map(|put| put.as_ref().err()) {
+            assert_eq!(error.kind, StoreErrorKind::Busy, "{error}");
+            told += 1;
+        }
+    }
+    assert!(told > 0, "all of them wrote over each other");
 }

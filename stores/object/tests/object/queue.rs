@@ -16,6 +16,8 @@ const SHARDS: u32 = 8;
 const TASKS: u32 = 240;
 const WORKERS: usize = 4;
 const TTL_MS: u32 = 6000;
+/// How often an idle shard is looked at, so that a few seconds show a few rounds.
+const IDLE_MS: u32 = 500;
 
 /// What all workers said, with when they said it.
 type Said = Arc<Mutex<Vec<(leasehold::Moment, String)>>>;
@@ -41,7 +43,8 @@ fn program() -> PathBuf {
 }
 
 fn start(address: &str, name: &str, said: &Said) -> Worker {
-    let args = [address, "work", name, &SHARDS.to_string(), &TTL_MS.to_string()].map(str::to_owned);
+    let args = [address, "work", name, &SHARDS.to_string(), &TTL_MS.to_string(), &IDLE_MS.to_string()]
+        .map(str::to_owned);
     let mut child =
         Command::new(program()).args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let (lines, said) = (BufReader::new(child.stdout.take().unwrap()).lines(), said.clone());
@@ -118,4 +121,19 @@ fn no_task_is_lost_and_none_completed_twice_while_workers_are_killed() {
     // A shard that has just moved is listed faster for a while.
     assert!(lists.len() <= own + own / 2, "{} listings, about {own} expected", lists.len());
     assert!(lists.len() >= own / 2, "{} listings, about {own} expected", lists.len());
+}
+
+#[test]
+fn tasks_that_are_put_later_are_others_and_wrong_numbers_are_told() {
+    let Some(server) = server(Program::SeaweedFs) else { return };
+    let address = server.address(BUCKET, "").replace("/leasehold?", "/leasehold-twice?");
+    let put = |tasks: &str, shards: &str| {
+        Command::new(program()).args([&address, "put", tasks, shards]).output().unwrap()
+    };
+    assert!(put("3", "2").status.success() && put("3", "2").status.success());
+    assert_eq!(counted(&address), "ready 6 done 0");
+    for (tasks, shards, what) in [("5", "0", "SHARDS"), ("x", "2", "TASKS")] {
+        let told = String::from_utf8_lossy(&put(tasks, shards).stderr).into_owned();
+        assert!(told.contains(what) && !told.contains("panicked"), "{told}");
+    }
 }

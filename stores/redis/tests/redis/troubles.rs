@@ -238,3 +238,17 @@ fn a_large_listing_holds_the_server_up_only_for_moments() {
         assert!(longest.is_some_and(|longest| longest < 50_000), "{longest:?}");
     });
 }
+
+/// A command with an address that asks for no waiting must not take the waiting from the nodes.
+#[test]
+fn whoever_only_looks_lowers_no_wait() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let store = open(&server.address());
+    run(async {
+        applied(&store, put("nodes/n", None, "1")).await;
+        server.ask(&["HSET", "{test}:store", "wait", "1"]);
+        assert_eq!(store.list().await.unwrap().entries.len(), 1);
+        assert!(read(&store, "nodes/n").await.is_some());
+        assert_eq!(server.ask(&["HGET", "{test}:store", "wait"]).text(), "1");
+    });
+}

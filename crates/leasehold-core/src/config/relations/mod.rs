@@ -70,7 +70,7 @@ const TTL_MIN: Duration = Duration::from_millis(200);
 /// What a record may carry. A longer ttl is a mistake in units: nobody waits a day for a failover.
 const TTL_MAX: Duration = Duration::from_secs(86_400);
 /// From here on a third of the ttl would be lost between the two clocks, and the machine needs repair, not a setting.
-const DRIFT_PERMILLE_END: u32 = 200;
+pub const DRIFT_PERMILLE_END: u32 = 200;
 /// What a kernel timer and a kill need on a busy machine; also the shortest span that any timer here can hold.
 const INSTANT: Duration = Duration::from_millis(10);
 /// How many tries must fit between a missed renewal and the moment when work is told to stop.

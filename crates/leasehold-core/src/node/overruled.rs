@@ -1,0 +1,138 @@
+//! Where the store overrules this node's own settings, and telling people so, once for every change.
+
+use std::collections::BTreeSet;
+
+use super::Node;
+use crate::config::GroupConfig;
+use crate::name::{GroupName, ShardId, WriteId};
+use crate::notice::{Asked, Differing, Notice};
+use crate::record::{Control, GroupRecord, ShardSet, group_settings};
+
+impl Node {
+    /// Whether this node takes shards of the group.
+    pub(super) fn serves(&self, group: &GroupName) -> bool {
+        self.served.contains_key(group) && self.kind_otherwise(group).is_none()
+    }
+
+    /// The groups that the others may plan us for.
+    pub(super) fn offered(&self) -> impl Iterator<Item = (&GroupName, &GroupConfig)> {
+        self.served.iter().filter(|(group, _)| self.kind_otherwise(group).is_none())
+    }
+
+    /// What the store has of a group, if that is of the other kind than we were set up for. Numbers and rules of the store
+    /// go before ours, but who was set up for names cannot run slots, nor the other way round: the work would be given
+    /// shards that it never offered to run.
+    pub(super) fn kind_otherwise(&self, group: &GroupName) -> Option<ShardSet> {
+        let ours = self.served.get(group)?.shards;
+        let stored = self.group_in_store(group)?.shards;
+        (ours.kind() != stored.kind()).then_some(stored)
+    }
+
+    fn group_in_store(&self, group: &GroupName) -> Option<&GroupRecord> {
+        self.mirror.groups.get(group).and_then(|seen| seen.best())
+    }
+
+    /// The groups that we take nothing of although we were set up for them, and why.
+    pub(super) fn unserved(&self) -> impl Iterator<Item = (GroupName, String)> {
+        self.served.iter().filter_map(|(group, ours)| {
+            let stored = self.kind_otherwise(group)?;
+            let why = format!(
+                "it was set up for {} shards, and the store has {} ones",
+                ours.shards.kind(),
+                stored.kind()
+            );
+            Some((group.clone(), why))
+        })
+    }
+
+    /// After a new plan: what the store wants otherwise than we were set up for.
+    pub(super) fn tell_overruled(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        self.tell_asked();
+        let groups: Vec<GroupName> = self.served.keys().cloned().collect();
+        for group in groups {
+            self.tell_kind(&group);
+            self.tell_differing(&group);
+        }
+    }
+
+    fn tell_kind(&mut self, group: &GroupName) {
+        let Some(ours) = self.served.get(group).map(|config| config.shards) else { return };
+        let notice = match self.kind_otherwise(group) {
+            Some(stored) if self.other_kind_told.insert(group.clone()) => {
+                Notice::OtherKind { group: group.clone(), ours, stored }
+            }
+            None if self.other_kind_told.remove(group) => Notice::KindAgrees { group: group.clone() },
+            _ => return,
+        };
+        // What we offer is in our record.
+        self.record_changed = true;
+        self.tell(notice);
+    }
+
+    fn tell_differing(&mut self, group: &GroupName) {
+        let settings = self.differing(group);
+        if settings.is_empty() {
+            self.differing_told.remove(group);
+        } else if self.differing_told.get(group) != Some(&settings) {
+            self.differing_told.insert(group.clone(), settings.clone());
+            self.tell(Notice::SettingsDiffer { group: group.clone(), settings });
+        }
+    }
+
+    /// The settings that the store has otherwise: somebody who starts a node with a new number should hear why nothing
+    /// happens.
+    fn differing(&self, group: &GroupName) -> Vec<Differing> {
+        let (Some(ours), Some(stored)) = (self.served.get(group), self.group_in_store(group)) else {
+            return Vec::new();
+        };
+        if self.kind_otherwise(group).is_some() {
+            return Vec::new();
+        }
+        let ours = group_settings(ours.shards, &ours.policy);
+        let stored = group_settings(stored.shards, &stored.policy);
+        (ours.into_iter().zip(stored))
+            .filter(|((_, ours), (_, stored))| ours != stored)
+            .map(|((name, ours), (_, stored))| Differing { name, ours, stored })
+            .collect()
+    }
+
+    /// What operators ask of us or of all, where it is not what it was. Of pins only those of shards that come or go here.
+    fn tell_asked(&mut self) {
+        let now = self.control().cloned().unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
+        if now == self.asked_told {
+            return;
+        }
+        let before = std::mem::replace(&mut self.asked_told, now.clone());
+        let me = &self.config.node;
+        let mut asked = Vec::new();
+        let (drains, drained) = (now.drain.get(me), before.drain.get(me));
+        if drains != drained {
+            asked.push(drains.map_or(Asked::Undrain, |wish| Asked::Drain { note: wish.note.clone() }));
+        }
+        let (weight, weighed) = (now.weights.get(me), before.weights.get(me));
+        if weight != weighed {
+            asked.push(weight.map_or(Asked::OwnWeight, |weight| Asked::Weight(*weight)));
+        }
+        if now.freeze != before.freeze {
+            asked.push(now.freeze.map_or(Asked::Unfreeze, |note| Asked::Freeze { note }));
+        }
+        let shards: BTreeSet<&ShardId> = now.pins.keys().chain(before.pins.keys()).collect();
+        for shard in shards {
+            let (to, was) = (now.pins.get(shard), before.pins.get(shard));
+            if to == was || !(to == Some(me) || was == Some(me) || self.holds.contains_key(shard)) {
+                continue;
+            }
+            let shard = shard.clone();
+            asked.push(match to {
+                Some(to) => Asked::Pin { shard, to: to.clone() },
+                None => Asked::Unpin { shard },
+            });
+        }
+        for asked in asked {
+            self.tell(Notice::Asked(asked));
+        }
+    }
+}
