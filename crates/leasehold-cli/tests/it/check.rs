@@ -8,10 +8,10 @@ use leasehold_servers::{
 };
 use serde_json::Value;
 
-use crate::process::LEASEHOLD;
+use crate::process::{LEASEHOLD, to_its_end};
 
 fn leasehold(folder: &Path, args: &[&str]) -> Output {
-    Command::new(LEASEHOLD).args(args).current_dir(folder).output().unwrap()
+    to_its_end(Command::new(LEASEHOLD).args(args).current_dir(folder))
 }
 
 fn told(output: &Output) -> String {

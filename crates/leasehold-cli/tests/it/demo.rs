@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::mpsc;
 
-use crate::process::{LEASEHOLD, terminal};
+use crate::process::{LEASEHOLD, terminal, to_its_end};
 use crate::supervisor::PATIENCE;
 
 #[test]
 fn the_demo_breaks_things_heals_and_sees_no_double_owner() {
-    let output = Command::new(LEASEHOLD).args(["demo", "--for", "8s", "--shards", "16"]).output().unwrap();
+    let output = to_its_end(Command::new(LEASEHOLD).args(["demo", "--for", "8s", "--shards", "16"]));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     for part in [
@@ -28,7 +28,7 @@ fn the_demo_breaks_things_heals_and_sees_no_double_owner() {
 #[test]
 fn a_short_demo_begins_nothing_that_takes_longer() {
     let arguments = ["demo", "--for", "4s", "--ttl", "10s", "--shards", "8"];
-    let output = Command::new(LEASEHOLD).args(arguments).output().unwrap();
+    let output = to_its_end(Command::new(LEASEHOLD).args(arguments));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(!text.contains("SIGSTOP"), "a lease of 10 s does not run out in 4 s: {text}");

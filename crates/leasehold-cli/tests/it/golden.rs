@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::LEASEHOLD;
+use crate::process::{LEASEHOLD, to_its_end};
 use crate::stage;
 
 #[test]
@@ -32,7 +32,7 @@ fn every_command_prints_what_it_should() {
 #[test]
 fn the_reference_of_settings_is_current() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
-    let output = Command::new(LEASEHOLD).args(["config", "reference"]).output().unwrap();
+    let output = to_its_end(Command::new(LEASEHOLD).args(["config", "reference"]));
     let now = String::from_utf8(output.stdout).unwrap();
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&file, &now).unwrap();
@@ -81,7 +81,7 @@ fn perform(folder: &Path, line: &str) -> String {
         command.env("LEASEHOLD_STORE", "local:x.db");
     }
     command.envs(words[..assignments].iter().filter_map(|word| word.split_once('=')));
-    let output = command.output().unwrap();
+    let output = to_its_end(&mut command);
     let mut text = String::from_utf8(output.stdout).unwrap();
     for line in String::from_utf8(output.stderr).unwrap().lines() {
         text.push_str(&format!("! {line}\n"));

@@ -1,7 +1,9 @@
 //! Processes and the boot clock, as tests see them.
 
 use std::fs::{self, File};
+use std::io::{Read, Seek};
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -27,6 +29,37 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
         assert!(now_ns() < end, "waited {limit:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Longer than any command needs that ends by itself, on a very busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
+
+/// Runs a program to its end. One that does not end fails its test, and not the whole run.
+pub(crate) fn to_its_end(command: &mut Command) -> Output {
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let mut process =
+        command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).spawn().unwrap();
+    let end = now_ns() + ENDS_WITHIN.as_nanos() as u64;
+    let mut ended = process.try_wait().unwrap();
+    while ended.is_none() && now_ns() < end {
+        std::thread::sleep(Duration::from_millis(2));
+        ended = process.try_wait().unwrap();
+    }
+    let in_time = ended.is_some();
+    let status = ended.unwrap_or_else(|| {
+        process.kill().unwrap();
+        process.wait().unwrap()
+    });
+    let output = Output { status, stdout: all_of(&mut out), stderr: all_of(&mut err) };
+    assert!(in_time, "{command:?} did not end within {ENDS_WITHIN:?}: {output:?}");
+    output
+}
+
+fn all_of(file: &mut File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 /// A terminal of that many columns: what is shown on it is read from the first, and the second is given to a program.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::process::{LEASEHOLD, send, terminal, wait_for};
+use crate::process::{LEASEHOLD, send, terminal, to_its_end, wait_for};
 
 fn sim(arguments: &[&str]) -> Output {
     let small = ["--nodes", "3", "--shards", "4", "--for", "20s"];
-    Command::new(LEASEHOLD).arg("sim").args(arguments).args(small).output().unwrap()
+    to_its_end(Command::new(LEASEHOLD).arg("sim").args(arguments).args(small))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_servers::{Program, RedisServer, S3Server};
 use nix::sys::signal::Signal;
 
-use crate::process::{LEASEHOLD, send, wait_for};
+use crate::process::{LEASEHOLD, send, to_its_end, wait_for};
 use crate::supervisor::{PATIENCE, POLITE, Place};
 
 #[test]
@@ -50,10 +50,8 @@ fn a_folder_that_is_not_there_at_the_start_is_waited_for() {
 #[test]
 fn a_store_that_can_never_be_there_is_refused() {
     let place = Place::new();
-    let told = place
-        .command(&["run", "--store", "local:/dev/null/x.db", "--group", "g", "--shards", "1", "--", "true"])
-        .output()
-        .unwrap();
+    let flags = ["run", "--store", "local:/dev/null/x.db", "--group", "g", "--shards", "1", "--", "true"];
+    let told = place.leasehold(&flags);
     assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
@@ -91,13 +89,13 @@ fn addresses_that_no_store_understands_are_a_mistake_everywhere() {
     ];
     for url in addresses {
         for command in commands {
-            let told = place.command(command).args(["--store", url]).output().unwrap();
+            let told = place.leasehold(&[command, &["--store", url]].concat());
             let words = String::from_utf8(told.stderr).unwrap();
             assert_eq!(told.status.code(), Some(2), "{command:?} {url}: {words}");
             assert!(words.contains("--store"), "{command:?} {url}: {words}");
         }
     }
-    let told = place.command(&["status", "--store", "redis://127.0.0.1:1"]).output().unwrap();
+    let told = place.leasehold(&["status", "--store", "redis://127.0.0.1:1"]);
     assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
@@ -117,17 +115,13 @@ fn a_store_whose_locks_this_user_cannot_write_is_refused_at_the_start() {
         .into_iter()
         .for_each(|(name, mode)| allow(name, mode));
     let flags = ["run", "--node", "b", "--group", "g", "--shards", "1", "--ttl", "2s", "--", "sleep", "60"];
-    let mut command = Command::new("timeout");
-    command
-        .args(["20", LEASEHOLD])
-        .args(flags)
-        .current_dir(place.path())
-        .env("LEASEHOLD_STORE", "local:x.db");
+    let mut command = Command::new(LEASEHOLD);
+    command.args(flags).current_dir(place.path()).env("LEASEHOLD_STORE", "local:x.db");
     if place.path().metadata().unwrap().uid() == 0 {
         // Nobody refuses root anything.
         command.uid(65534).gid(65534);
     }
-    let told = command.output().unwrap();
+    let told = to_its_end(&mut command);
     allow("x.db-live", 0o755);
     if told.status.code() == Some(126) {
         // This program lies where that user cannot come.
@@ -220,12 +214,23 @@ fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
     server.make_bucket("work");
     let (place, address) = (Place::new(), server.address("work", ""));
+    let log = place.path().join("second.log");
+    let mut command = place.command(&["register", "k", "second", "--store", &address]);
+    let mut second = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    // It has begun its check, which is many writes long, and stands still in the middle of it.
+    wait_for("its check begins", PATIENCE, || {
+        (!server.objects("work", "leasehold/leasehold-probe").is_empty()).then_some(())
+    });
+    send(second.id(), Signal::SIGSTOP);
     let mut first = place.command(&["register", "k", "first", "--store", &address]).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let second = place.leasehold(&["register", "k", "second", "--store", &address]);
-    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    wait_for("the first has its key", PATIENCE, || {
+        place.stdout(&["keys", "--store", &address]).contains("first").then_some(())
+    });
+    send(second.id(), Signal::SIGCONT);
+    let ended = wait_for("the second is refused", PATIENCE, || second.try_wait().unwrap());
     first.kill().unwrap();
     first.wait().unwrap();
-    assert_eq!(second.status.code(), Some(5), "{told}");
-    assert!(told.contains("first"), "{told}");
+    let told = fs::read_to_string(&log).unwrap();
+    assert_eq!(ended.code(), Some(5), "{told}");
+    assert!(told.contains("\"first\""), "{told}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::process::{LEASEHOLD, now_ns, runs, send, wait_for};
+use crate::process::{LEASEHOLD, now_ns, runs, send, to_its_end, wait_for};
 
 /// Long enough for a very busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -42,7 +42,7 @@ impl Place {
 
     /// Any command of the program, to its end.
     pub(crate) fn leasehold(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+        to_its_end(&mut self.command(arguments))
     }
 
     pub(crate) fn stdout(&self, arguments: &[&str]) -> String {
