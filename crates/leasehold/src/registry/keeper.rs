@@ -234,11 +234,7 @@ impl Keeper {
     /// Makes the store look like what is wanted.
     async fn settle(&mut self) -> Result<(), StoreError> {
         if let Some(lease) = self.lease.take_if(|lease| lease.doubtful) {
-            if let Err(error) = self.call(|r, lease| r.revoke(lease), &lease.id).await {
-                self.lease = Some(lease);
-                return Err(error);
-            }
-            self.start_over();
+            self.replace(lease).await?;
         }
         // Twice: the lease may turn out to be gone, and then everything is written under a new one.
         for _ in 0..2 {
@@ -308,12 +304,63 @@ impl Keeper {
     }
 
     async fn new_lease(&mut self) -> Result<LeaseId, StoreError> {
+        let id = self.granted().await?;
+        self.lease = Some(Lease { id: id.clone(), doubtful: false });
+        Ok(id)
+    }
+
+    async fn granted(&mut self) -> Result<LeaseId, StoreError> {
         let (ttl, began_at) = (self.options.ttl, self.clock.now());
         let none = LeaseId(String::new());
         let id = self.call(|r, _| r.grant(ttl), &none).await?;
         self.renew_at = began_at + ttl / 3;
-        self.lease = Some(Lease { id: id.clone(), doubtful: false });
         Ok(id)
+    }
+
+    /// Ends a lease in doubt, but not before there is another one: a store that takes nothing new may still keep what it
+    /// has, as an etcd does whose quota is used up.
+    async fn replace(&mut self, doubtful: Lease) -> Result<(), StoreError> {
+        let fresh = match self.wanted.is_empty() {
+            true => Ok(None),
+            false => self.granted().await.map(Some),
+        };
+        let ended = match fresh {
+            Ok(fresh) => {
+                // If the old one cannot be ended, the fresh one expires unused.
+                let revoked = self.call(|r, lease| r.revoke(lease), &doubtful.id).await;
+                revoked.map(|()| fresh.map(|id| Lease { id, doubtful: false }))
+            }
+            Err(error) => {
+                self.hold(&doubtful.id).await;
+                Err(error)
+            }
+        };
+        match ended {
+            Ok(fresh) => {
+                self.lease = fresh;
+                self.start_over();
+                Ok(())
+            }
+            Err(error) => {
+                self.lease = Some(doubtful);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps what is under a lease in doubt, and removes what is not wanted any more. What cannot be done here is tried
+    /// again with the next round.
+    async fn hold(&mut self, lease: &LeaseId) {
+        let renewed = self.call(|r, lease| r.keep_alive(lease), lease).await;
+        self.count("leasehold_registry_renewals_total", if renewed.is_ok() { "ok" } else { "failed" });
+        if !matches!(renewed, Ok(LeaseState::Alive)) {
+            return;
+        }
+        for key in &self.unwanted {
+            if self.call(|r, lease| r.remove(lease, key), lease).await.is_err() {
+                return;
+            }
+        }
     }
 
     fn start_over(&mut self) {

@@ -129,6 +129,52 @@ async fn a_key_that_was_removed_comes_back_and_one_that_was_taken_is_told_of() {
     }
 }
 
+/// An etcd whose quota is used up takes no key and no lease, and goes on renewing those that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_quota_costs_no_key_that_is_there() {
+    for program in [Program::Etcd34, Program::Etcd35] {
+        let setup = EtcdSetup::single(program).arg("--quota-backend-bytes=4000000");
+        let Some(server) = Server::start(setup) else { continue };
+        let store: Arc<dyn Store> = Arc::new(open(&server, "registered"));
+        let registry = Registry::with_options(store, options()).unwrap();
+        let lease = registry.register("a", "1").await.unwrap();
+        registry.register("b", "1").await.unwrap();
+        // What is larger than the quota is refused before it is written, and raises the alarm.
+        let large = "x".repeat(1_000_000);
+        for size in 0..8 {
+            if registry.register("large", &large[size..]).await.is_err() {
+                break;
+            }
+        }
+        assert!(server.ctl(&["alarm", "list"]).contains("NOSPACE"));
+        assert!(matches!(registry.register("c", "1").await, Err(Error::Store { .. })));
+        assert!(registry.unregister("b").await.is_err(), "the lease is in doubt, and nothing is confirmed");
+        let failed = registry.health().failures;
+        let began = Stopwatch::start();
+        // Three tries are more than a ttl.
+        while registry.health().failures < failed + 4 {
+            assert!(began.elapsed() < Duration::from_secs(30), "{:?}", registry.health());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let there = keys(&server);
+        assert!(there.contains(&"a".to_owned()), "what was there stays: {there:?}");
+        assert!(!there.contains(&"b".to_owned()) && !there.contains(&"c".to_owned()), "{there:?}");
+        assert_eq!(registry.health().lease, Some(lease.clone()));
+
+        let revision = server.ctl(&["get", "a", "-w", "fields"]);
+        let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+        server.ctl(&["compact", revision]);
+        server.ctl(&["defrag"]);
+        server.ctl(&["alarm", "disarm"]);
+        until_healthy(&registry).await;
+        let there = keys(&server);
+        assert!(there.contains(&"a".to_owned()) && !there.contains(&"b".to_owned()), "{there:?}");
+        assert_ne!(registry.health().lease, Some(lease), "the one in doubt is gone");
+        registry.close().await;
+        assert_eq!((keys(&server), leases(&server)), (vec![], 0));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_one_process_share_the_lease_and_closing_is_bounded() {
     let Some(mut server) = Server::start(EtcdSetup::single(Program::Etcd35)) else { return };
