@@ -1,0 +1,211 @@
+//! What the mirror and the plan show, without anything that only one node knows.
+
+use std::collections::BTreeMap;
+
+use super::problems::{Problem, node_problems, record_problems, settling};
+use super::{DrainAsked, GroupView, NodePhase, NodeView, ShardKey, ShardPhase, ShardView, View};
+use crate::event::{Located, shard_of};
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::plan::{GroupSettings, Plan, Roster};
+use crate::record::{NodeRecord, ShardSet, ShardState};
+use crate::time::Now;
+
+/// All of it.
+pub fn of_mirror(
+    mirror: &Mirror,
+    roster: &Roster,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    plan: &Plan,
+    now: Now,
+) -> View {
+    let wanted = plan.wanted_counts();
+    let mut held: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    let mut unowned: BTreeMap<&GroupName, usize> = BTreeMap::new();
+    let mut problems = Vec::new();
+    let ids: std::collections::BTreeSet<&ShardId> =
+        plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
+    let mut shards = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut shard = shard_view(mirror, plan, id, &mut problems);
+        shard.kept_for = kept_for(mirror, id, now);
+        let nobodys =
+            shard.holder.is_none() && matches!(shard.state, ShardPhase::Unowned | ShardPhase::Retired);
+        if nobodys && !is_known(mirror, roster, settings, &id.group) {
+            continue;
+        }
+        match (&shard.holder, shard.state) {
+            (None, ShardPhase::Unowned) => *unowned.entry(&id.group).or_default() += 1,
+            (None, _) => {}
+            (Some(_), _) => {
+                if let Some(holder) = mirror.shards.get(id).and_then(|seen| seen.good()?.holder()) {
+                    *held.entry(&holder.node).or_default() += 1;
+                }
+            }
+        }
+        shards.push(shard);
+    }
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let nodes = (mirror.nodes.iter())
+        .filter_map(|(name, node)| {
+            let record = node.seen.as_ref()?.good()?;
+            let member = roster.get(name);
+            let held = held.get(name).copied().unwrap_or(0);
+            let drain = match control.is_some_and(|control| control.drain.contains_key(name)) {
+                true => DrainAsked::Yes,
+                false => DrainAsked::No,
+            };
+            let mut wishes = Vec::new();
+            if let Some(control) = control {
+                wishes.extend(
+                    control.drain.get(name).map(|wish| format!("drain {}", wish.note).trim().to_owned()),
+                );
+                wishes.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
+            }
+            Some(NodeView {
+                name: name.clone(),
+                session: record.session,
+                state: NodePhase::of(record, mirror, drain, held),
+                accepting: record.accepting,
+                weight: member.map_or(record.weight, |member| member.weight),
+                capacity: record.capacity,
+                zone: record.zone.clone(),
+                address: record.address.clone(),
+                labels: record.labels.clone(),
+                ttl_ms: record.ttl_ms,
+                seen_to_renew: node.first_seen_at > node.session_seen_at,
+                silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
+                renewed_ago_ms: renewed_ago_ms(record, now),
+                standing: record.report.standing.clone(),
+                outage: record.report.outage.clone(),
+                shards: held,
+                wanted: wanted.get(name).copied().unwrap_or(0),
+                agrees: record.view == plan.view,
+                wishes,
+            })
+        })
+        .collect();
+    let groups = settings.iter().map(|(name, group)| GroupView {
+        group: name.clone(),
+        shards: group.set,
+        policy: group.policy.clone(),
+        source: if group.from_store { "store" } else { "static" },
+        unowned: unowned.get(name).copied().unwrap_or(0),
+    });
+    problems.extend(record_problems(mirror, plan));
+    problems.extend(node_problems(mirror, now));
+    problems.extend(settling(mirror));
+    View {
+        me: None,
+        ready: mirror.ready,
+        frozen: control.and_then(|control| control.freeze.clone()),
+        nodes,
+        groups: groups.collect(),
+        shards,
+        problems,
+    }
+}
+
+/// Whether there is a group of that name, with settings that can be read or not. Records of shards outlive a group that
+/// was deleted: their epochs go on should it come back.
+fn is_known(
+    mirror: &Mirror,
+    roster: &Roster,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    group: &GroupName,
+) -> bool {
+    settings.contains_key(group)
+        || mirror.groups.contains_key(group)
+        || roster
+            .values()
+            .any(|member| member.groups.contains_key(group) && !mirror.gone.contains(&member.session))
+}
+
+fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Problem>) -> ShardView {
+    let wanted = plan.wanted(id).cloned();
+    let seen = mirror.shards.get(id);
+    let record = seen.and_then(|seen| seen.good());
+    let holder = record.and_then(|record| record.holder()).filter(|holder| {
+        let node = mirror.nodes.get(&holder.node).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let replaced = node.is_some_and(|node| node.session != holder.session);
+        let dead = mirror.dead.contains_key(&holder.session) || mirror.gone.contains(&holder.session);
+        !replaced && !dead
+    });
+    let state = match (seen.map(|seen| &seen.record), record.map(|record| &record.state)) {
+        (Some(Err(_)), _) => ShardPhase::Corrupt,
+        (_, Some(ShardState::Retired)) => ShardPhase::Retired,
+        _ if holder.is_some() && record.is_some_and(|record| record.quarantined) => ShardPhase::Quarantined,
+        _ if holder.is_some_and(|holder| tells_stuck(mirror, &holder.node, id)) => ShardPhase::Stuck,
+        _ if holder.is_some() => ShardPhase::Held,
+        _ => ShardPhase::Unowned,
+    };
+    if state == ShardPhase::Quarantined {
+        problems.push(Problem {
+            kind: "quarantined",
+            subject: id.to_string(),
+            message: "its work kept crashing: it is held and not run; mend it, then unquarantine the shard"
+                .into(),
+        });
+    }
+    if state == ShardPhase::Stuck {
+        problems.push(Problem::stuck(id, record.map_or(Epoch(0), |record| record.epoch)));
+    }
+    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    ShardView {
+        id: ShardKey(id.clone()),
+        holder: holder.map(|holder| holder.node.clone()),
+        session: holder.map(|holder| holder.session),
+        epoch: record.map_or(Epoch(0), |record| record.epoch),
+        wanted,
+        pinned_to: control.and_then(|control| control.pins.get(id)).cloned(),
+        kept_for: None,
+        state,
+    }
+}
+
+/// Whom a shard is kept for in a restart grace. Each observer counts from when it first saw the record; who has just come
+/// has also the word of its writer's clock.
+fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
+    let seen = mirror.shards.get(shard)?;
+    let record = seen.good()?;
+    let ShardState::Vacant { successor: Some(successor), reserved_ms: Some(reserved_ms) } = &record.state
+    else {
+        return None;
+    };
+    let over = now.at.since(seen.first_seen_at).as_millis() as u64 >= *reserved_ms
+        || now.unix_ms >= record.written_unix_ms.saturating_add(*reserved_ms);
+    (!over).then(|| successor.clone())
+}
+
+/// How long ago a record was written, by what its writer's clock and ours say.
+pub(super) fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
+    (record.written_unix_ms > 0).then(|| now.unix_ms.saturating_sub(record.written_unix_ms))
+}
+
+/// Whether a node said with its last renewal that the work of a shard does not stop.
+fn tells_stuck(mirror: &Mirror, node: &NodeName, shard: &ShardId) -> bool {
+    let record = mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.good());
+    record.is_some_and(|record| record.report.stuck.contains(shard))
+}
+
+/// Which shard of a numbered group a key belongs to, and who has it.
+pub fn locate(
+    mirror: &Mirror,
+    settings: &BTreeMap<GroupName, GroupSettings>,
+    group: &GroupName,
+    key: &[u8],
+) -> Option<Located> {
+    let ShardSet::Numbered(slots) = settings.get(group)?.set else { return None };
+    if slots == 0 {
+        return None;
+    }
+    Some(whereabouts(mirror, &shard_of(group, slots, key)))
+}
+
+/// Who has a shard.
+pub fn whereabouts(mirror: &Mirror, shard: &ShardId) -> Located {
+    let view = shard_view(mirror, &Plan::default(), shard, &mut Vec::new());
+    let node = view.holder.as_ref().and_then(|name| mirror.nodes.get(name)?.seen.as_ref()?.good());
+    let address = node.and_then(|record| record.address.clone());
+    Located { shard: shard.clone(), node: view.holder, address, epoch: view.epoch }
+}

@@ -1,0 +1,232 @@
+//! What a node knows and does, as plain data: the one source for the API, the program, the pages and the
+//! simulator's checks.
+
+mod look;
+mod problems;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::record::{NodeRecord, NodeState, Outage, Policy, ShardSet};
+
+pub use look::{locate, of_mirror, whereabouts};
+pub use problems::{Problem, unusable};
+
+/// Everything that a node, or a client that only watches, knows at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct View {
+    /// The node itself; a client that only watches has none.
+    pub me: Option<Me>,
+    /// Whether a first listing has arrived, so that the rest means something.
+    pub ready: bool,
+    /// Why voluntary moves are frozen, if they are.
+    pub frozen: Option<String>,
+    /// The nodes, ordered by name, with those that went not long ago.
+    pub nodes: Vec<NodeView>,
+    /// The groups, ordered by name.
+    pub groups: Vec<GroupView>,
+    /// The shards, ordered by group and name.
+    pub shards: Vec<ShardView>,
+    /// What somebody should look at.
+    pub problems: Vec<Problem>,
+}
+
+/// The node that the view is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Me {
+    /// Its name.
+    pub node: NodeName,
+    /// Its session, if it has one.
+    pub session: Option<SessionId>,
+    /// `joining`, `attached`, `degraded`, `detached`, `recovering` or `left`.
+    pub standing: &'static str,
+    /// For how long, in milliseconds.
+    pub standing_for_ms: u64,
+    /// Why, in words.
+    pub cause: String,
+    /// What it waits for, if it does.
+    pub waiting_for: Option<String>,
+    /// How long until its work is told to stop unless a renewal is confirmed, in milliseconds.
+    pub stop_in_ms: Option<u64>,
+    /// Renewals that failed in a row.
+    pub renewals_failed: u32,
+    /// Whether it is handing everything over.
+    pub draining: bool,
+    /// Shards that it holds.
+    pub held: usize,
+    /// Shards that the plan gives to it.
+    pub wanted: usize,
+}
+
+/// A node as the store shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeView {
+    /// Its name.
+    pub name: NodeName,
+    /// Its session.
+    pub session: SessionId,
+    /// What it is doing, or how it ended.
+    pub state: NodePhase,
+    /// Whether it takes new shards.
+    pub accepting: bool,
+    /// Its weight in the plan, after what operators asked for.
+    pub weight: u32,
+    /// Its capacity in all.
+    pub capacity: Option<u32>,
+    /// Where it stands.
+    pub zone: Option<String>,
+    /// Where callers reach it.
+    pub address: Option<String>,
+    /// What its owner wrote on it.
+    pub labels: BTreeMap<String, String>,
+    /// Its ttl, in milliseconds.
+    pub ttl_ms: u64,
+    /// Whether we have seen it renew. A record alone does not show whether anybody still renews it.
+    pub seen_to_renew: bool,
+    /// For how long its record has not changed, as we saw it, in milliseconds.
+    pub silent_for_ms: u64,
+    /// How long ago it renewed, by what its clock and ours say, in milliseconds: a hint, for people.
+    pub renewed_ago_ms: Option<u64>,
+    /// How it stood with the store at its last renewal, unless all was well.
+    pub standing: Option<String>,
+    /// When its process last had no session.
+    pub outage: Option<Outage>,
+    /// Shards that it holds.
+    pub shards: usize,
+    /// Shards that the plan gives to it.
+    pub wanted: usize,
+    /// Whether it plans with the same view as we do.
+    pub agrees: bool,
+    /// What operators asked of it.
+    pub wishes: Vec<String>,
+}
+
+/// What a node is doing, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodePhase {
+    /// It takes shards.
+    Active,
+    /// It keeps what it has, and takes no more.
+    NotAccepting,
+    /// It hands everything over.
+    Draining,
+    /// It was asked to hand everything over, and has.
+    Drained,
+    /// It left by itself.
+    Left,
+    /// Somebody proved that its session is over.
+    Fenced,
+    /// The kernel proves that its process is gone; nobody has fenced its session yet.
+    Gone,
+}
+
+impl NodePhase {
+    /// Whether its session goes on, as far as we know.
+    pub fn is_alive(self) -> bool {
+        !matches!(self, NodePhase::Left | NodePhase::Fenced | NodePhase::Gone)
+    }
+
+    fn of(record: &NodeRecord, mirror: &Mirror, drain: DrainAsked, held: usize) -> NodePhase {
+        match record.state {
+            NodeState::Left => NodePhase::Left,
+            NodeState::Fenced => NodePhase::Fenced,
+            _ if mirror.dead.contains_key(&record.session) => NodePhase::Fenced,
+            _ if mirror.gone.contains(&record.session) => NodePhase::Gone,
+            _ if drain == DrainAsked::Yes && held == 0 => NodePhase::Drained,
+            NodeState::Draining => NodePhase::Draining,
+            NodeState::Active if drain == DrainAsked::Yes => NodePhase::Draining,
+            NodeState::Active if record.accepting => NodePhase::Active,
+            NodeState::Active => NodePhase::NotAccepting,
+        }
+    }
+}
+
+/// Whether an operator asked a node to hand everything over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DrainAsked {
+    Yes,
+    No,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupView {
+    /// Its name.
+    pub group: GroupName,
+    /// Its shards.
+    pub shards: ShardSet,
+    /// Its rules.
+    pub policy: Policy,
+    /// `store` or `static`: where the settings are from.
+    pub source: &'static str,
+    /// Shards that nobody holds.
+    pub unowned: usize,
+}
+
+/// A shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShardView {
+    /// Its id.
+    #[serde(flatten)]
+    pub id: ShardKey,
+    /// Who holds it, if its session is not known to be dead.
+    pub holder: Option<NodeName>,
+    /// The session of the holder.
+    pub session: Option<SessionId>,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Who should hold it.
+    pub wanted: Option<NodeName>,
+    /// Where an operator pinned it to.
+    pub pinned_to: Option<NodeName>,
+    /// The node that left to restart and for which nobody else takes it yet.
+    pub kept_for: Option<NodeName>,
+    /// What it is doing.
+    pub state: ShardPhase,
+}
+
+/// A shard's id, as two fields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShardKey(pub ShardId);
+
+impl Serialize for ShardKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut fields = serializer.serialize_struct("shard", 2)?;
+        fields.serialize_field("group", &self.0.group)?;
+        fields.serialize_field("shard", &self.0.name)?;
+        fields.end()
+    }
+}
+
+/// What a shard is doing. The finer states are only known of shards that this node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardPhase {
+    /// Nobody holds it.
+    Unowned,
+    /// This node is trying to get it.
+    Claiming,
+    /// A live session holds it.
+    Held,
+    /// Its work runs here.
+    Running,
+    /// Its work was told to stop here.
+    Stopping,
+    /// Its work did not stop in time.
+    Stuck,
+    /// Its work ended here and will be started again.
+    Backoff,
+    /// Its work kept crashing; it is held and not run.
+    Quarantined,
+    /// It is being given up here.
+    Releasing,
+    /// Nobody should hold it.
+    Retired,
+    /// Its record is damaged: it counts as held by an unknown session.
+    Corrupt,
+}

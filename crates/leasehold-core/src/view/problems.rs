@@ -1,0 +1,209 @@
+//! What somebody should look at.
+
+use serde::Serialize;
+
+use super::look::renewed_ago_ms;
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::plan::Plan;
+use crate::record::{MetaState, RecordError};
+use crate::store::Key;
+use crate::time::Now;
+
+/// Something that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// A fixed word: `corrupt_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
+    /// `silent_node`, `unserved_group`, `settling` or `name_taken`.
+    pub kind: &'static str,
+    /// What it is about: a shard, a node, a key.
+    pub subject: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl Problem {
+    pub(crate) fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
+        Problem {
+            kind: "stuck",
+            subject: shard.to_string(),
+            message: format!(
+                "its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end"
+            ),
+        }
+    }
+}
+
+/// What is wrong with a record that cannot be used, and who mends it.
+pub fn unusable(key: &Key, error: &RecordError) -> String {
+    if error.is_newer() {
+        return error.to_string();
+    }
+    let mended = match key {
+        Key::Control => "mend it with: leasehold repair --control".to_owned(),
+        Key::Shard(shard) => format!("mend it with: leasehold repair {shard}"),
+        Key::Meta | Key::Node(_) => {
+            "a running node mends it by itself in about a ttl: start one if there is none".to_owned()
+        }
+        Key::Group(_) => {
+            "a running node that read it before mends it by itself; others use their own settings".to_owned()
+        }
+    };
+    format!("{error}; {mended}")
+}
+
+pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut corrupt = |key: Key, error: &RecordError| {
+        problems.push(Problem {
+            kind: "corrupt_record",
+            subject: key.to_string(),
+            message: unusable(&key, error),
+        });
+    };
+    if let Some(Err(error)) = mirror.meta.as_ref().map(|seen| &seen.record) {
+        corrupt(Key::Meta, error);
+    }
+    if let Some(Err(error)) = mirror.control.as_ref().map(|seen| &seen.record) {
+        corrupt(Key::Control, error);
+    }
+    for (group, seen) in &mirror.groups {
+        if let Err(error) = &seen.record {
+            corrupt(Key::Group(group.clone()), error);
+        }
+    }
+    for (node, seen) in &mirror.nodes {
+        if let Some(Err(error)) = seen.seen.as_ref().map(|seen| &seen.record) {
+            corrupt(Key::Node(node.clone()), error);
+        }
+    }
+    for (shard, seen) in &mirror.shards {
+        if let Err(error) = &seen.record {
+            corrupt(Key::Shard(shard.clone()), error);
+        }
+    }
+    for (name, group) in &plan.groups {
+        let homeless = group.answer.to.iter().filter(|to| to.is_none()).count();
+        if homeless > 0 {
+            let message = if group.question.nodes.is_empty() {
+                let advice = drained(mirror, name).unwrap_or_default();
+                format!("{homeless} shards have no node: none that serves the group takes shards{advice}")
+            } else {
+                format!(
+                    "{homeless} shards have no node: every node is full or declines; add nodes or raise capacity"
+                )
+            };
+            problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
+        }
+    }
+    for place in &mirror.unreadable {
+        problems.push(Problem {
+            kind: "corrupt_record",
+            subject: place.clone(),
+            message: "it cannot be read, and which records are in it is not known: they count as held. Restore it, or mend \
+                      each that you know of with: leasehold repair SHARD"
+                .into(),
+        });
+    }
+    for key in &mirror.foreign {
+        problems.push(Problem {
+            kind: "foreign_key",
+            subject: key.clone(),
+            message: "this key in our namespace was not written by Leasehold; it is ignored".into(),
+        });
+    }
+    problems
+}
+
+/// The nodes of a group that operators drained, and what lets them take shards again.
+fn drained(mirror: &Mirror, group: &GroupName) -> Option<String> {
+    let control = mirror.control.as_ref()?.best()?;
+    let serves = |name: &&NodeName| {
+        let node = mirror.nodes.get(*name);
+        let record = node.and_then(|node| node.seen.as_ref()?.good());
+        node.and_then(|node| node.alive()).is_some_and(|session| !mirror.dead.contains_key(&session))
+            && record.is_some_and(|record| record.groups.contains_key(group))
+    };
+    let mut names: Vec<&str> = control.drain.keys().filter(serves).map(NodeName::as_str).collect();
+    let first = *names.first()?;
+    let more = names.len().saturating_sub(DRAINED_NAMED);
+    names.truncate(DRAINED_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(format!("; operators drained {}{more}: undo it with: leasehold undrain {first}", names.join(", ")))
+}
+
+/// How many drained nodes are named.
+const DRAINED_NAMED: usize = 5;
+
+/// Why nobody may own anything yet.
+pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
+    let meta = mirror.meta.as_ref()?.good().filter(|meta| meta.state == MetaState::Settling)?;
+    Some(Problem {
+        kind: "settling",
+        subject: Key::Meta.to_string(),
+        message: format!(
+            "the namespace is new, or its store was replaced: nobody owns anything until no earlier holder can be \
+             running, which takes up to {:.1} s",
+            meta.max_ttl_ms as f64 / 1000.0
+        ),
+    })
+}
+
+pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, node) in &mirror.nodes {
+        let Some(session) = node.alive().filter(|session| !mirror.dead.contains_key(session)) else {
+            continue;
+        };
+        let Some(record) = node.seen.as_ref().and_then(|seen| seen.good()) else { continue };
+        let mut problem = |kind, message| problems.push(Problem { kind, subject: name.to_string(), message });
+        let silent_for_ms = now.at.since(node.silent_from).as_millis() as u64;
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        // Who has not looked for long enough to see a renewal has only the word of its writer's clock.
+        let unseen = node.first_seen_at <= node.session_seen_at;
+        let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
+        if mirror.gone.contains(&session) {
+            let what = "its process is gone, and no other node has taken over what it held: start one";
+            problem("gone_node", what.into());
+        } else if silent_for_ms > record.ttl_ms / 2 {
+            problem(
+                "silent_node",
+                format!(
+                    "it has not renewed for {:.1} s of its {:.1} s: it stands still, is gone, or cannot reach the store",
+                    seconds(silent_for_ms),
+                    seconds(record.ttl_ms),
+                ),
+            );
+        } else if let Some(ago_ms) = outlived_ms {
+            problem(
+                "silent_node",
+                format!(
+                    "it last renewed {:.1} s ago by its clock, longer than its ttl of {:.1} s: it stands still, is gone, \
+                     cannot reach the store, or its clock is wrong; watching for a ttl shows which",
+                    seconds(ago_ms),
+                    seconds(record.ttl_ms),
+                ),
+            );
+        } else if let (Some(standing), Some(outage)) = (&record.report.standing, &record.report.outage) {
+            problem(
+                "recovering_node",
+                format!(
+                    "it is {standing}: it had no session for {:.1} s ({}), and is given nothing until it has been \
+                     healthy for a while",
+                    outage.for_ms as f64 / 1000.0,
+                    outage.cause,
+                ),
+            );
+        }
+        for (group, why) in &record.report.unserved {
+            problem(
+                "unserved_group",
+                format!(
+                    "it takes nothing of the group {group}: {why}; start it with another group or with shards of that kind, or \
+                     remove the group's settings once nobody holds any of it, with: leasehold group delete {group}"
+                ),
+            );
+        }
+    }
+    problems
+}
