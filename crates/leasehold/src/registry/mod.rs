@@ -12,6 +12,7 @@
 
 mod keeper;
 mod options;
+mod settling;
 mod wanted;
 
 use std::collections::BTreeMap;
