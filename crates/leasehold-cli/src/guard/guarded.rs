@@ -168,7 +168,7 @@ impl Guarded {
         guards.remove(&(self.guard.id() as i32));
         if !orderly {
             // Somebody killed the guard. Its child died with it; what that left behind has come to us.
-            tree::kill_all(None, |pid| guards.contains(&pid), |_, _| {});
+            tree::kill_all_but(|pid| guards.contains(&pid), None, |_, _| {});
         }
     }
 }

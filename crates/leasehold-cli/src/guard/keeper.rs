@@ -154,18 +154,16 @@ impl Keeper {
             let _ = self.dead_man.off();
         }
         if let Verdict::Kill(why) = verdict {
+            // At once, and without looking for anybody: it has not been reaped, so its number is still its own.
+            signal_group(self.child, rustix::process::Signal::KILL);
             let _ = control.write_all(Report::Killing(why.to_owned()).line().as_bytes());
         }
         let (child, mut exit) = (self.child, self.exit);
-        tree::kill_all(
-            Some(self.ended.as_fd()),
-            |_| false,
-            |pid, status| {
-                if pid == child {
-                    exit = exit_of(status);
-                }
-            },
-        );
+        tree::kill_all(Some(self.ended.as_fd()), |pid, status| {
+            if pid == child {
+                exit = exit_of(status);
+            }
+        });
         if let (None, Some(exit)) = (self.exit, exit) {
             let _ = control.write_all(Report::Exited(exit).line().as_bytes());
         }
@@ -309,10 +307,14 @@ pub(super) fn exit_of(status: WaitStatus) -> Option<Exit> {
 
 /// Asks a command to end, with its process group.
 pub(super) fn terminate(child: i32) {
+    signal_group(child, rustix::process::Signal::TERM);
+}
+
+fn signal_group(child: i32, signal: rustix::process::Signal) {
     let Some(group) = Pid::from_raw(child) else { return };
     // Until the stage has its session, there is no such group: then the process itself.
-    if rustix::process::kill_process_group(group, rustix::process::Signal::TERM).is_err() {
-        let _ = rustix::process::kill_process(group, rustix::process::Signal::TERM);
+    if rustix::process::kill_process_group(group, signal).is_err() {
+        let _ = rustix::process::kill_process(group, signal);
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
 
 /// One process as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +28,40 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 
 /// Whether `/proc` shows what is needed here: this process at least, with its parent.
 pub(crate) fn proc_is_readable() -> bool {
-    seen(rustix::process::getpid().as_raw_nonzero().get()).is_some()
+    matches!(seen(me()), Ok(Some(_)))
 }
 
-/// Kills everything below this process but the processes in `spare` (and what is below those), and reaps it. Returns
-/// when nothing is left. `reaped` hears of every process that ended. `wakes` is readable when a child has ended.
+/// Kills everything below this process and reaps it, as [`kill_all_but`] does. Returns when the kernel says that no child
+/// is left, whatever `/proc` shows.
 pub(crate) fn kill_all(
     wakes: Option<BorrowedFd<'_>>,
-    spare: impl Fn(i32) -> bool,
     mut reaped: impl FnMut(i32, rustix::process::WaitStatus),
 ) {
     loop {
-        let victims = below(rustix::process::getpid().as_raw_nonzero().get(), &spare);
+        kill_all_but(|_| false, wakes, &mut reaped);
+        if !has_children() {
+            return;
+        }
+        pause(None, UNSEEN);
+    }
+}
+
+/// Kills everything below this process but the processes in `spare` (and what is below those), and reaps it. Returns
+/// when nothing is left: as long as `/proc` cannot be read, something may be. `reaped` hears of every process that ended.
+/// `wakes` is readable when a child has ended.
+pub(crate) fn kill_all_but(
+    spare: impl Fn(i32) -> bool,
+    wakes: Option<BorrowedFd<'_>>,
+    mut reaped: impl FnMut(i32, rustix::process::WaitStatus),
+) {
+    loop {
+        let Ok(victims) = below(me(), &spare) else {
+            pause(None, UNSEEN);
+            continue;
+        };
         for (pid, seen) in &victims {
             kill(*pid, *seen);
         }
-        let mut any_left = !victims.is_empty();
         for (pid, _) in &victims {
             // Only our own children can be waited for; the others come to us when their parents end.
             if let Some(pid) = Pid::from_raw(*pid)
@@ -51,14 +70,25 @@ pub(crate) fn kill_all(
                 reaped(pid.as_raw_nonzero().get(), status);
             }
         }
-        if !any_left {
-            any_left = !below(rustix::process::getpid().as_raw_nonzero().get(), &spare).is_empty();
-        }
-        if !any_left {
+        // Whoever was on its way to us while we looked is seen by a second look.
+        if victims.is_empty() && below(me(), &spare).is_ok_and(|left| left.is_empty()) {
             return;
         }
         pause(wakes, Duration::from_millis(1));
     }
+}
+
+/// How long to wait before looking again where nothing could be seen.
+const UNSEEN: Duration = Duration::from_millis(10);
+
+fn me() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// Whether this process has a child, dead or alive, by what the kernel says.
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
 /// Waits until a child ended, or for that long.
@@ -71,8 +101,8 @@ fn pause(wakes: Option<BorrowedFd<'_>>, span: Duration) {
 }
 
 /// Everything below a process, parents before children.
-fn below(top: i32, spare: &impl Fn(i32) -> bool) -> Vec<(i32, Seen)> {
-    let all = everything();
+fn below(top: i32, spare: &impl Fn(i32) -> bool) -> io::Result<Vec<(i32, Seen)>> {
+    let all = everything()?;
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for (pid, seen) in &all {
         children.entry(seen.parent).or_default().push(*pid);
@@ -87,23 +117,38 @@ fn below(top: i32, spare: &impl Fn(i32) -> bool) -> Vec<(i32, Seen)> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
-fn everything() -> BTreeMap<i32, Seen> {
-    let Ok(folder) = fs::read_dir("/proc") else { return BTreeMap::new() };
-    let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| Some((pid, seen(pid)?))).collect()
+/// All processes. An error means that some may be missing, and so that nothing is known.
+fn everything() -> io::Result<BTreeMap<i32, Seen>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(seen) = seen(pid)? {
+            all.insert(pid, seen);
+        }
+    }
+    Ok(all)
 }
 
-fn seen(pid: i32) -> Option<Seen> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// A process; nothing if it is gone, or is hidden from us as other users' can be.
+fn seen(pid: i32) -> io::Result<Option<Seen>> {
+    let unseen = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+            || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+    };
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        Err(error) if unseen(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// `pid (name) state ppid … starttime …`; the name may hold anything, also brackets.
-fn parse_stat(stat: &str) -> Option<Seen> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split_ascii_whitespace();
+/// `pid (name) state ppid … starttime …`; the name may hold any bytes: brackets, and such as are no text.
+fn parse_stat(stat: &[u8]) -> Option<Seen> {
+    let name_end = stat.windows(2).rposition(|two| two == b") ")?;
+    let mut fields = std::str::from_utf8(&stat[name_end + 2..]).ok()?.split_ascii_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
     Some(Seen { parent, started })
@@ -114,11 +159,11 @@ fn kill(pid: i32, expected: Seen) {
     let Some(raw) = Pid::from_raw(pid) else { return };
     match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => {
-            if seen(pid).is_some_and(|now| now.started == expected.started) {
+            if matches!(seen(pid), Ok(Some(now)) if now.started == expected.started) {
                 let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
             }
         }
-        Err(rustix::io::Errno::SRCH) => {}
+        Err(Errno::SRCH) => {}
         // Old kernels, or no descriptors left: the number was looked up an instant ago.
         Err(_) => drop(rustix::process::kill_process(raw, Signal::KILL)),
     }
@@ -130,16 +175,20 @@ mod tests {
 
     #[test]
     fn odd_names_do_not_mislead() {
-        let stat = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 100 1";
-        assert_eq!(parse_stat(stat), Some(Seen { parent: 7, started: 12345 }));
-        assert_eq!(parse_stat("42 (x"), None);
+        let rest = b") S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 100 1";
+        for name in [&b"a) b (c"[..], b"cut in a letter \xc3", b"\xff\xfe", b""] {
+            let stat = [b"42 (", name, rest].concat();
+            assert_eq!(parse_stat(&stat), Some(Seen { parent: 7, started: 12345 }), "{name:?}");
+        }
+        assert_eq!(parse_stat(b"42 (x"), None);
     }
 
     #[test]
     fn this_process_is_seen_below_its_parent() {
-        let me = rustix::process::getpid().as_raw_nonzero().get();
-        let parent = seen(me).expect("we run").parent;
-        assert!(below(parent, &|_| false).iter().any(|(pid, _)| *pid == me));
-        assert!(!below(parent, &|pid| pid == me).iter().any(|(pid, _)| *pid == me));
+        let me = me();
+        let parent = seen(me).unwrap().expect("we run").parent;
+        let finds_me = |found: Vec<(i32, Seen)>| found.iter().any(|(pid, _)| *pid == me);
+        assert!(finds_me(below(parent, &|_| false).unwrap()));
+        assert!(!finds_me(below(parent, &|pid| pid == me).unwrap()));
     }
 }

@@ -117,6 +117,40 @@ fn everything_is_dead_by_the_end_of_a_lease_that_nobody_renews() {
     assert_eq!(reports.last().map(String::as_str), Some("gone"));
 }
 
+/// The kernel cuts a process's name at 15 bytes, also in the middle of a letter.
+#[test]
+fn a_process_whose_name_is_no_text_dies_with_the_others() {
+    let script = "name=$(printf 'reconciler-wrk\\303\\251'); cp \"$(command -v sleep)\" \"$name\"; trap '' TERM; \
+        echo $$ >> pids; setsid \"./$name\" 1000 & echo $! >> pids; while :; do sleep 1000; done";
+    let mut guard = Guard::over(script, 60_000, 250);
+    let pids = guard.wait_for_pids(2);
+    let name = || std::fs::read(format!("/proc/{}/comm", pids[1])).unwrap();
+    wait_for("it has its name", Duration::from_secs(20), || {
+        (name() == b"reconciler-wrk\xc3\n").then_some(())
+    });
+    guard.order("kill\n");
+    assert_eq!(guard.reports().last().map(String::as_str), Some("gone"));
+    assert!(!pids.iter().any(|pid| runs(*pid)), "nothing is left when the guard says so");
+}
+
+/// A guard that has no descriptors left sees nobody, which does not mean that nobody is there.
+#[test]
+fn a_guard_that_cannot_look_does_not_say_that_all_are_gone() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let mut guard = Guard::over(FAMILY, 60_000, 250);
+    let pids = guard.wait_for_pids(FAMILY_SIZE);
+    let pid = Pid::from_raw(guard.process.id() as i32);
+    let limit = |current| {
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum: Some(1024) }).unwrap();
+    };
+    limit(3);
+    guard.order("kill\n");
+    wait_for("the command dies", Duration::from_secs(20), || (!runs(pids[0])).then_some(()));
+    limit(1024);
+    assert_eq!(guard.reports().last().map(String::as_str), Some("gone"));
+    assert!(!pids.iter().any(|pid| runs(*pid)), "nothing is left when the guard says so");
+}
+
 #[test]
 fn a_renewed_lease_lets_the_child_live_and_a_late_renewal_does_not() {
     let mut guard = Guard::over(FAMILY, 1500, 250);

@@ -75,8 +75,8 @@ pub(crate) fn terminal(columns: u16) -> (File, File) {
 
 /// Whether a process runs: it is there, and no zombie.
 pub(crate) fn runs(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    String::from_utf8_lossy(&stat).rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Sends a signal; a process that is gone does not matter.
