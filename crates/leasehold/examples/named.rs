@@ -40,8 +40,10 @@ async fn main() -> Result<(), BoxError> {
 
 /// Every node is told what there is; who runs what is decided by the plan.
 fn provide(nodes: &[Node], wanted: &BTreeSet<ShardId>) -> Result<(), BoxError> {
+    // Before anybody is told: what the first node gives up at once, the second must give up as well.
+    let known = owned(nodes);
     for node in nodes {
-        for gone in owned(nodes).difference(wanted) {
+        for gone in known.difference(wanted) {
             node.disengage(gone)?;
         }
         for tenant in wanted {
