@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::record::{Control, GroupRecord, Meta, NodeRecord, Record, RecordError, ShardRecord, ShardState};
+use crate::record::{
+    Control, GroupRecord, Meta, NodeRecord, Record, RecordError, ShardRecord, ShardState, Slots,
+};
 use crate::store::{Key, Listing, Stored, Version};
 use crate::time::Moment;
 
@@ -92,6 +94,24 @@ impl SeenNode {
     }
 }
 
+/// What was once true of a group and stays so, also when its record is gone, damaged or written over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// Every new epoch in this group is above this.
+    pub epoch_floor: Epoch,
+    /// These slots have had a record.
+    pub filled: Slots,
+}
+
+impl Lasting {
+    fn take_in(&mut self, record: &GroupRecord) {
+        self.epoch_floor = self.epoch_floor.max(record.epoch_floor);
+        if self.filled != record.filled {
+            self.filled = self.filled.union(&record.filled);
+        }
+    }
+}
+
 /// Where an observation is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -127,6 +147,8 @@ pub struct Mirror {
     pub control: Option<Seen<Control>>,
     /// `groups/…`
     pub groups: BTreeMap<GroupName, Seen<GroupRecord>>,
+    /// What the records of groups said, and what holds whatever becomes of them.
+    pub lasting: BTreeMap<GroupName, Lasting>,
     /// `nodes/…`, also of nodes whose record vanished.
     pub nodes: BTreeMap<NodeName, SeenNode>,
     /// Sessions whose process the kernel proves gone, for those who only look. Nodes fence them instead.
@@ -190,6 +212,7 @@ impl Mirror {
                 if let Some(seen) = slot {
                     if let Some(record) = seen.good() {
                         self.epoch_seen = self.epoch_seen.max(record.epoch_floor);
+                        self.lasting.entry(group.clone()).or_default().take_in(record);
                     }
                     self.groups.insert(group.clone(), seen);
                 }

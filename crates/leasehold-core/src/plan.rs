@@ -6,10 +6,12 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::config::GroupConfig;
-use crate::mirror::Mirror;
+use crate::mirror::{Lasting, Mirror};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked};
-use crate::record::{Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState};
+use crate::record::{
+    Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState, Slots,
+};
 use crate::rules::Rules;
 
 /// A live node, as far as planning cares.
@@ -71,8 +73,8 @@ pub struct GroupSettings {
     pub policy: Policy,
     /// New epochs are above this.
     pub epoch_floor: Epoch,
-    /// Slots below this have had a record.
-    pub filled: u32,
+    /// These slots have had a record.
+    pub filled: Slots,
     /// Whether the store says so, or a node's own settings.
     pub from_store: bool,
 }
@@ -183,12 +185,13 @@ impl Planning {
                 continue;
             }
             let stored = seen.and_then(|seen| seen.best());
-            let Some((set, policy, epoch_floor, filled)) = stored
-                .map(|r| (r.shards, r.policy.clone(), r.epoch_floor, r.filled))
-                .or_else(|| fallback.get(name).map(|c| (c.shards, c.policy.clone(), Epoch(0), 0)))
+            let Some((set, policy)) = stored
+                .map(|r| (r.shards, r.policy.clone()))
+                .or_else(|| fallback.get(name).map(|c| (c.shards, c.policy.clone())))
             else {
                 continue;
             };
+            let Lasting { epoch_floor, filled } = mirror.lasting.get(name).cloned().unwrap_or_default();
             let shards = match set {
                 ShardSet::Numbered(slots) => self.numbered(name, slots),
                 ShardSet::Named => named(mirror, name),

@@ -170,7 +170,7 @@ impl World {
             shards: ShardSet::Numbered(shards),
             policy: self.setting.policy.clone(),
             epoch_floor: Epoch(0),
-            filled: 0,
+            filled: Default::default(),
             written_unix_ms: 0,
             extra: Default::default(),
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use leasehold_core::name::{Incarnation, SessionId, WriteId};
 use leasehold_core::record::{
     FORMAT, GroupRecord, Holder, Meta, MetaState, MoveReason, NodeRecord, NodeState, PROTOCOL, Policy,
-    Record, Served, ShardRecord, ShardSet, ShardState,
+    Record, Served, ShardRecord, ShardSet, ShardState, Slots,
 };
 use leasehold_core::store::{Key, Lane, Swap, Swapped};
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
@@ -78,7 +78,7 @@ fn group_record(group: &GroupName) -> GroupRecord {
         shards: ShardSet::Numbered(6),
         policy: Policy::default(),
         epoch_floor: Epoch(0),
-        filled: 6,
+        filled: Slots::below(6),
         written_unix_ms: 0,
         extra: Default::default(),
     }

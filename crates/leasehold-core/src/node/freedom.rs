@@ -52,11 +52,10 @@ impl Node {
         let unknown_epoch = self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000));
         let Some(seen) = self.mirror.shards.get(shard) else {
             let settings = self.settings.get(&shard.group);
-            let (filled, set) = settings.map_or((0, None), |s| (s.filled, Some(s.set)));
-            if set == Some(ShardSet::Named) || set.is_none() {
+            let Some(settings) = settings.filter(|settings| settings.set != ShardSet::Named) else {
                 return Freedom::No;
-            }
-            let had_record = shard.name.as_slot().is_some_and(|slot| slot < filled);
+            };
+            let had_record = shard.name.as_slot().is_some_and(|slot| settings.filled.contains(slot));
             if had_record && !self.mirror.vanished.contains_key(shard) {
                 self.mirror.vanished.insert(shard.clone(), (self.now.at, self.mirror.epoch_seen));
             }

@@ -138,6 +138,10 @@ pub struct Node {
     plan: Plan,
     replan_at: Moment,
     replan_latest_at: Moment,
+    /// When a group is told which slots have had a record.
+    fill_at: Moment,
+    /// Not before then.
+    fill_next_at: Moment,
     vanish_log: Vec<Moment>,
     vanish_of: usize,
     frozen_until: Moment,
@@ -267,6 +271,8 @@ impl Node {
             plan: Plan::default(),
             replan_at: never,
             replan_latest_at: never,
+            fill_at: never,
+            fill_next_at: Moment::ZERO,
             vanish_log: Vec::new(),
             vanish_of: 0,
             frozen_until: Moment::ZERO,
@@ -365,6 +371,7 @@ impl Node {
             self.open_at,
             self.shy_until,
             self.replan_at,
+            self.fill_at,
             self.requests.give_up_at(),
             self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
             self.recovered_at(),
@@ -399,6 +406,9 @@ impl Node {
         }
         if at >= self.replan_at {
             self.replan();
+        }
+        if at >= self.fill_at {
+            self.mend_groups();
         }
         while let Some((due, _)) = self.wake.first()
             && *due <= at

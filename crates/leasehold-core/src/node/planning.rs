@@ -2,10 +2,10 @@
 
 use super::Node;
 use super::requests::Purpose;
-use crate::mirror::Seen;
+use crate::mirror::{Lasting, Seen};
 use crate::name::{NodeName, ShardId, WriteId};
 use crate::notice::Notice;
-use crate::plan::{self, Member, Roster};
+use crate::plan::{self, GroupSettings, Member, Roster};
 use crate::record::{FORMAT, GroupRecord, NodeState, Record, Served, ShardSet};
 use crate::store::{Key, Lane, Swap, Version};
 use crate::time::Moment;
@@ -146,13 +146,17 @@ impl Node {
         }
     }
 
-    /// Writes settings of ours that the store does not have, or that were damaged there, and marks filled groups.
+    /// Writes settings of ours that the store does not have, or that were damaged there, and which slots have had a record.
     pub(super) fn mend_groups(&mut self) {
+        if self.now.at >= self.fill_at {
+            self.fill_at = Moment::NEVER;
+        }
         if self.session.is_none() || self.requests.any(|purpose| matches!(purpose, Purpose::Group)) {
             return;
         }
         let served: Vec<_> = self.served.values().cloned().collect();
         for group in served {
+            let lasting = self.mirror.lasting.get(&group.group).cloned().unwrap_or_default();
             let (record, expect) = match self.mirror.groups.get(&group.group) {
                 None => {
                     let fresh = GroupRecord {
@@ -161,8 +165,8 @@ impl Node {
                         group: group.group.clone(),
                         shards: group.shards,
                         policy: group.policy.clone(),
-                        epoch_floor: Default::default(),
-                        filled: 0,
+                        epoch_floor: lasting.epoch_floor,
+                        filled: lasting.filled,
                         written_unix_ms: 0,
                         extra: Default::default(),
                     };
@@ -173,8 +177,12 @@ impl Node {
                 {
                     (before.clone(), Some(version.clone()))
                 }
-                Some(Seen { record: Ok(record), version, .. }) => match self.should_fill(record) {
-                    Some(filled) => (GroupRecord { filled, ..record.clone() }, Some(version.clone())),
+                Some(Seen { record: Ok(record), version, .. }) => match self.says_more(record, lasting) {
+                    Some(more) => {
+                        let version = version.clone();
+                        self.fill_next_at = self.now.at + self.config.renew_every;
+                        (more, Some(version))
+                    }
                     None => continue,
                 },
                 Some(_) => continue,
@@ -183,17 +191,40 @@ impl Node {
         }
     }
 
-    /// Once every slot has a record, one that is missing later was lost: one node says so in the group's record.
-    fn should_fill(&self, record: &GroupRecord) -> Option<u32> {
-        let ShardSet::Numbered(slots) = record.shards else { return None };
-        if record.filled >= slots
-            || self.plan.wanted(&ShardId::slot(&record.group, 0)) != Some(&self.config.node)
-        {
+    /// A slot's record that is missing was lost if there was one before: one node keeps that in the group's record, and
+    /// puts back what somebody took out of it.
+    fn says_more(&self, record: &GroupRecord, lasting: Lasting) -> Option<GroupRecord> {
+        let plan = self.plan.groups.get(&record.group)?;
+        let first = plan.answer.to.iter().find_map(|to| *to)?;
+        if plan.question.nodes.get(first as usize)?.name != self.config.node {
             return None;
         }
-        let all = (record.filled..slots)
-            .all(|slot| self.mirror.shards.contains_key(&ShardId::slot(&record.group, slot)));
-        all.then_some(slots)
+        let filled = match record.shards {
+            // Not with every record that comes, in a group whose slots are taken one after the other.
+            ShardSet::Numbered(slots)
+                if !lasting.filled.covers(slots) && self.now.at >= self.fill_next_at =>
+            {
+                let there = |slot: &u32| {
+                    let shard = ShardId::slot(&record.group, *slot);
+                    !lasting.filled.contains(*slot) && self.mirror.shards.contains_key(&shard)
+                };
+                lasting.filled.union(&(0..slots).filter(there).collect())
+            }
+            _ => lasting.filled,
+        };
+        let more = GroupRecord { filled, epoch_floor: lasting.epoch_floor, ..record.clone() };
+        (more != *record).then_some(more)
+    }
+
+    /// A slot has a record of which its group does not know: it is told once no more of them come for a moment.
+    pub(super) fn note_filled(&mut self, shard: &ShardId) {
+        let unknown = |settings: &GroupSettings| {
+            settings.set != ShardSet::Named
+                && shard.name.as_slot().is_some_and(|slot| !settings.filled.contains(slot))
+        };
+        if self.settings.get(&shard.group).is_some_and(unknown) {
+            self.fill_at = (self.now.at + self.config.debounce).max(self.fill_next_at);
+        }
     }
 
     pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {

@@ -209,6 +209,7 @@ impl Node {
         self.settle_by_sight(&shard);
         self.note_taken(&shard);
         self.check_held(source, &shard);
+        self.note_filled(&shard);
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         if named {
             let seen = self.mirror.shards.get(&shard);

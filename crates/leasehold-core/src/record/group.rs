@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ALGORITHM, Extra, Record, RecordError, check_floor, record};
+use super::{ALGORITHM, Extra, Record, RecordError, Slots, check_floor, record};
 use crate::name::{Epoch, GroupName, WriteId};
 
 /// `groups/<group>`: which shards there are, and the rules for placing and moving them.
@@ -19,9 +19,9 @@ pub struct GroupRecord {
     /// Every new epoch in this group is above this.
     #[serde(default)]
     pub epoch_floor: Epoch,
-    /// Slots below this have had a record: one that is missing was lost, and may be held by somebody.
+    /// These slots have had a record: one that is missing was lost, and may be held by somebody.
     #[serde(default)]
-    pub filled: u32,
+    pub filled: Slots,
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
@@ -196,7 +196,7 @@ mod tests {
             shards: ShardSet::Numbered(4),
             policy: Policy { algorithm, ..Policy::default() },
             epoch_floor: Epoch(0),
-            filled: 0,
+            filled: Slots::default(),
             written_unix_ms: 0,
             extra: Extra::new(),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
 use leasehold_core::event::{Action, Ended, Event, Returning, Verdict, Wish};
-use leasehold_core::record::{MetaState, NodeState, ShardSet, ShardState};
+use leasehold_core::record::{MetaState, NodeState, ShardSet, ShardState, Slots};
 use leasehold_core::store::{
     Answer, Facts, Freshness, Key, Listing, Op, Request, RequestId, Safety, StoreError, StoreErrorKind,
     Stored, Swapped, Version, WatchEvent,
@@ -364,7 +364,7 @@ impl Trial {
             }
             Key::Group(_) => {
                 let mut group = make::group_record((seed % 5) as u32, write);
-                group.filled = (seed % 4) as u32;
+                group.filled = Slots::below((seed % 4) as u32);
                 make::stored(version, &group)
             }
             Key::Node(name) => {

@@ -79,7 +79,7 @@ pub(crate) fn group_record(slots: u32, write: u128) -> GroupRecord {
         shards: ShardSet::Numbered(slots),
         policy: Policy::default(),
         epoch_floor: Epoch(0),
-        filled: 0,
+        filled: Default::default(),
         written_unix_ms: 0,
         extra: Default::default(),
     }

@@ -129,7 +129,7 @@ impl Client {
                 let mut after = before.clone();
                 change(&mut after);
                 (after.group, after.epoch_floor, after.filled) =
-                    (before.group.clone(), before.epoch_floor, before.filled);
+                    (before.group.clone(), before.epoch_floor, before.filled.clone());
                 if after == before && !is_new {
                     return Ok(Change::Keep);
                 }
@@ -192,7 +192,7 @@ fn empty_group(group: &GroupName) -> GroupRecord {
         shards: leasehold_core::record::ShardSet::Named,
         policy: Default::default(),
         epoch_floor: Epoch::default(),
-        filled: 0,
+        filled: Default::default(),
         written_unix_ms: 0,
         extra: Default::default(),
     }
