@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use leasehold_core::store::{StoreError, StoreErrorKind};
 
 use crate::legible::{legible, legible_lines};
+use crate::log;
 use crate::settings::Problems;
 
 /// Why a command did not do what it was asked.
@@ -56,9 +57,8 @@ impl Failure {
 
     /// Tells people, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // Nobody may be there to hear it.
         let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
-        let _ = writeln!(io::stderr(), "leasehold: {}{advice}", legible_lines(&self.message));
+        log::last_words(format!("leasehold: {}{advice}\n", legible_lines(&self.message)));
         ExitCode::from(self.code as u8)
     }
 }

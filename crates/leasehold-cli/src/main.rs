@@ -25,6 +25,7 @@ mod doctor;
 mod failure;
 mod guard;
 mod legible;
+mod log;
 mod look;
 mod operate;
 mod run;
@@ -48,7 +49,10 @@ fn main() -> ExitCode {
         return code;
     }
     match dispatch(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            log::flush();
+            ExitCode::SUCCESS
+        }
         Err(failure) => failure.report(),
     }
 }
@@ -59,7 +63,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(run) => {
             let lacks = |settings: &Settings| run::lacks(settings, &run.command);
             let settings = Settings::load_for_node(&run.everywhere, &run.node, lacks)?;
-            log_to_stderr(&settings);
+            log::start(&settings)?;
             let mode = if run.one { Mode::One } else { Mode::Each };
             in_runtime(run::run(&settings, mode, run.command))
         }
@@ -148,7 +152,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         }
         Command::Register(what) => {
             let settings = Settings::load(&what.everywhere, None)?;
-            log_to_stderr(&settings);
+            log::start(&settings)?;
             let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
             let store = stores::open(&settings, Missing::Create)?;
             // Now, since it may take longer than a try to register: somebody else could register the key meanwhile. What
@@ -300,21 +304,4 @@ fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
     // A call that blocks a thread must not hold up the end.
     runtime.shutdown_background();
     result
-}
-
-fn log_to_stderr(settings: &Settings) {
-    let level = match settings.text("log") {
-        Some("error") => tracing::Level::ERROR,
-        Some("warn") => tracing::Level::WARN,
-        Some("debug") => tracing::Level::DEBUG,
-        _ => tracing::Level::INFO,
-    };
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(false)
-        // It would tell so on standard error, and panic there.
-        .log_internal_errors(false)
-        .init();
 }

@@ -1,6 +1,7 @@
 //! `leasehold run` with a child for every shard.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -110,6 +111,29 @@ fn output_that_nobody_reads_is_no_failure() {
         let status = place.command(arguments).stdout(writer).status().unwrap();
         assert!(status.success(), "{arguments:?}: {status}");
     }
+}
+
+/// A pager that is paused, a terminal after Ctrl-S, a collector of logs that hangs.
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let place = Place::new();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+    rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+    // Whatever is written to it from now on waits.
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    while writer.write(b".").is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+    let run = ["run", "--node", "a", "--group", "g", "--shards", "1", "--ttl", "2s", "--new-namespace", "--"];
+    let mut node = place.command(&run).args(["sh", "-c", POLITE]).stderr(writer).spawn().unwrap();
+    place.wait_for_beats("a", 1);
+    assert!(place.leasehold(&["release", "g/0"]).status.success());
+    wait_for("it starts anew", PATIENCE, || {
+        place.beats()["0"].iter().any(|beats| beats.epoch > 1).then_some(())
+    });
+    send(node.id(), Signal::SIGTERM);
+    let ended = wait_for("it ends", PATIENCE, || node.try_wait().unwrap());
+    assert!(ended.success(), "{ended}");
 }
 
 #[test]

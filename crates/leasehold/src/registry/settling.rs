@@ -152,7 +152,8 @@ impl Keeper {
         }
     }
 
-    /// A call that changes keys: without an answer, the lease is in doubt.
+    /// A call that changes keys: without an answer, the lease is in doubt. A refusal is an answer: what was refused does not
+    /// land later, and if it landed before, the key is removed like any that is not wanted.
     async fn write<'a, T, F>(
         &'a mut self,
         call: impl FnOnce(&'a dyn leasehold_store::Registry, &'a LeaseId) -> F,
@@ -163,7 +164,7 @@ impl Keeper {
     {
         let Keeper { store, clock, options, lease, .. } = self;
         let outcome = timed(&**store, clock, options, call, id).await;
-        if outcome.is_err()
+        if outcome.as_ref().is_err_and(|error| error.kind != StoreErrorKind::Refused)
             && let Some(lease) = lease
         {
             lease.doubtful = true;
