@@ -1,5 +1,6 @@
 //! Notes what the program is built from, for `leasehold --version`.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
@@ -17,7 +18,13 @@ fn main() {
     println!("cargo::rustc-env=LEASEHOLD_BUILD_TARGET={}", variable("TARGET"));
     println!("cargo::rustc-env=LEASEHOLD_BUILD_PROFILE={}", variable("PROFILE"));
     println!("cargo::rerun-if-changed=build.rs");
-    if let Some(head) = said("git", &["rev-parse", "--git-path", "HEAD"]) {
-        println!("cargo::rerun-if-changed={head}");
+    let path = |name: &str| said("git", &["rev-parse", "--git-path", name]).map(PathBuf::from);
+    // A commit changes the branch and leaves HEAD as it is. A branch that is packed has no file of its own until then, so
+    // the folder where it appears is watched. What is not there must not be named: it would count as changed every time.
+    let branch = said("git", &["symbolic-ref", "-q", "HEAD"]).and_then(|name| path(&name));
+    let branch = branch.and_then(|branch| branch.ancestors().find(|at| at.exists()).map(PathBuf::from));
+    let others = ["HEAD", "packed-refs", "reftable"].into_iter().filter_map(path);
+    for watched in others.chain(branch).filter(|watched| watched.exists()) {
+        println!("cargo::rerun-if-changed={}", watched.display());
     }
 }

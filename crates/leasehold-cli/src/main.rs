@@ -30,6 +30,7 @@ mod look;
 mod operate;
 mod run;
 mod settings;
+mod signals;
 mod sim;
 mod stores;
 
@@ -258,6 +259,10 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
         return Err(look::missing_group(&view, &group));
     }
     let located = client.locate(&group, &what.key)?;
+    // In a named group the key is a name, and anybody can mistype one.
+    if client.explain(&located.shard).is_none() {
+        return Err(stores::not_found(format!("there is no shard {}", located.shard)));
+    }
     if what.json {
         let json = serde_json::json!({
             "shard": located.shard, "node": located.node, "address": located.address, "epoch": located.epoch,

@@ -158,7 +158,10 @@ pub fn explain(
         pinned_to: control.and_then(|control| control.pins.get(shard)).cloned(),
         ranking,
         left_out,
-        unmoved_because: report.and_then(|record| record.report.unmoved.get(shard).cloned()),
+        unmoved_because: report.and_then(|record| {
+            let stuck = record.report.stuck.contains(shard).then(|| view::stuck(held.epoch));
+            stuck.or_else(|| record.report.unmoved.get(shard).cloned())
+        }),
     })
 }
 

@@ -81,6 +81,107 @@ pub use leasehold_core::config::{Backoff, Config};
 pub use leasehold_core::event::{Located, Returning, Verdict};
 pub use leasehold_core::explain::{Difference, Explanation, WhatIf};
 pub use leasehold_core::record::{Policy, ShardSet, ZoneRule};
-pub use leasehold_core::{Epoch, GroupName, Moment, NodeName, Notice, ShardId, ShardName, View};
+pub use leasehold_core::{
+    Epoch, GroupName, Moment, NodeName, Notice, Now, SessionId, ShardId, ShardName, View,
+};
 pub use node::Node;
 pub use pulse::Pulse;
+
+/// What stands in a [`Config`], what can be wrong with one, and what it amounts to.
+pub mod config {
+    pub use leasehold_core::config::{
+        Backoff, Bill, Config, ConfigError, ConfigErrors, Cost, Dollars, Explanation, Gate, GroupConfig,
+        Namespace, Prices, Setup,
+    };
+}
+
+/// Why a shard is where it is, and what would happen if: see [`Client::explain`] and [`Client::what_if`].
+pub mod explain {
+    pub use leasehold_core::explain::{Difference, Explanation, LeftOut, Move, Ranked, WhatIf};
+}
+
+/// What stands in a [`Notice`].
+pub mod notice {
+    pub use leasehold_core::event::StopReason;
+    pub use leasehold_core::notice::{Asked, Cause, Differing, Gone, Notice, Standing};
+    pub use leasehold_core::record::MoveReason;
+}
+
+/// What a placement of your own is asked and answers: see [`Builder::placement`].
+pub mod placement {
+    pub use leasehold_core::placement::{Assignment, Candidate, Placement, Question, Rendezvous};
+}
+
+/// The records that an operator's program may change: see [`Client::control`] and [`Client::edit_group`].
+pub mod record {
+    pub use leasehold_core::name::WriteId;
+    pub use leasehold_core::record::{
+        Control, DrainWish, Extra, GroupRecord, Policy, RecordError, ShardSet, ZoneRule,
+    };
+}
+
+/// What stands in a [`View`].
+pub mod view {
+    pub use leasehold_core::record::Outage;
+    pub use leasehold_core::view::{
+        GroupView, Me, NodePhase, NodeView, Problem, ShardKey, ShardPhase, ShardView, View,
+    };
+}
+
+/// Every type of a public signature can be named with this crate alone.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use leasehold::config::{ConfigErrors, Gate, GroupConfig, Namespace};
+/// use leasehold::explain::{Difference, LeftOut, Move, Ranked};
+/// use leasehold::notice::{Asked, Cause, Differing, Gone, MoveReason, Standing, StopReason};
+/// use leasehold::placement::{Assignment, Placement, Question};
+/// use leasehold::record::{Control, DrainWish, GroupRecord, RecordError};
+/// use leasehold::registry::{LeaseId, Registry};
+/// use leasehold::store::{Facts, Key, Reading, Store, StoreError, StoreErrorKind, SwapReply, Watch};
+/// use leasehold::view::{GroupView, Me, NodeView, Outage, Problem, ShardKey, ShardView};
+/// use leasehold::{Builder, Client, Config, Node, Now, SessionId, ShardId};
+///
+/// struct InOrder;
+///
+/// impl Placement for InOrder {
+///     fn id(&self) -> String {
+///         "in-order-1".to_owned()
+///     }
+///     fn place(&self, question: &Question) -> Assignment {
+///         let nodes = question.nodes.len();
+///         let to = |at: usize| (nodes > 0).then(|| (at % nodes) as u32);
+///         Assignment { to: (0..question.shards.len()).map(to).collect() }
+///     }
+///     fn rank(&self, question: &Question, _: &ShardId) -> Vec<u32> {
+///         (0..question.nodes.len() as u32).collect()
+///     }
+/// }
+///
+/// struct Service {
+///     store: Arc<dyn Store>,
+///     lease: Option<LeaseId>,
+/// }
+///
+/// fn open() -> Result<Service, StoreError> {
+///     Ok(Service { store: leasehold::store::open("local:./work.db", "demo")?, lease: None })
+/// }
+///
+/// fn build(service: &Service) -> Builder {
+///     let placement: Arc<dyn Placement> = Arc::new(InOrder);
+///     Node::builder(service.store.clone())
+///         .placement(placement)
+///         .configure(|config: &mut Config| config.namespace = Namespace::New)
+/// }
+///
+/// async fn clear(client: &Client) -> Result<(), leasehold::Error> {
+///     client.control("clearing", |control: &mut Control| control.freeze = None).await
+/// }
+///
+/// fn session(me: &Me) -> Option<SessionId> {
+///     me.session
+/// }
+/// ```
+#[cfg(doctest)]
+struct Names;

@@ -1,8 +1,14 @@
-//! Opening a store by its address.
+//! Opening a store by its address, and what a store is.
+//!
+//! The crate `leasehold-store` says how to write a store, and has the tests that it must pass.
 
 use std::sync::Arc;
 
-use leasehold_store::{Store, StoreError, StoreErrorKind};
+pub use leasehold_store::{
+    Charged, Facts, Finding, Freshness, Grade, Key, Lane, Listing, Memory, MemoryServer, Reading, Registry,
+    Safety, Store, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Throwaway, Version, Watch,
+    WatchEvent,
+};
 
 /// The schemes of the stores that are built in.
 pub const SCHEMES: &[&str] = &[

@@ -19,6 +19,10 @@ use crate::trouble::{Trouble, damaged, refused};
 const APPLICATION_ID: i32 = 0x4c65_6173;
 /// The newest layout that this code knows, and the one that it makes.
 const SCHEMA: i32 = 1;
+/// After how many pages of 4096 bytes the `-wal` is written back whoever waits.
+const WAL_PAGES: u32 = 256;
+/// The size that the `-wal` is cut to when it begins anew.
+pub(crate) const WAL_BYTES: u64 = WAL_PAGES as u64 * 4096;
 /// Names the file that `-wal` and `-shm` belong to.
 const FILE_NAME: &str = "file";
 
@@ -212,7 +216,8 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? {
         return Err(refused(format!(
-            "{} is read-only for this user. A node must be able to write it and its folder.",
+            "{} is read-only for this user. Whoever uses it, also to look only, must be able to write it and its \
+             folder: readers take their locks there.",
             file.display()
         ))
         .into());
@@ -228,9 +233,11 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
         .into());
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // Checkpoints happen after a call was answered, see `Link::tidy`; this is only the backstop.
-    connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
-    connection.pragma_update(None, "journal_size_limit", 4 << 20)?;
+    // Checkpoints happen after a call was answered, see `Link::tidy`; this is the backstop, for a process that writes
+    // without ever being idle on the thread that tidies. It is passive: it waits for nobody. A small disk must hold all
+    // that is written until then.
+    connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
     if !ours {
         make_tables(connection)?;
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::Moment;
 use leasehold_store::{StoreError, StoreErrorKind};
@@ -9,15 +10,19 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::bell::Bell;
 use crate::clock;
-use crate::database::{Check, Database, Seen, missing, replaced};
+use crate::database::{Check, Database, Seen, WAL_BYTES, missing, replaced};
 use crate::options::{Create, Options};
-use crate::patience::Waits;
+use crate::patience::{Patience, Waits};
 use crate::place::{Place, Standing};
 use crate::records::Head;
 use crate::trouble::Trouble;
 
-/// After this many versions the `-wal` is written back into the database: about a thousand pages.
-const TIDY_EVERY: u64 = 250;
+/// After this many versions the `-wal` is written back into the database: about 200 pages of 4096 bytes.
+const TIDY_EVERY: u64 = 50;
+/// A `-wal` of this size was written back again and again without beginning anew, because somebody was always reading.
+const WAL_LARGE: u64 = 2 * WAL_BYTES;
+/// For how long writers and readers may be kept waiting to let such a `-wal` begin anew: well below every renewal's limit.
+const RESTART_WITHIN: Duration = Duration::from_millis(20);
 
 /// What all threads of one handle share.
 #[derive(Debug)]
@@ -177,6 +182,10 @@ impl Link {
         if let Some(database) = &self.database {
             // Passive: it neither waits for anybody nor keeps anybody waiting. Trouble shows at the next call.
             let _ = database.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            let wal = std::fs::metadata(self.shared.place.beside("-wal"));
+            if wal.is_ok_and(|wal| wal.len() > WAL_LARGE) {
+                shorten(&database.connection, RESTART_WITHIN);
+            }
         }
     }
 
@@ -191,6 +200,7 @@ impl Link {
         // Taken before the transaction begins: what was seen by then must be in it.
         let done = work(&mut database.connection, shared.seen());
         let stands = shared.place.standing() == Ok(Standing::File(database.identity));
+        let full = done.as_ref().is_err_and(Trouble::is_full);
         let answer = match done {
             _ if !stands => Err(replaced(&shared.place)),
             Ok((value, head)) => {
@@ -202,6 +212,11 @@ impl Link {
         };
         if let Err(error) = &answer {
             shared.raise_alarm(error);
+        }
+        if full {
+            // What the `-wal` takes is given back to the disk as far as the database has room for it: later tries may
+            // succeed. Nobody is waited for.
+            shorten(&database.connection, Duration::ZERO);
         }
         if answer.as_ref().is_err_and(|e| e.kind != StoreErrorKind::Busy) {
             // The next call opens the file again, whichever stands there by then.
@@ -234,6 +249,12 @@ impl Link {
         self.check = Check::Whole;
         Ok(())
     }
+}
+
+/// Writes the `-wal` back and cuts it off, unless somebody still reads or writes after this time.
+fn shorten(connection: &Connection, within: Duration) {
+    let cut = || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    let _ = Patience::of(within).during(cut);
 }
 
 fn refuse_older(head: &Head, known: Option<Seen>) -> Result<(), Trouble> {

@@ -36,6 +36,12 @@ impl From<StoreError> for Trouble {
 }
 
 impl Trouble {
+    /// Whether the disk has no more room.
+    pub(crate) fn is_full(&self) -> bool {
+        let (Trouble::Sql(error) | Trouble::Commit(error)) = self else { return false };
+        error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+    }
+
     /// The error for the caller.
     pub(crate) fn tell(self, path: &Path) -> StoreError {
         match self {

@@ -8,7 +8,7 @@ mod scene;
 mod screen;
 mod verdict;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::args::Demo;
 use crate::cluster::{Breed, Cluster};
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems};
+use crate::signals::Signals;
 use scene::{Scene, people};
 
 /// How long a demo without a terminal runs if nobody says otherwise.
@@ -34,6 +35,8 @@ const BEAT_EVERY: Duration = Duration::from_millis(10);
 /// Runs the demo.
 pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
     check_ttl(options.ttl)?;
+    // Before anything is made that would stay behind.
+    let mut signals = Signals::listen()?;
     let folder = tempfile::Builder::new().prefix("leasehold-demo-").tempdir()?;
     let file = folder.path().join("demo.db");
     let store = Arc::new(Local::open(&file, "demo")?);
@@ -56,10 +59,16 @@ pub(crate) async fn demo(options: Demo) -> Result<(), Failure> {
         && std::io::stdin().is_terminal()
         && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
         && !options.plain;
-    let ended = if drawn {
-        live::run(&mut scene, &mut cluster, &client, options.run_for).await
-    } else {
-        plain::run(&mut scene, &mut cluster, &client, options.run_for.unwrap_or(PLAIN_FOR)).await
+    let shown = async {
+        if drawn {
+            live::run(&mut scene, &mut cluster, &client, options.run_for).await
+        } else {
+            plain::run(&mut scene, &mut cluster, &client, options.run_for.unwrap_or(PLAIN_FOR)).await
+        }
+    };
+    let ended = tokio::select! {
+        ended = shown => ended,
+        () = signals.next() => Ok(Ended::Well),
     };
     cluster.end()?;
     scene.update(&client.view(), &cluster)?;
@@ -88,15 +97,18 @@ fn conclude(scene: &Scene, ended: Result<Ended, Failure>) -> Result<(), Failure>
     let ended = ended?;
     let verdict = &scene.verdict;
     let gap = |permille| verdict.gap(permille).map_or_else(|| "-".to_owned(), people);
-    println!(
-        "{} starts, {} moves; a shard stood still for {} (median), {} (p99), {} (longest)",
+    // The terminal may be gone.
+    let _ = writeln!(
+        std::io::stdout(),
+        "{} starts, {} moves; a shard stood still for {} (median), {} (p99), {} (longest)\n\
+         double owners seen by the workers: {}",
         verdict.starts,
         verdict.moves,
         gap(500),
         gap(990),
-        gap(1000)
+        gap(1000),
+        verdict.double_owners
     );
-    println!("double owners seen by the workers: {}", verdict.double_owners);
     if !verdict.is_clean() {
         return Err(Failure::new(
             Code::Unhealthy,

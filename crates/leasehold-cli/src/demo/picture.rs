@@ -50,7 +50,7 @@ pub(super) fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
         lines.push(Vec::new());
     }
     lines.truncate(height.saturating_sub(1));
-    lines.push(keys(scene));
+    lines.push(keys(scene, width));
     lines
 }
 
@@ -153,25 +153,42 @@ fn log(scene: &Scene, room: usize) -> Vec<Line> {
     scene.log.iter().skip(skip).map(line).collect()
 }
 
-fn keys(scene: &Scene) -> Line {
+/// The keys; in short words on a narrow terminal, so that no key is cut off.
+fn keys(scene: &Scene, width: usize) -> Line {
+    let long = all_keys(scene, true);
+    let room: usize = long.iter().map(|piece| piece.text.chars().count()).sum();
+    if room <= width + KEY_GAP.len() { long } else { all_keys(scene, false) }
+}
+
+/// Between two keys.
+const KEY_GAP: &str = "   ";
+
+fn all_keys(scene: &Scene, long: bool) -> Line {
     let chosen = scene.nodes.get(scene.chosen);
     let name = chosen.map_or("-", |node| node.name.as_str());
     let mut line = vec![piece(Style::Plain, "  ")];
     let pause = match chosen {
-        Some(node) if node.state.starts_with("paused") => "continue",
+        Some(node) if node.state.starts_with("paused") && long => "continue",
+        Some(node) if node.state.starts_with("paused") => "go on",
         _ => "pause",
     };
-    let kill = if chosen.is_some_and(|node| node.there) { "kill -9" } else { "start again" };
+    let kill = match (chosen.is_some_and(|node| node.there), long) {
+        (true, true) => "kill -9",
+        (true, false) => "kill",
+        (false, true) => "start again",
+        (false, false) => "start",
+    };
+    let gap = if long { KEY_GAP } else { "  " };
     for (key, what) in [
-        ("↑↓", format!("node {name}")),
+        ("↑↓", if long { format!("node {name}") } else { name.chars().take(6).collect() }),
         ("k", kill.to_owned()),
         ("p", pause.to_owned()),
         ("d", "drain".to_owned()),
-        ("a", "add a node".to_owned()),
+        ("a", if long { "add a node" } else { "add" }.to_owned()),
         ("q", "quit".to_owned()),
     ] {
         line.push(piece(Style::Bold, key));
-        line.push(piece(Style::Dim, format!(" {what}   ")));
+        line.push(piece(Style::Dim, format!(" {what}{gap}")));
     }
     line
 }
@@ -230,6 +247,18 @@ mod tests {
             "q quit",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn no_key_is_cut_off_on_a_narrow_terminal() {
+        for chosen in 0..2 {
+            let mut scene = scene();
+            scene.chosen = chosen;
+            scene.nodes[0].state = "paused (SIGSTOP)".into();
+            let lines = draw(&scene, 50, 12);
+            let keys: String = plain(&lines).lines().last().unwrap().chars().take(50).collect();
+            assert!(keys.contains("d drain  a add  q quit"), "{keys}");
         }
     }
 

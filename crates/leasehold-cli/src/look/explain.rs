@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use leasehold_core::explain::{Difference, Explanation};
+use leasehold_core::explain::{Difference, Explanation, Move};
 
 use super::show::rank;
 use super::{Table, count};
@@ -70,10 +70,23 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
 /// What a change would do.
 pub(crate) fn what_if(difference: &Difference) -> String {
     let mut text = String::new();
-    let total: usize = difference.loads.values().map(|(before, _)| before).sum();
-    let _ = writeln!(text, "{} of {} would move", difference.moves.len(), count(total, "shard"));
-    if difference.homeless > 0 {
-        let _ = writeln!(text, "{} would have no node", count(difference.homeless, "shard"));
+    let with_node: usize = difference.loads.values().map(|(_, after)| after).sum();
+    let total = with_node + difference.homeless;
+    let of = |from: bool, to: bool| {
+        let alike = |step: &&Move| (step.from.is_some(), step.to.is_some()) == (from, to);
+        difference.moves.iter().filter(alike).count()
+    };
+    let (moved, found, lost) = (of(true, true), of(false, true), of(true, false));
+    let _ = writeln!(text, "{moved} of {} would move", count(total, "shard"));
+    // Every shard is counted in one line, and the change is not blamed for those that have no node anyway.
+    for (shards, what) in [
+        (found, "without a node would get one"),
+        (lost, "would be left without a node"),
+        (difference.homeless.saturating_sub(lost), "without a node would still have none"),
+    ] {
+        if shards > 0 {
+            let _ = writeln!(text, "{} {what}", count(shards, "shard"));
+        }
     }
     let mut loads = Table::new(&["NODE", "NOW", "THEN"]);
     for (node, (before, after)) in &difference.loads {

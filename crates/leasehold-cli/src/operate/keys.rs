@@ -7,11 +7,11 @@ use leasehold::clock::Clock;
 use leasehold::registry::RegistryOptions;
 use leasehold_core::store::StoreError;
 use leasehold_store::{Registry, Store, chance};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Code, Failure};
 use crate::legible::legible;
 use crate::look::Table;
+use crate::signals::Signals;
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;
@@ -59,13 +59,7 @@ pub(crate) async fn register(
     if let Some(theirs) = taken(there, key, others).await? {
         return Err(somebody_elses(key, &theirs, &options));
     }
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut told_to_end = async || {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
+    let mut signals = Signals::listen()?;
     let retry = options.retry.clone();
     let keeper = leasehold::registry::Registry::with_options(store.clone(), options.clone())?;
     // Why it is not registered yet; nothing once it is.
@@ -98,7 +92,7 @@ pub(crate) async fn register(
     };
     let ended = tokio::select! {
         failure = kept => Err(failure),
-        () = told_to_end() => Ok(()),
+        () = signals.next() => Ok(()),
     };
     let removed = keeper.unregister(key).await;
     keeper.close().await;

@@ -8,8 +8,8 @@ use leasehold::clock::{self, Clock};
 use leasehold_core::config::{DRIFT_PERMILLE_END, proof_lasts, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
-    Control, EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, Record, RecordError, ShardRecord, ShardSet,
-    ShardState,
+    Control, EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, NodeRecord, Record, RecordError, ShardRecord,
+    ShardSet, ShardState,
 };
 use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use leasehold_core::view::unusable;
@@ -40,7 +40,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
                 shard.group
             )));
         }
-        Ok(record) => return Ok(healthy(shard, &record)),
+        Ok(record) => return healthy(store, shard, &record).await,
         Err(error) => error,
     };
     refuse_newer(&key, &error)?;
@@ -176,18 +176,30 @@ fn shown(value: &[u8]) -> String {
     format!("{}{more}", legible(&start))
 }
 
-fn healthy(shard: &ShardId, record: &ShardRecord) -> String {
-    match &record.state {
-        ShardState::Held { holder } => format!(
-            "the record of {shard} is sound: {} holds it under epoch {}\nif its work is stuck, end that process, or \
-             ask for it: leasehold release {shard}",
-            holder.node, record.epoch
-        ),
+/// Says how it is with a shard whose record is sound. Its holder says in its own record whether the work was asked to stop
+/// and does not: asking once more would change nothing then.
+async fn healthy(store: &Arc<dyn Store>, shard: &ShardId, record: &ShardRecord) -> Result<String, Failure> {
+    Ok(match &record.state {
+        ShardState::Held { holder } => {
+            let found = store.read(&[Key::Node(holder.node.clone())]).await?.found.pop().flatten();
+            let node = found.and_then(|stored| NodeRecord::decode(&stored.value).ok());
+            let stuck =
+                node.is_some_and(|node| node.session == holder.session && node.report.stuck.contains(shard));
+            let advice = match stuck {
+                true => "its work was told to stop and has not: look why it does not end, or end its process"
+                    .to_owned(),
+                false => format!("to have it run elsewhere, or anew, ask for it: leasehold release {shard}"),
+            };
+            format!(
+                "the record of {shard} is sound: {} holds it under epoch {}\n{advice}",
+                holder.node, record.epoch
+            )
+        }
         ShardState::Vacant { .. } => format!(
             "the record of {shard} is sound: nobody holds it\nif it stays so, see: leasehold explain {shard}"
         ),
         ShardState::Retired => format!("the record of {shard} is sound: the shard is retired"),
-    }
+    })
 }
 
 /// The epoch in a record that is otherwise damaged, if one can be made out.

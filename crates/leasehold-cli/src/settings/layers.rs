@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use super::suggest::nearest;
-use super::table::{self, SETTINGS};
+use super::table::{self, Kind, SETTINGS, Setting};
 use super::{Origin, Problem, Raw};
 
 /// Says which file to read.
@@ -75,16 +76,9 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
             wrong.push((line, unknown(&origin, name)));
             continue;
         };
-        match text_of(value.get_ref()) {
+        match text_of(setting.kind, value.get_ref()) {
             Some(text) => drop(layer.insert(setting.key, Raw { text, origin })),
-            None => wrong.push((
-                line,
-                Problem::new(
-                    &origin,
-                    format!("`{name}` takes one value, not a table or a list"),
-                    format!("write `{name} = {}`", setting.kind.placeholder()),
-                ),
-            )),
+            None => wrong.push((line, no_single_value(&origin, setting, value.get_ref()))),
         }
     }
     wrong.sort_by_key(|(line, _)| *line);
@@ -100,22 +94,39 @@ fn unknown(origin: &Origin, name: &str) -> Problem {
     Problem::new(origin, format!("there is no setting `{name}`"), advice)
 }
 
-/// A value as text; labels may be a table of their own.
-fn text_of(value: &DeValue<'_>) -> Option<String> {
-    Some(match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(yes) => yes.to_string(),
-        DeValue::Table(table) => {
-            let pairs = table.iter().map(|(key, value)| match value.get_ref() {
-                DeValue::Table(_) | DeValue::Array(_) => None,
-                value => Some(format!("{}={}", key.get_ref(), text_of(value)?)),
-            });
-            pairs.collect::<Option<Vec<String>>>()?.join(",")
+/// A value as text. Only labels may be a table of their own: for every other setting its pairs would be taken for a
+/// strange name.
+fn text_of(kind: Kind, value: &DeValue<'_>) -> Option<String> {
+    let plain = |value: &DeValue<'_>| match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
+        DeValue::Table(_) | DeValue::Array(_) | DeValue::Datetime(_) => None,
+    };
+    match (kind, value) {
+        (Kind::Labels, DeValue::Table(table)) => {
+            let pairs = table
+                .iter()
+                .map(|(key, value)| Some(format!("{}={}", key.get_ref(), plain(value.get_ref())?)));
+            Some(pairs.collect::<Option<Vec<String>>>()?.join(","))
         }
-        DeValue::Array(_) | DeValue::Datetime(_) => return None,
-    })
+        (_, value) => plain(value),
+    }
+}
+
+/// A table may be a section that somebody made of settings which stand side by side here: the settings in it are named.
+fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> Problem {
+    let key = setting.key;
+    let mut advice = format!("write `{key} = {}`", setting.kind.placeholder());
+    if let DeValue::Table(table) = value {
+        let inside = table.keys().filter_map(|name| table::find(name.get_ref())).map(|setting| setting.key);
+        let inside: Vec<String> = inside.map(|key| format!("`{key}`")).collect();
+        if !inside.is_empty() {
+            let _ = write!(advice, ", and {} before any [section]: there are none here", inside.join(", "));
+        }
+    }
+    Problem::new(origin, format!("`{key}` takes one value, not a table or a list"), advice)
 }
 
 /// Reads the environment. `LEASEHOLD_X_FILE` names a file that holds the value of `x`, for secrets. Variables that
@@ -199,6 +210,23 @@ mod tests {
             [
                 "x.toml:2: there is no setting `renew_evry` (did you mean `renew_every`?)",
                 "x.toml:4: `margin` takes one value, not a table or a list (write `margin = DURATION`)",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_labels_may_be_a_table() {
+        let text = "weigth = 7\n[group]\nname = \"orders\"\nshards = 8\n[labels]\nrack = 3\n[zone]\n";
+        let mut problems = Vec::new();
+        let layer = from_text(Path::new("x.toml"), text, &mut problems);
+        assert_eq!(layer.keys().copied().collect::<Vec<_>>(), ["labels"]);
+        assert_eq!(
+            told(&problems),
+            [
+                "x.toml:1: there is no setting `weigth` (did you mean `weight`?)",
+                "x.toml:2: `group` takes one value, not a table or a list (write `group = NAME`, and `shards` before any \
+                 [section]: there are none here)",
+                "x.toml:7: `zone` takes one value, not a table or a list (write `zone = TEXT`)",
             ]
         );
     }

@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Labels,
     /// A whole number.
     Count,
+    /// How many shards a numbered group has.
+    Slots,
     /// A number such as 1.10, kept in thousandths.
     Factor,
     /// A number with a unit.
@@ -77,7 +79,7 @@ impl Kind {
             Kind::Name => "NAME",
             Kind::Text => "TEXT",
             Kind::Labels => "KEY=VALUE,…",
-            Kind::Count => "NUMBER",
+            Kind::Count | Kind::Slots => "NUMBER",
             Kind::Factor => "FACTOR",
             Kind::Span => "DURATION",
             Kind::Word(_) => "WORD",
@@ -113,7 +115,7 @@ settings! {
     }
     Group {
         group: Kind::Name, "none: `run` needs it", "The group of shards";
-        shards: Kind::Count, "none: `run` needs it or names", "How many shards the group has (what the store says goes first)";
+        shards: Kind::Slots, "none: `run` needs it or names", "How many shards the group has (what the store says goes first)";
         names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c, or @FILE with one a line, read again when it changes";
         group_capacity: Kind::Count, "no limit", "The most shards of this group that this node holds";
         balance: Kind::Factor, "1.10", "No node gets more than this many times its fair share, rounded up";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::config::{Backoff, Config, Namespace};
-use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::record::{Policy, SLOTS_MAX, ShardSet, ZoneRule};
 use leasehold_core::store::Facts;
 use leasehold_core::{GroupConfig, GroupName, NodeName};
 
@@ -28,10 +28,12 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
             }
         },
         Kind::Labels => labels(text).map(drop).map_err(|what| (what, "write key=value,key=value".to_owned())),
-        Kind::Count => match text.parse::<u32>() {
-            Ok(_) => Ok(()),
-            Err(_) => fail(format!("{text:?} is no whole number"), "write a number such as 8"),
-        },
+        Kind::Count => whole(text, 0, u32::MAX).map_err(|what| (what, "write a number such as 8".to_owned())),
+        // Judged here and not only with the rules of its group, so that it is told of whatever else is wrong.
+        Kind::Slots => whole(text, 1, SLOTS_MAX).map_err(|what| {
+            let advice = "choose a number a few times the nodes that you will ever have; a group of one is leader election";
+            (what, advice.to_owned())
+        }),
         Kind::Factor => match factor(text) {
             Some(_) => Ok(()),
             None => fail(format!("{text:?} is no factor"), "write a number such as 1.10"),
@@ -56,6 +58,19 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
             "true" | "false" => Ok(()),
             _ => fail(format!("{text:?} is neither true nor false"), "write true or false"),
         },
+    }
+}
+
+/// Whether it is a whole number in this range; a number that is too long for us is still one.
+fn whole(text: &str, min: u32, max: u32) -> Result<(), String> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    match digits.parse::<u32>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(()),
+        Err(_) if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            Err(format!("{text:?} is no whole number"))
+        }
+        _ if min == 0 => Err(format!("{text} is too large: it can be {max} at most")),
+        _ => Err(format!("{text} is out of range: it can be from {min} to {max}")),
     }
 }
 
@@ -230,7 +245,10 @@ impl Settings {
     pub(crate) fn group_config(&self, group: GroupName) -> GroupConfig {
         let shards = match self.text("names") {
             Some(_) => ShardSet::Named,
-            None => ShardSet::Numbered(self.count("shards").unwrap_or(0)),
+            // Nobody need say how many to have the rest judged: a child of `run` knows its group and not its size.
+            None => {
+                ShardSet::Numbered(self.count("shards").filter(|n| (1..=SLOTS_MAX).contains(n)).unwrap_or(1))
+            }
         };
         GroupConfig { group, shards, policy: self.policy(), capacity: self.count("group_capacity") }
     }

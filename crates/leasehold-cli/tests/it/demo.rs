@@ -1,10 +1,12 @@
 //! `leasehold demo`, with and without a terminal.
 
 use std::io::{Read, Write};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use crate::process::{LEASEHOLD, terminal, to_its_end};
+use nix::sys::signal::Signal;
+
+use crate::process::{LEASEHOLD, send, terminal, to_its_end};
 use crate::supervisor::PATIENCE;
 
 #[test]
@@ -108,4 +110,22 @@ fn a_terminal_that_can_draw_nothing_gets_the_plain_run() {
     let shown = String::from_utf8_lossy(&shown);
     assert!(demo.wait().unwrap().success(), "{shown}");
     assert!(shown.contains("each a process of its own") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+#[test]
+fn a_demo_whose_terminal_goes_leaves_nothing_behind() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut demo = Command::new(LEASEHOLD)
+        .args(["demo", "--for", "60s", "--shards", "8"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = demo.stdout.take().unwrap();
+    assert_eq!(out.read(&mut [0]).unwrap(), 1, "it says that it starts");
+    // Nobody reads what it says last.
+    drop(out);
+    send(demo.id(), Signal::SIGHUP);
+    assert!(demo.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -97,6 +97,11 @@ fn why_a_shard_has_not_moved_and_work_that_does_not_stop_are_seen_from_outside()
     wait_for("it is shown as stuck", PATIENCE, || place.stdout(&["shards"]).contains("stuck").then_some(()));
     let status = place.stdout(&["status"]);
     assert!(status.contains(&format!("stuck {shard}: its work (epoch ")), "{status}");
+    let explained = place.stdout(&["explain", &shard]);
+    assert!(explained.contains("it has not moved, because its work (epoch "), "{explained}");
+    let repaired = place.stdout(&["repair", &shard]);
+    assert!(repaired.contains("look why it does not end, or end its process"), "{repaired}");
+    assert!(!repaired.contains("leasehold release"), "{repaired}");
 }
 
 #[test]

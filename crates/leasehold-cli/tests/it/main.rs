@@ -1,5 +1,6 @@
 //! Tests of the program `leasehold` as people and machines use it: real processes, real signals, the real clock.
 
+mod build;
 mod check;
 mod demo;
 mod freezer;

@@ -31,6 +31,35 @@ fn each_child_knows_its_shard_and_its_output_is_marked() {
 }
 
 #[test]
+fn a_closed_terminal_drains_unless_it_is_to_be_outlived() {
+    let place = Place::new();
+    let mut node = place.run("a", FAST, POLITE);
+    place.wait_for_beats("a", 3);
+    node.signal(Signal::SIGHUP);
+    assert!(node.end().success(), "{}", node.log());
+    assert!(place.stdout(&["status"]).contains("0 held"));
+
+    // As `nohup` does it; the log of the next signal comes after whatever the first one did.
+    let inner = place.command(&["run", "--node", "b", "--group", "g"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(inner.get_program()).args(inner.get_args());
+    command.args(FAST).args(["--", "sh", "-c", POLITE]).current_dir(place.path());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let log = place.path().join("b.log");
+    let mut node = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    place.wait_for_beats("b", 3);
+    send(node.id(), Signal::SIGHUP);
+    assert!(place.leasehold(&["release", "g/0"]).status.success());
+    wait_for("it goes on", PATIENCE, || {
+        let epochs = place.beats().get("0").map_or(0, Vec::len);
+        (epochs >= 3).then_some(())
+    });
+    assert!(!fs::read_to_string(&log).unwrap().contains("draining"));
+    send(node.id(), Signal::SIGTERM);
+    assert!(node.wait().unwrap().success());
+}
+
+#[test]
 fn the_password_of_the_store_is_not_handed_on() {
     let place = Place::new();
     let script = "env > seen.$$; mv seen.$$ seen; exec sleep 1000";

@@ -41,7 +41,10 @@ pub struct Explanation {
     /// For how long nobody takes a shard whose record was damaged or deleted by somebody else; and how long a node that
     /// renews but cannot list goes on at most.
     pub lost_for: Duration,
-    /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store.
+    /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store, if the store can prove
+    /// that a process is gone. Others wait until its session has run out.
+    pub failover_proved: Option<Duration>,
+    /// How long after a node fell silent its shards run elsewhere, give or take a few round trips to the store.
     pub failover: Duration,
     /// The same, at worst.
     pub failover_worst: Duration,
@@ -117,6 +120,7 @@ impl Config {
             ]),
             settle_for: stretch(self.ttl_max, self.drift_permille),
             lost_for: stretch(proof_lasts(self.ttl_max, facts.reads), self.drift_permille),
+            failover_proved: proves_death(facts.kind).then_some(self.debounce),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),
             // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
             failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
@@ -140,6 +144,11 @@ impl Config {
             safety: facts.safety,
         }
     }
+}
+
+/// Whether a store of this kind knows by a lock, which the kernel frees, that a process is gone.
+fn proves_death(kind: &str) -> bool {
+    kind == "local"
 }
 
 fn sum<const N: usize>(spans: [Duration; N]) -> Duration {
@@ -225,8 +234,18 @@ impl Explanation {
             f,
             "\nUntil a shard runs elsewhere (at most: the watch is silent and every call takes its limit)"
         )?;
-        let failover =
-            format!("after kill -9, and a few round trips (at most {})", Span(self.failover_worst));
+        let after = match self.failover_proved {
+            Some(proved) => {
+                line(
+                    f,
+                    proved,
+                    "after kill -9, and a few round trips: the lock of its process proves its death",
+                )?;
+                "after a node hangs or is paused"
+            }
+            None => "after kill -9",
+        };
+        let failover = format!("{after}, and a few round trips (at most {})", Span(self.failover_worst));
         line(f, self.failover, &failover)?;
         line(f, self.move_gap_worst, "at most in a planned move, counted from when its work has stopped")?;
         line(f, self.unowned_worst, "at most for any unowned shard, while a node that accepts it has room")?;

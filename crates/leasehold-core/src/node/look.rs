@@ -71,7 +71,9 @@ impl Node {
     pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
         let mut explanation =
             explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
-        if self.owns(shard).is_some() {
+        if let Some(hold) = self.holds.get(shard).filter(|hold| hold.is_stuck()) {
+            explanation.unmoved_because = Some(view::stuck(hold.epoch));
+        } else if self.owns(shard).is_some() {
             explanation.unmoved_because = self.why_unmoved(shard).map(|why| why.to_string());
         }
         Some(explanation)

@@ -13,6 +13,7 @@ use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{NodeRecord, NodeState, Outage, Policy, ShardSet};
 
 pub use look::{locate, of_mirror, whereabouts};
+pub(crate) use problems::stuck;
 pub use problems::{Problem, unusable};
 
 /// Everything that a node, or a client that only watches, knows at one moment.

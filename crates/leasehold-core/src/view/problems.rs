@@ -24,14 +24,13 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
-        Problem {
-            kind: "stuck",
-            subject: shard.to_string(),
-            message: format!(
-                "its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end"
-            ),
-        }
+        Problem { kind: "stuck", subject: shard.to_string(), message: stuck(epoch) }
     }
+}
+
+/// What is the matter with work that does not stop.
+pub(crate) fn stuck(epoch: Epoch) -> String {
+    format!("its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end")
 }
 
 /// What is wrong with a record that cannot be used, and who mends it.

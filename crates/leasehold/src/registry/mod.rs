@@ -21,13 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::Moment;
-use leasehold_store::{LeaseId, Store};
+use leasehold_store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::tasks::{self, Place};
 use keeper::{Keeper, Order};
+pub use leasehold_store::LeaseId;
 pub use options::RegistryOptions;
 
 /// How registered keys are doing.
@@ -135,8 +136,13 @@ impl Registry {
 
     /// Registers a key, over whatever is there, and waits until the store has it. After an error nothing
     /// has changed: what was registered under this key before stays, and otherwise it is not registered. The lease is
-    /// another one after an outage.
+    /// another one after an outage. A key must have a name.
     pub async fn register(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<LeaseId, Error> {
+        if key.is_empty() {
+            return Err(Error::Unknown(
+                "a key must not be empty; nothing was registered: name it".to_owned(),
+            ));
+        }
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());
         let line = self.line()?;

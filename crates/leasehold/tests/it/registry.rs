@@ -48,6 +48,15 @@ async fn keys_live_as_long_as_their_registrant_under_one_shared_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_without_a_name_is_refused() {
+    let bench = Bench::new();
+    let registry = registry(bench.store());
+    let error = registry.register("", "1").await.unwrap_err();
+    assert!(error.to_string().contains("a key must not be empty; nothing was registered"), "{error}");
+    assert!(keys(&bench).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_an_outage_everything_comes_back_but_what_was_unregistered() {
     let bench = Bench::new();
     for link_down in [Link::Cut, Link::Stalled, Link::AnswersCut] {

@@ -99,6 +99,7 @@ fn entry() {
             Ok(_) => say("opened"),
             Err(error) => say(format_args!("{:?} {error}", error.kind)),
         },
+        "small" => run(crate::sandbox::write_on(file)),
         "full" => run(crate::sandbox::fill_the_disk(file)),
         "remount" => run(crate::sandbox::remount(file)),
         other => panic!("no role {other}"),

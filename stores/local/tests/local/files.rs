@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold_local::{Create, Local, Options};
-use leasehold_store::{Lane, Store, StoreError, StoreErrorKind, WatchEvent};
+use leasehold_store::{Lane, Store, StoreError, StoreErrorKind, Swapped, WatchEvent};
 
 use crate::common::*;
 
@@ -521,4 +521,24 @@ fn a_store_opens_beside_a_long_transaction_and_for_every_user_who_may() {
         let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777;
         assert_eq!(mode, wanted, "{}", path.display());
     }
+}
+
+#[test]
+fn the_wal_stays_small_also_when_only_renewals_are_written() {
+    run(async {
+        let folder = Folder::new();
+        let store = folder.open();
+        let mut version = applied(&store, put("nodes/a", None, b"0")).await;
+        let mut largest = 0;
+        for round in 0..1_500 {
+            let swaps = [put("nodes/a", Some(&version), format!("{round:0600}").as_bytes())];
+            let mut reply = store.swap(Lane::Renewal, &swaps).await.expect("written");
+            let Swapped::Applied(next) = reply.outcomes.remove(0) else { panic!("round {round}") };
+            version = next;
+            largest =
+                largest.max(std::fs::metadata(folder.dir.path().join("x.db-wal")).expect("there").len());
+        }
+        // 256 pages and what one write adds to them; without checkpoints it would be some megabytes.
+        assert!(largest < 1_200_000, "the -wal grew to {largest} bytes");
+    });
 }

@@ -23,6 +23,10 @@ fn is_root() -> bool {
 
 /// A command that runs a role with a small file system mounted on the folder, if this machine allows it.
 fn in_small_file_system(role: &str, folder: &Folder) -> Option<Command> {
+    in_file_system_of("3m", role, folder)
+}
+
+fn in_file_system_of(size: &str, role: &str, folder: &Folder) -> Option<Command> {
     let unshare = || {
         let mut command = Command::new("unshare");
         command.arg("--mount");
@@ -31,9 +35,9 @@ fn in_small_file_system(role: &str, folder: &Folder) -> Option<Command> {
         }
         command
     };
-    let mount = r#"mount -t tmpfs -o size=3m tmpfs "$1""#;
+    let mount = format!(r#"mount -t tmpfs -o size={size} tmpfs "$1""#);
     let allowed = unshare()
-        .args(["sh", "-c", mount, "sh"])
+        .args(["sh", "-c", &mount, "sh"])
         .arg(folder.dir.path())
         .stderr(Stdio::null())
         .status()
@@ -83,6 +87,31 @@ pub(crate) async fn fill_the_disk(file: &Path) {
     std::fs::remove_file(&ballast).expect("freed");
     let found = read(&store, "meta").await.expect("there");
     applied(&store, put("meta", Some(&found.version), b"free again")).await;
+    say("done");
+}
+
+#[test]
+fn two_megabytes_are_enough_for_ever() {
+    let folder = Folder::new();
+    match in_file_system_of("2m", "small", &folder) {
+        Some(command) => Process::spawn(command).ends_well(),
+        None => skipped("two_megabytes_are_enough_for_ever", "no file system can be mounted here"),
+    }
+}
+
+/// In the sandbox: many renewals of several nodes, on a disk that holds a few hundred of them at most.
+pub(crate) async fn write_on(file: &Path) {
+    let stores = [(); 3].map(|()| Local::open(file, "test").expect("it opens"));
+    let value = vec![b'x'; 600];
+    for round in 0..1_000 {
+        for (at, store) in stores.iter().enumerate() {
+            let name = format!("nodes/n{at}");
+            let before = read(store, &name).await.map(|found| found.version);
+            let reply = store.swap(Lane::Renewal, &[put(&name, before.as_ref(), &value)]).await;
+            let outcome = reply.unwrap_or_else(|error| panic!("round {round}: {error}")).outcomes.remove(0);
+            assert!(matches!(outcome, Swapped::Applied(_)), "round {round}: {outcome:?}");
+        }
+    }
     say("done");
 }
 

@@ -1,5 +1,7 @@
 //! The lines between supervisor and child, as `docs/one.md` describes them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use leasehold_core::{Epoch, GroupName, Moment, ShardId, ShardName};
 use serde::Deserialize;
 use serde_json::json;
@@ -93,14 +95,48 @@ impl Said {
             let shard = ShardId::new(read.group, read.shard);
             return Said::Acknowledged(Acknowledgement { shard, epoch: read.epoch, error });
         }
+        if let Some(why) = malformed(&line)
+            && !MALFORMED_TOLD.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                why,
+                line = %String::from_utf8_lossy(&line),
+                "the child wrote what looks like an answer and is none, so that its shard counts as running: see docs/one.md; \
+                 it is told of once"
+            );
+        }
         line.push(b'\n');
         Said::Line(line)
     }
 }
 
+static MALFORMED_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// What is wrong with a line that was meant to be an answer and cannot be read as one.
+fn malformed(line: &[u8]) -> Option<String> {
+    if line.first() != Some(&b'{') {
+        return None;
+    }
+    let value: serde_json::Value = serde_json::from_slice(line).ok()?;
+    if !matches!(value.get("event")?.as_str()?, "stopped" | "failed") {
+        return None;
+    }
+    serde_json::from_value::<Line>(value).err().map(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_found() {
+        let wrong = |text: &str| malformed(text.as_bytes());
+        assert_eq!(wrong(r#"{"event":"stopped","group":"g"}"#).as_deref(), Some("missing field `shard`"));
+        assert!(wrong(r#"{"event":"failed","group":"g","shard":"1","epoch":"x"}"#).is_some());
+        assert_eq!(wrong(r#"{"event":"stopped","group":"g","shard":"1","epoch":3}"#), None);
+        assert_eq!(wrong(r#"{"event":"progress","group":"g"}"#), None);
+        assert_eq!(wrong("stopped"), None);
+    }
 
     #[test]
     fn acknowledgements_are_told_from_lines_for_people() {

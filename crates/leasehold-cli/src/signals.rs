@@ -1,0 +1,64 @@
+//! The signals that ask this process to end in order.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGTERM, Ctrl-C, and SIGHUP, which comes when the terminal is closed.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// Not there if it was ignored at the start, as `nohup` has it: then this process outlives its terminal.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Listens from now on; they no longer end the process by themselves.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+        })
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            () = hangup => {}
+        }
+    }
+}
+
+fn ignores_hangup() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignored(&status, SignalKind::hangup()))
+}
+
+/// Whether a process with this status ignores a signal.
+fn ignored(status: &str, kind: SignalKind) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (kind.as_raw_value() - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        let status = "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000004002\n";
+        assert!(ignored(status, SignalKind::hangup()));
+        assert!(!ignored(status, SignalKind::interrupt()));
+        assert!(!ignored("", SignalKind::hangup()));
+    }
+}
