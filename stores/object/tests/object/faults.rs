@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::Epoch;
 use leasehold_core::name::WriteId;
-use leasehold_core::record::{GroupRecord, Policy, Record, ShardRecord, ShardSet};
+use leasehold_core::record::{GroupRecord, Policy, Record, ShardRecord, ShardSet, Slots};
 use leasehold_object::Bucket;
 use leasehold_servers::{Program, S3Server};
 use leasehold_store::{
@@ -215,7 +215,7 @@ async fn whoever_never_read_a_damaged_object_lists_the_records_that_must_be_in_i
         shards: ShardSet::Numbered(40),
         policy: Policy::default(),
         epoch_floor: Epoch(0),
-        filled: 40,
+        filled: Slots::below(40),
         written_unix_ms: 0,
         extra: Default::default(),
     };
