@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Raise, Target, Way};
+use crate::faults::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Planned, Raise, Target, Way};
 use crate::store::Generation;
 
 impl fmt::Display for Planned {
@@ -120,14 +120,10 @@ impl fmt::Display for Fault {
                     Damage::TooNew => "is in a format that nobody here reads",
                     Damage::Usurped => "names a holder that nobody is",
                 };
-                match what {
-                    Target::Node(slot) => write!(f, "the record of node {slot} {how}"),
-                    Target::Shard(shard) => write!(f, "the record of shard {shard} {how}"),
-                    Target::Group => write!(f, "the record of the group {how}"),
-                    Target::Control => write!(f, "the record of what operators want {how}"),
-                }
+                write!(f, "{what} {how}")
             }
-            Fault::Vanish { slot } => write!(f, "the record of node {slot} vanishes"),
+            Fault::Vanish { what: Target::Shards } => write!(f, "{} vanish", Target::Shards),
+            Fault::Vanish { what } => write!(f, "{what} vanishes"),
             Fault::Refuse { slot, lasts } => {
                 write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
             }
@@ -157,6 +153,20 @@ impl fmt::Display for Fault {
             Fault::Sluggish { slot, lasts, lag } => {
                 write!(f, "node {slot} does all up to {} late for {}", Span(*lag), Span(*lasts))
             }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Node(slot) => write!(f, "the record of node {slot}"),
+            Target::Shard(shard) => write!(f, "the record of shard {shard}"),
+            Target::Shards => write!(f, "the records of all numbered shards"),
+            Target::Group(Kind::Numbered) => write!(f, "the record of the group"),
+            Target::Group(Kind::Named) => write!(f, "the record of the group of named shards"),
+            Target::Control => write!(f, "the record of what operators want"),
+            Target::Meta => write!(f, "the record meta"),
         }
     }
 }

@@ -81,8 +81,8 @@ pub enum Fault {
     Disengage { shard: usize, slot: Option<usize>, lasts: Instant },
     /// A record is damaged.
     Corrupt { what: Target, how: Damage },
-    /// The record of the node of a slot vanishes.
-    Vanish { slot: usize },
+    /// A record vanishes, or all of a kind do: somebody deletes them.
+    Vanish { what: Target },
     /// Work at a slot does not stop when told to.
     Refuse { slot: usize, lasts: Instant },
     /// Work at a slot crashes soon after it began.
@@ -168,17 +168,30 @@ pub enum Raise {
     Format,
 }
 
-/// Which record is damaged.
+/// Which record is damaged, or vanishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// That of the node of a slot.
     Node(usize),
     /// That of a shard.
     Shard(u32),
-    /// That of the group.
-    Group,
+    /// Those of all shards of the numbered group at once. They vanish; they are not damaged.
+    Shards,
+    /// That of a group.
+    Group(Kind),
     /// What operators asked for.
     Control,
+    /// `meta`.
+    Meta,
+}
+
+/// Which of the two groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// That with numbered shards.
+    Numbered,
+    /// That with named shards, in runs that have one.
+    Named,
 }
 
 /// How a record is damaged.
@@ -344,12 +357,18 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
             what: match dice.below(10) {
                 0..=4 => Target::Shard(shard),
                 5..=7 => Target::Node(slot),
-                8 => Target::Group,
+                8 => Target::Group(Kind::Numbered),
                 _ => Target::Control,
             },
             how: dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew, Damage::Usurped]),
         },
-        Peril::Vanish => Fault::Vanish { slot },
+        Peril::CorruptMeta => {
+            let how = dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew]);
+            Fault::Corrupt { what: Target::Meta, how }
+        }
+        Peril::Vanish => Fault::Vanish { what: Target::Node(slot) },
+        Peril::VanishControl => Fault::Vanish { what: Target::Control },
+        Peril::VanishMeta => Fault::Vanish { what: Target::Meta },
         Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
         Peril::WorkCrash => Fault::WorkCrash { slot, lasts },
         Peril::Upgrade => Fault::Upgrade { slot, after: dice.between(10 * MS, ttl) },

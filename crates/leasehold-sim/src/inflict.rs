@@ -120,7 +120,7 @@ impl World {
                 }
             }
             Fault::Corrupt { what, how } => self.damage(what, how),
-            Fault::Vanish { slot } => self.vanish(slot),
+            Fault::Vanish { what } => self.vanish(what),
             Fault::Refuse { slot, .. } => self.slots[slot].refusing += 1,
             Fault::WorkCrash { slot, .. } => self.slots[slot].crashing += 1,
             Fault::Upgrade { slot, after } => {

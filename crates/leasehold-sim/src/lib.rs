@@ -46,7 +46,7 @@ mod worker;
 mod world;
 
 pub use clock::{Instant, MS, SECOND};
-pub use faults::{Comeback, Damage, Fault, Going, Grace, Place, Planned, Raise, Target, Way};
+pub use faults::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Planned, Raise, Target, Way};
 pub use felt::Felt;
 pub use invariants::Violation;
 pub use options::{Mistake, Options, Tracing, parse_keep};

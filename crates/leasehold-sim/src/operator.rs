@@ -11,7 +11,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::MS;
 use crate::driver::mentions;
-use crate::faults::{Damage, Fault, Raise, Target};
+use crate::faults::{Damage, Fault, Kind, Raise, Target};
 use crate::process::Version;
 use crate::profile::Peril;
 use crate::records::Loss;
@@ -200,13 +200,8 @@ impl World {
     }
 
     pub(crate) fn damage(&mut self, what: Target, how: Damage) {
-        let key = match what {
-            Target::Node(slot) => Key::Node(self.slots[slot].name.clone()),
-            Target::Shard(shard) => Key::Shard(ShardId::slot(&self.setting.group, shard)),
-            Target::Group => Key::Group(self.setting.group.clone()),
-            Target::Control => Key::Control,
-        };
         let id = self.write_id();
+        let Some(key) = self.keys_of(what).pop() else { return };
         let Some(there) = self.store.get(&key) else { return };
         let bytes = match how {
             Damage::Usurped => {
@@ -220,19 +215,46 @@ impl World {
                 text.replacen(READABLE, TOO_NEW, 1).into_bytes()
             }
         };
-        self.stats.felt.note(Peril::Corrupt);
+        self.stats.felt.note(if what == Target::Meta { Peril::CorruptMeta } else { Peril::Corrupt });
         let loss = if how == Damage::Usurped { Loss::Usurped } else { Loss::Lost };
         self.records.tampered(&self.setting, &key, loss);
         self.overwrite(key, Some(bytes));
     }
 
-    pub(crate) fn vanish(&mut self, slot: usize) {
-        let key = Key::Node(self.slots[slot].name.clone());
-        if self.store.get(&key).is_some() {
-            self.stats.felt.note(Peril::Vanish);
+    /// Somebody deletes a record, or several in one go.
+    pub(crate) fn vanish(&mut self, what: Target) {
+        let keys = self.keys_of(what);
+        if keys.is_empty() {
+            return;
+        }
+        self.stats.felt.note(match what {
+            Target::Node(_) => Peril::Vanish,
+            Target::Shard(_) | Target::Shards | Target::Group(_) => Peril::Vanish,
+            Target::Control => Peril::VanishControl,
+            Target::Meta => Peril::VanishMeta,
+        });
+        for key in keys {
             self.records.tampered(&self.setting, &key, Loss::Lost);
             self.overwrite(key, None);
         }
+    }
+
+    /// The records of a target that are there.
+    fn keys_of(&self, what: Target) -> Vec<Key> {
+        let key = match what {
+            Target::Node(slot) => Some(Key::Node(self.slots[slot].name.clone())),
+            Target::Shard(shard) => Some(Key::Shard(ShardId::slot(&self.setting.group, shard))),
+            Target::Shards => {
+                let numbered =
+                    |key: &&Key| matches!(key, Key::Shard(shard) if shard.group == self.setting.group);
+                return self.store.records().keys().filter(numbered).cloned().collect();
+            }
+            Target::Group(Kind::Numbered) => Some(Key::Group(self.setting.group.clone())),
+            Target::Group(Kind::Named) => self.setting.named.clone().map(Key::Group),
+            Target::Control => Some(Key::Control),
+            Target::Meta => Some(Key::Meta),
+        };
+        key.into_iter().filter(|key| self.store.get(key).is_some()).collect()
     }
 
     /// When the faults are over, somebody mends what nodes must not touch by themselves.

@@ -76,8 +76,14 @@ pub enum Peril {
     Disengage,
     /// A record is damaged.
     Corrupt,
+    /// The record `meta` is damaged.
+    CorruptMeta,
     /// A node's record vanishes.
     Vanish,
+    /// What operators asked for vanishes.
+    VanishControl,
+    /// The record `meta` vanishes.
+    VanishMeta,
     /// Work refuses to stop when it is told to.
     Refuse,
     /// Work crashes again and again.
@@ -132,7 +138,10 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Release, "release", "operators", 600),
     (Peril::Disengage, "disengage", "operators", 1500),
     (Peril::Corrupt, "corrupt", "records", 1000),
+    (Peril::CorruptMeta, "corrupt-meta", "records", 300),
     (Peril::Vanish, "vanish", "records", 600),
+    (Peril::VanishControl, "vanish-control", "records", 400),
+    (Peril::VanishMeta, "vanish-meta", "records", 300),
     (Peril::Refuse, "refuse", "work", 900),
     (Peril::WorkCrash, "work-crash", "work", 900),
     (Peril::Upgrade, "upgrade", "process", 500),

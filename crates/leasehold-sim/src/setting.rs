@@ -109,7 +109,11 @@ impl Setting {
             Fault::RolledBack { .. } => {
                 self.shape.generation == Generations::OnRestore && self.walls == Walls::Steady
             }
-            Fault::Corrupt { what: Target::Shard(_), .. } => self.walls == Walls::Steady,
+            Fault::Corrupt { what: Target::Shard(_) | Target::Meta, .. } => self.walls == Walls::Steady,
+            // What a lost record said of epochs may be known to nobody.
+            Fault::Vanish { what: Target::Shard(_) | Target::Shards | Target::Group(_) | Target::Meta } => {
+                self.walls == Walls::Steady
+            }
             _ => true,
         }
     }

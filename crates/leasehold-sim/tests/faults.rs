@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, run_many,
+    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, Target, run_many,
 };
 
 /// How many plain schedules it takes until every kind was met, at the very least this often.
@@ -54,6 +54,14 @@ fn a_fault_that_met_nothing_does_not_count() {
     let twin = (15, Fault::Twin { slot: 2, lasts: long });
     assert_eq!(felt(Peril::Twin, &[(5, Fault::Crash { slot: 2, then: Comeback::Stays }), twin.clone()]), 0);
     assert!(felt(Peril::Twin, &[twin]) > 5);
+    // What is not there cannot vanish.
+    let vanish = |what| (15, Fault::Vanish { what });
+    assert_eq!(felt(Peril::VanishControl, &[vanish(Target::Control)]), 0);
+    assert_eq!(
+        felt(Peril::VanishControl, &[(5, Fault::Freeze { lasts: long }), vanish(Target::Control)]),
+        20
+    );
+    assert_eq!(felt(Peril::VanishMeta, &[vanish(Target::Meta)]), 20);
     // Whoever is there already goes on; whoever begins has to wait.
     let raise = Fault::Protocol { slot: 2, raise: Raise::Protocol, lasts: 20 * SECOND };
     assert!(felt(Peril::Protocol, &[(15, raise)]) > 5);
