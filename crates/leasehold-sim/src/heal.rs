@@ -219,6 +219,8 @@ impl World {
         };
         let limited = (0..self.setting.nodes).any(|slot| matches!(self.slots[slot].capacity, Some(Some(_))));
         if limited || !(0..self.setting.nodes).any(|slot| useful(self, slot)) {
+            // Until now there may have been no room.
+            self.healing.calm_from = self.healing.calm_from.max(self.at);
             for slot in 0..self.setting.nodes {
                 self.slots[slot].capacity = None;
                 self.slots[slot].weight = Some(100);
