@@ -191,7 +191,11 @@ impl Planning {
             else {
                 continue;
             };
-            let Lasting { epoch_floor, filled } = mirror.lasting.get(name).cloned().unwrap_or_default();
+            // What a record that was never readable remembers may be anything.
+            let unread = || Lasting { epoch_floor: Epoch(0), filled: Slots::below(u32::MAX) };
+            let known = mirror.lasting.get(name).cloned();
+            let Lasting { epoch_floor, filled } =
+                known.or_else(|| seen.map(|_| unread())).unwrap_or_default();
             let shards = match set {
                 ShardSet::Numbered(slots) => self.numbered(name, slots),
                 ShardSet::Named => named(mirror, name),

@@ -243,10 +243,26 @@ fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
             if matches!(fault, Fault::Downgrade { .. }) {
                 planned.extend(upgraded_before(&mut dice, setting, at));
             }
+            if let Fault::Vanish { what: Target::Shard(_) | Target::Shards } = fault {
+                planned.extend(around_a_loss(&mut dice, setting, at));
+            }
             planned.push((at, fault));
         }
     }
+    keep_what_says_so(&mut planned);
     in_order(planned)
+}
+
+/// Somebody who deletes `meta` as well as the records of shards, and leaves those of nodes, hides from whoever renews but
+/// cannot list that anything is gone: that is not promised (GUARANTEES). Where shards' records vanish, `meta` stays.
+fn keep_what_says_so(planned: &mut Vec<(Instant, Fault)>) {
+    let deletes_shards =
+        |fault: &Fault| matches!(fault, Fault::Vanish { what: Target::Shard(_) | Target::Shards });
+    if planned.iter().any(|(_, fault)| deletes_shards(fault)) {
+        planned.retain(|(_, fault)| {
+            !matches!(fault, Fault::Vanish { what: Target::Meta } | Fault::Corrupt { what: Target::Meta, .. })
+        });
+    }
 }
 
 /// A store is often emptied once more, about when everybody who waited begins to claim.
@@ -265,6 +281,38 @@ fn upgraded_before(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Inst
         }
     }
     upgrades
+}
+
+/// What makes the loss of a shard's record dangerous: a holder that stands still, so that it does not see it,
+/// and somebody who comes only then, and has never seen what there was. Often not every slot has a record at that time,
+/// because the group has just become larger than what there is room for: a group that is not full remembers less.
+fn around_a_loss(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
+    let mut around = Vec::new();
+    if dice.permille(300) {
+        let before = at.saturating_sub(dice.between(SECOND, setting.ttl)).max(SECOND / 2);
+        let slots = setting.shards * 3 / 2;
+        let nodes = setting.nodes as u32;
+        let (each, rest) = ((slots - 1) / nodes, (slots - 1) % nodes);
+        for slot in 0..setting.nodes {
+            let capacity = Some(if slot == 0 { each + rest } else { each });
+            around.push((before, Fault::Capacity { slot, capacity }));
+        }
+        around.push((before, Fault::Resize { shards: slots }));
+    }
+    let first = dice.below(setting.nodes as u64) as usize;
+    let stand_still = 1 + dice.below(setting.nodes as u64) as usize;
+    for slot in (0..stand_still).map(|next| (first + next) % setting.nodes) {
+        let lasts = dice.between(setting.ttl / 5, setting.ttl * 3 / 2);
+        let before = at.saturating_sub(dice.below(SECOND));
+        around.push((before, Fault::Pause { slot, lasts, place: Place::Anywhere }));
+    }
+    if dice.permille(700) {
+        let slot = (first + setting.nodes - 1) % setting.nodes;
+        let then = Comeback::NewName { after: dice.between(10 * MS, SECOND) };
+        around.push((at, Fault::Crash { slot, then }));
+    }
+    around.retain(|_| dice.permille(900));
+    around
 }
 
 /// Faults in the order in which they strike, numbered.
@@ -367,6 +415,9 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
             Fault::Corrupt { what: Target::Meta, how }
         }
         Peril::Vanish => Fault::Vanish { what: Target::Node(slot) },
+        // Never that of a named shard: whoever has not seen it may make it anew (GUARANTEES, what is not promised).
+        Peril::VanishShard => Fault::Vanish { what: Target::Shard(shard) },
+        Peril::VanishShards => Fault::Vanish { what: Target::Shards },
         Peril::VanishControl => Fault::Vanish { what: Target::Control },
         Peril::VanishMeta => Fault::Vanish { what: Target::Meta },
         Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::name::{Incarnation, WriteId};
 use leasehold_core::record::{
-    Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardRecord, ShardSet, ShardState,
+    Control, FORMAT, GroupRecord, Meta, MetaState, PROTOCOL, Record, ShardRecord, ShardSet, ShardState, Slots,
 };
 use leasehold_core::store::{Key, Listing, Stored, Swap};
 use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
@@ -162,8 +162,21 @@ impl World {
         swap.value = Some(Arc::from(text.into_bytes()));
     }
 
+    /// An operator sets the number of slots. What is there and cannot be read is not written over, as in `leasehold group set`.
     pub(crate) fn resize(&mut self, shards: u32) {
-        let fresh = GroupRecord {
+        let key = Key::Group(self.setting.group.clone());
+        let record = match (self.store.get(&key).is_some(), self.group_record()) {
+            (_, Some(there)) => {
+                GroupRecord { write: self.write_id(), shards: ShardSet::Numbered(shards), ..there }
+            }
+            (true, None) => return,
+            (false, None) => self.fresh_group(shards),
+        };
+        self.overwrite(key, Some(record.encode()));
+    }
+
+    fn fresh_group(&mut self, shards: u32) -> GroupRecord {
+        GroupRecord {
             format: FORMAT,
             write: self.write_id(),
             group: self.setting.group.clone(),
@@ -173,13 +186,7 @@ impl World {
             filled: Default::default(),
             written_unix_ms: 0,
             extra: Default::default(),
-        };
-        let key = Key::Group(self.setting.group.clone());
-        let record = match self.group_record() {
-            Some(there) => GroupRecord { write: fresh.write, shards: fresh.shards, ..there },
-            None => fresh,
-        };
-        self.overwrite(key, Some(record.encode()));
+        }
     }
 
     fn group_record(&self) -> Option<GroupRecord> {
@@ -221,15 +228,24 @@ impl World {
         self.overwrite(key, Some(bytes));
     }
 
-    /// Somebody deletes a record, or several in one go.
+    /// Somebody deletes a record, or several in one go. Of slots only those that their group remembers: a record that is
+    /// deleted before that may be taken for one that never was (GUARANTEES, what is not promised).
     pub(crate) fn vanish(&mut self, what: Target) {
-        let keys = self.keys_of(what);
+        let mut keys = self.keys_of(what);
+        if matches!(what, Target::Shard(_) | Target::Shards) {
+            let filled = self.group_record().map(|group| group.filled).unwrap_or_default();
+            keys.retain(
+                |key| matches!(key, Key::Shard(shard) if shard.name.as_slot().is_some_and(|slot| filled.contains(slot))),
+            );
+        }
         if keys.is_empty() {
             return;
         }
         self.stats.felt.note(match what {
             Target::Node(_) => Peril::Vanish,
-            Target::Shard(_) | Target::Shards | Target::Group(_) => Peril::Vanish,
+            Target::Shard(_) => Peril::VanishShard,
+            Target::Shards => Peril::VanishShards,
+            Target::Group(_) => Peril::Vanish,
             Target::Control => Peril::VanishControl,
             Target::Meta => Peril::VanishMeta,
         });
@@ -273,7 +289,10 @@ impl World {
         if let Some(stored) = self.store.get(&group)
             && GroupRecord::decode(&stored.value).is_err()
         {
-            self.overwrite(group, None);
+            // Nobody knows what it remembered, so that it is taken to have remembered everything.
+            let slots = self.slots_wanted() as u32;
+            let mended = GroupRecord { filled: Slots::below(slots), ..self.fresh_group(slots) };
+            self.overwrite(group, Some(mended.encode()));
         }
         let keep_drain = self.healing.drained.clone();
         let shards = self.slots_wanted() as u32;

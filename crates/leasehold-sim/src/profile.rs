@@ -80,6 +80,10 @@ pub enum Peril {
     CorruptMeta,
     /// A node's record vanishes.
     Vanish,
+    /// A shard's record vanishes.
+    VanishShard,
+    /// All shards' records of a group vanish at once.
+    VanishShards,
     /// What operators asked for vanishes.
     VanishControl,
     /// The record `meta` vanishes.
@@ -138,10 +142,12 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Release, "release", "operators", 600),
     (Peril::Disengage, "disengage", "operators", 1500),
     (Peril::Corrupt, "corrupt", "records", 1000),
-    (Peril::CorruptMeta, "corrupt-meta", "records", 300),
+    (Peril::CorruptMeta, "corrupt-meta", "records", 600),
     (Peril::Vanish, "vanish", "records", 600),
+    (Peril::VanishShard, "vanish-shard", "records", 500),
+    (Peril::VanishShards, "vanish-shards", "records", 400),
     (Peril::VanishControl, "vanish-control", "records", 400),
-    (Peril::VanishMeta, "vanish-meta", "records", 300),
+    (Peril::VanishMeta, "vanish-meta", "records", 600),
     (Peril::Refuse, "refuse", "work", 900),
     (Peril::WorkCrash, "work-crash", "work", 900),
     (Peril::Upgrade, "upgrade", "process", 500),

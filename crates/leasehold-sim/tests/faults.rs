@@ -62,6 +62,9 @@ fn a_fault_that_met_nothing_does_not_count() {
         20
     );
     assert_eq!(felt(Peril::VanishMeta, &[vanish(Target::Meta)]), 20);
+    assert_eq!(felt(Peril::VanishShard, &[vanish(Target::Shard(999))]), 0);
+    assert_eq!(felt(Peril::VanishShard, &[vanish(Target::Shard(3))]), 20);
+    assert_eq!(felt(Peril::VanishShards, &[vanish(Target::Shards)]), 20);
     // Whoever is there already goes on; whoever begins has to wait.
     let raise = Fault::Protocol { slot: 2, raise: Raise::Protocol, lasts: 20 * SECOND };
     assert!(felt(Peril::Protocol, &[(15, raise)]) > 5);

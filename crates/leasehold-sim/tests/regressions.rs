@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Damage, Fault, Generation, Kind, Options, Profile, SECOND, StoreKind, Target, Tracing, Way,
-    report, run, run_many,
+    AfterFailure, Comeback, Damage, Fault, Generation, Kind, Options, Place, Profile, SECOND, StoreKind,
+    Target, Tracing, Way, report, run, run_many,
 };
 
 fn holds(store: StoreKind, script: Vec<(u64, Fault)>) {
@@ -25,7 +25,7 @@ fn holds(store: StoreKind, script: Vec<(u64, Fault)>) {
 
 /// All kinds of faults but those that there were not yet when the seeds below were found: the same schedules as then.
 fn as_found() -> Profile {
-    let later = "-corrupt-meta,-vanish-control,-vanish-meta";
+    let later = "-corrupt-meta,-vanish-shard,-vanish-shards,-vanish-control,-vanish-meta";
     later.parse().expect("a list of faults")
 }
 
@@ -100,6 +100,60 @@ fn what_everybody_shares_can_be_lost() {
         for how in [Damage::Noise, Damage::Cut, Damage::TooNew] {
             holds(store, vec![(20, Fault::Corrupt { what: Target::Meta, how })]);
         }
+    }
+}
+
+/// A group remembered which slots have had a record only once all of them had one. Before that, a newcomer took a deleted
+/// record for one that never was, and claimed the shard at once, next to a holder that stood still, and under its epoch.
+#[test]
+fn a_deleted_record_of_a_group_that_is_not_full_is_not_taken_for_new() {
+    let room = (0..5).map(|slot| (3, Fault::Capacity { slot, capacity: Some(4) }));
+    let larger = [(3, Fault::Resize { shards: 24 })];
+    let pause = |slot| (9, Fault::Pause { slot, lasts: 2 * SECOND, place: Place::Anywhere });
+    let then = Comeback::NewName { after: SECOND / 10 };
+    let newcomer = [(9, vanish(Target::Shards)), (9, Fault::Crash { slot: 4, then })];
+    let script: Vec<_> = room.chain(larger).chain((0..4).map(pause)).chain(newcomer).collect();
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
+        holds(store, script.clone());
+    }
+}
+
+/// A newcomer that could not read the record of the group took it for one that remembers nothing, with the same end.
+#[test]
+fn who_cannot_read_what_a_group_remembers_waits() {
+    let newer = [(9, Fault::Corrupt { what: Target::Group(Kind::Numbered), how: Damage::TooNew })];
+    let pause = |slot| (15, Fault::Pause { slot, lasts: 2 * SECOND, place: Place::Anywhere });
+    let then = Comeback::NewName { after: SECOND / 10 };
+    let newcomer = [(15, vanish(Target::Shards)), (15, Fault::Crash { slot: 4, then })];
+    let script: Vec<_> = newer.into_iter().chain((0..4).map(pause)).chain(newcomer).collect();
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
+        holds(store, script.clone());
+    }
+}
+
+/// A deleted record of a group was written anew without its floor of epochs by nodes that had known it, and a named shard whose
+/// record had been removed long ago began again with an epoch that it had had.
+#[test]
+fn a_deleted_group_keeps_its_floor_of_epochs() {
+    let away = (5, Fault::Disengage { shard: 0, slot: None, lasts: 45 * SECOND });
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
+        holds(store, vec![away.clone(), (47, vanish(Target::Group(Kind::Named)))]);
+    }
+}
+
+/// A node saw that records were gone, and then nothing for a long time, in which their holders wrote them again and lost them once
+/// more. It counted its wait from the first loss, and took at once what they were running.
+#[test]
+fn whoever_did_not_look_waits_anew() {
+    let others_stand_still = |second| {
+        [0, 2, 3, 4].map(|slot| (second, Fault::Pause { slot, lasts: 3 * SECOND, place: Place::Anywhere }))
+    };
+    let lost = |second| others_stand_still(second).into_iter().chain([(second, vanish(Target::Shards))]);
+    // It sees the first loss, and not that the others write their records again.
+    let blind = (7, Fault::Cut { slot: 1, lasts: 45 * SECOND, way: Way::Work });
+    let script: Vec<_> = lost(5).chain([blind]).chain(lost(52)).collect();
+    for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Postgres] {
+        holds(store, script.clone());
     }
 }
 

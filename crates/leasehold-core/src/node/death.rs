@@ -40,6 +40,8 @@ impl Node {
                     false => node.silent_from.min(deaf_since),
                 };
             }
+            // A record that is missing has no version that would tell whether it was there meanwhile: its wait begins anew.
+            self.mirror.vanished.values_mut().for_each(|(since, _)| *since = at);
         }
         self.last_read_at = at;
     }
