@@ -29,6 +29,7 @@ mod look;
 mod operate;
 mod run;
 mod settings;
+mod signals;
 mod sim;
 mod stores;
 

@@ -17,12 +17,12 @@ use leasehold_core::event::Returning;
 use leasehold_core::record::ShardSet;
 use leasehold_core::view::Me;
 use leasehold_core::{Config, GroupName, Notice};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::{Code, Failure};
 use crate::guard::{self, Isolation};
 use crate::settings::{Problem, Problems, Settings};
+use crate::signals::Signals;
 use crate::stores;
 
 use leash::LeashRule;
@@ -279,28 +279,6 @@ async fn hurried(
         finish = &mut leaving => finish,
         () = clock.sleep(HURRY_WITHIN) => Finish::Unconfirmed,
         () = signals.next() => Finish::Unconfirmed,
-    }
-}
-
-/// SIGTERM and Ctrl-C.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }
 
