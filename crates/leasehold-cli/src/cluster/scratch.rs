@@ -73,7 +73,8 @@ impl Scratch {
     /// Sees that the store may be trusted with records: no node need be started to learn that it may not. What this writes
     /// is cleared with all else.
     pub(crate) async fn vet(&self) -> Result<(), Failure> {
-        match tokio::time::timeout(VETTED_WITHIN, self.store.vet()).await {
+        let vetting = stores::vet(&*self.store, |what| eprintln!("{what}"));
+        match tokio::time::timeout(VETTED_WITHIN, vetting).await {
             Ok(vetted) => Ok(vetted?),
             Err(_) => {
                 let message = format!(
