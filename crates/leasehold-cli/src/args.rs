@@ -238,7 +238,7 @@ const RUN_HELP: &str = "\
 Each child finds LEASEHOLD_NAMESPACE, LEASEHOLD_GROUP, LEASEHOLD_SHARD, LEASEHOLD_EPOCH and LEASEHOLD_NODE in its
 environment. To stop it gets SIGTERM (with its process group), and SIGKILL after kill_after or before its lease ends.
 A child that ends is started again with a growing pause; one that keeps failing is quarantined.
-SIGTERM or Ctrl-C hands everything over and leaves; a second one hurries.
+SIGTERM or Ctrl-C hands everything over and leaves; a second one, a second later or more, hurries.
 
 Example:
   leasehold run --store local:./leasehold.db --group orders --shards 8 -- ./worker --slot {shard} --epoch {epoch}";

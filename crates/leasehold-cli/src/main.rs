@@ -158,7 +158,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             let store = stores::open(&settings, Missing::Create)?;
             // Now, since it may take longer than a try to register: somebody else could register the key meanwhile. What
             // time may mend is tried again below.
-            if let Err(error) = store.vet().await
+            if let Err(error) = stores::vet(&*store, |what| tracing::info!("{what}")).await
                 && error.kind == StoreErrorKind::Refused
             {
                 return Err(error.into());

@@ -1,8 +1,14 @@
 //! The signals that ask this process to end in order.
 
 use std::io;
+use std::time::Duration;
 
+use leasehold::clock;
+use leasehold_core::Moment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What comes so soon after a signal is the same wish: `timeout` tells a process first and its group then.
+const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// SIGTERM, Ctrl-C, and SIGHUP, which comes when the terminal is closed.
 #[derive(Debug)]
@@ -11,6 +17,7 @@ pub(crate) struct Signals {
     interrupt: Signal,
     /// Not there if it was ignored at the start, as `nohup` has it: then this process outlives its terminal.
     hangup: Option<Signal>,
+    heeded_at: Option<Moment>,
 }
 
 impl Signals {
@@ -20,21 +27,30 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+            heeded_at: None,
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one that is a wish of its own.
     pub(crate) async fn next(&mut self) {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => drop(hangup.recv().await),
-                None => std::future::pending().await,
+        loop {
+            let hangup = async {
+                match &mut self.hangup {
+                    Some(hangup) => drop(hangup.recv().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+                () = hangup => {}
             }
-        };
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            () = hangup => {}
+            let now = clock::now();
+            if self.heeded_at.is_none_or(|before| now.since(before) >= SAME_WISH) {
+                self.heeded_at = Some(now);
+                return;
+            }
+            tracing::debug!("a signal that comes within a second of another one is taken for the same wish");
         }
     }
 }

@@ -12,6 +12,9 @@ use leasehold_store::{MemoryServer, Store};
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems, Settings, nearest, redacted};
 
+/// How long a check of the store may take before people are told that there is one.
+const VETTED_UNSEEN: Duration = Duration::from_secs(1);
+
 /// How to come by a store that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -70,10 +73,21 @@ pub(crate) async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>
     let asked = async || {
         let store = try_open(settings)?;
         store.read(&[Key::Meta]).await?;
-        store.vet().await?;
+        vet(&*store, |what| tracing::info!("{what}")).await?;
         Ok(store)
     };
     patiently(settings, asked).await
+}
+
+/// Sees that the store may be trusted with records. A bucket is tried with many writes, and whoever waits for that is told.
+pub(crate) async fn vet(store: &dyn Store, say: impl FnOnce(&str)) -> Result<(), StoreError> {
+    let (clock, mut vetting) = (Clock::boot(), store.vet());
+    tokio::select! {
+        vetted = &mut vetting => return vetted,
+        () = clock.sleep(VETTED_UNSEEN) => {}
+    }
+    say("checking the bucket: it must honour conditional writes, and trying them takes some seconds");
+    vetting.await
 }
 
 /// The zone of this node: as it was given, or that of the machine which was named in its place. Waits for the store if

@@ -208,8 +208,9 @@ impl Address {
             None => None,
             Some(Ok(port)) if port > 0 => Some(port),
             Some(_) => {
+                // The host itself is there, and nobody must look for it.
                 self.problems.push("the port of a host is no number from 1 to 65535".into());
-                return None;
+                None
             }
         };
         Some(Host { name: name.to_owned(), port })
@@ -276,6 +277,13 @@ mod tests {
         let error = address.finish().unwrap_err();
         assert_eq!(error.0.len(), 6, "{error}");
         assert!(!error.to_string().contains("cret"), "{error}");
+    }
+
+    #[test]
+    fn a_host_whose_port_is_wrong_is_still_a_host() {
+        let address = parse("redis://a:99999/0");
+        assert_eq!(address.hosts, [Host { name: "a".into(), port: None }]);
+        assert_eq!(address.finish().unwrap_err().0.len(), 1);
     }
 
     #[test]

@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
 use leasehold::{BoxError, Grant, Group, Moment, Node, ShardId, clock};
-use leasehold_kubernetes::{ClusterChange, Clusters, Kubernetes, Options};
+use leasehold_kubernetes::{Cluster, ClusterChange, Clusters, Kubernetes, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
 const EVERY: Duration = Duration::from_millis(200);
@@ -81,20 +81,15 @@ fn shard(cluster: &str) -> Result<ShardId, BoxError> {
 /// Reconciles one cluster for as long as it is ours.
 async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>>) -> Result<(), BoxError> {
     let name = grant.shard().name.as_str();
-    let mut maps = None;
+    let mut client = None;
     let (mut pause, mut last) = (EVERY, String::new());
     while !grant.stopping().is_cancelled() {
-        // The kubeconfig may have come anew since the last failure.
-        if maps.is_none()
-            && let Some(cluster) = clusters.get(name)
-        {
-            maps = Some(Api::<ConfigMap>::namespaced(cluster.client().await?, "default"));
-        }
         // Asked where it matters: right before the write, not only at the start.
         let owned = me.get().and_then(Weak::upgrade).is_some_and(|node| node.owns(grant.shard()));
-        if let Some(api) = maps.as_ref().filter(|_| owned) {
+        if let Some(cluster) = clusters.get(name).filter(|_| owned) {
             let began_at = clock::now();
-            let failed = match tokio::time::timeout(ANSWER_WITHIN, reconcile(api, grant)).await {
+            let reconciled = reconcile_with(&mut client, &cluster, grant);
+            let failed = match tokio::time::timeout(ANSWER_WITHIN, reconciled).await {
                 Ok(Ok(())) => {
                     println!("{name} {} {} {}", grant.epoch(), ms(began_at), ms(clock::now()));
                     None
@@ -104,7 +99,8 @@ async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>
             };
             pause = if failed.is_some() { PAUSE_MAX.min(pause * 2) } else { EVERY };
             if failed.is_some() {
-                maps = None;
+                // The kubeconfig may have come anew by the next try.
+                client = None;
             }
             // What was said once is not said again until something changes.
             let now = failed.unwrap_or_default();
@@ -119,6 +115,21 @@ async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>
         }
     }
     Ok(())
+}
+
+/// Reconciles with the client that there is, or with a new one. A kubeconfig that no client can be made of is a failure
+/// like any other, which ends when its Secret is mended: an error of the handler would count as a crash.
+async fn reconcile_with(
+    client: &mut Option<Client>,
+    cluster: &Cluster,
+    grant: &Grant,
+) -> Result<(), BoxError> {
+    let made = match client.take() {
+        Some(made) => made,
+        None => cluster.client().await?,
+    };
+    let made = client.insert(made).clone();
+    reconcile(&Api::namespaced(made, "default"), grant).await
 }
 
 /// An error in one line: what the API server answers is a whole object.

@@ -185,7 +185,7 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
     let base = match &swap.expect {
         None => None,
         Some(version) => match Base::of(version) {
-            Some(base) => Some(base),
+            Some(base) => Some(leases.ties.tied(base)),
             // Nothing that ever was here has this version.
             None => return lost(leases, link, swap).await,
         },
@@ -200,7 +200,10 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
     };
     match (wrote, &swap.value, &base) {
         (Wrote::Forbidden(error), ..) => Err(error),
-        (Wrote::Done(lease), Some(_), _) => Ok(Swapped::Applied(layout::version(&lease))),
+        (Wrote::Done(lease), Some(_), _) => {
+            leases.ties.note(&lease.metadata);
+            Ok(Swapped::Applied(layout::version(&lease)))
+        }
         (Wrote::Done(_), None, Some(base)) => {
             Ok(Swapped::Applied(Version::new(format!("gone.{}", base.uid))))
         }

@@ -8,6 +8,7 @@ use leasehold_core::record::{NodeRecord, Record, ShardRecord};
 use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version, chance};
 
 use crate::naming;
+use crate::ties::Ties;
 use crate::wire::{GROUP, Lease, Metadata, Spec};
 
 pub(crate) const PREFIX: &str = "leasehold.dev/prefix";
@@ -50,14 +51,17 @@ pub(crate) enum Entry {
 pub(crate) struct Base {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
+    /// What a replacement must leave as it is.
+    pub(crate) ties: Ties,
 }
 
 impl Base {
-    /// The state that a version stands for; `None` if it is not a version of this store.
+    /// The state that a version stands for, without its ties; `None` if it is not a version of this store.
     pub(crate) fn of(version: &Version) -> Option<Self> {
         let mut parts = version.as_str().splitn(3, '.');
         let (resource_version, _mark, uid) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Base { uid: uid.to_owned(), resource_version: resource_version.to_owned() })
+        let (uid, resource_version) = (uid.to_owned(), resource_version.to_owned());
+        Some(Base { uid, resource_version, ties: Ties::default() })
     }
 }
 
@@ -67,11 +71,14 @@ impl Metadata {
     pub(crate) fn replaces(&mut self, base: &Base) {
         self.uid = base.uid.clone();
         self.resource_version = base.resource_version.clone();
+        self.finalizers = base.ties.finalizers.clone();
+        self.owner_references = base.ties.owner_references.clone();
     }
 
     /// The state that this is.
     pub(crate) fn base(&self) -> Base {
-        Base { uid: self.uid.clone(), resource_version: self.resource_version.clone() }
+        let (uid, resource_version) = (self.uid.clone(), self.resource_version.clone());
+        Base { uid, resource_version, ties: Ties::of(self) }
     }
 }
 
@@ -367,7 +374,7 @@ mod tests {
     #[test]
     fn a_record_comes_back_from_its_lease() {
         let key = key("shards/orders/7");
-        let base = Base { uid: "u-1".into(), resource_version: "12".into() };
+        let base = Base { uid: "u-1".into(), resource_version: "12".into(), ties: Ties::default() };
         let lease = layout().lease(&key, b"some bytes", Some(&base)).unwrap();
         let Entry::Record(found, stored) = layout().entry(&lease) else { panic!("a record") };
         assert_eq!((found, &*stored.value), (key, b"some bytes".as_slice()));

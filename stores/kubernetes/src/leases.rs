@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::layout::{Base, Entry, Layout};
 use crate::link::{Dated, Link};
 use crate::options::Options;
+use crate::ties::KnownTies;
 use crate::trouble::{Asked, refused};
 use crate::wire::{GROUP, Lease, LeaseList, TimedLease};
 
@@ -34,6 +35,7 @@ pub(crate) struct Leases {
     pub(crate) layout: Layout,
     /// The uid of the anchor as it was last seen: the generation.
     anchor: Mutex<Option<String>>,
+    pub(crate) ties: KnownTies,
 }
 
 /// What became of a write.
@@ -62,13 +64,17 @@ struct Deleted {
 
 impl Leases {
     pub(crate) fn new(options: &Options, namespace: &str) -> Self {
-        Leases { layout: Layout::new(&options.prefix, namespace), anchor: Mutex::default() }
+        let layout = Layout::new(&options.prefix, namespace);
+        Leases { layout, anchor: Mutex::default(), ties: KnownTies::default() }
     }
 
     /// What is under a key, never stale: without a resourceVersion the server asks its own store.
     pub(crate) async fn get(&self, link: &Link, key: &Key) -> Result<Option<Stored>, StoreError> {
         let found = self.get_named(link, &self.layout.name(key)).await?;
-        Ok(found.map(|lease| self.layout.stored(key, &lease)))
+        Ok(found.map(|lease| {
+            self.ties.note(&lease.metadata);
+            self.layout.stored(key, &lease)
+        }))
     }
 
     /// Makes a Lease, if there is none of its name.
@@ -281,6 +287,7 @@ impl Leases {
                 Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
             };
             for lease in &page.items {
+                self.ties.note(&lease.metadata);
                 match self.layout.entry(lease) {
                     Entry::Record(key, stored) => listing.entries.push((key, stored)),
                     Entry::Anchor(uid) => listing.generation = uid,

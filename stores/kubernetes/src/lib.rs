@@ -33,6 +33,7 @@ mod pace;
 mod provider;
 mod registered;
 mod registry;
+mod ties;
 mod trouble;
 mod watch;
 mod wire;

@@ -167,6 +167,10 @@ impl Watcher {
                     break;
                 }
             };
+            match there {
+                true => self.inner.leases.ties.note(&lease.metadata),
+                false => self.inner.leases.ties.forget(&lease.metadata.uid),
+            }
             match self.inner.leases.layout.entry(&lease) {
                 Entry::Record(key, stored) => drop(batch.changes.insert(key, there.then_some(stored))),
                 // Another generation comes with a listing, and so do the records that went with the old one.

@@ -30,6 +30,10 @@ pub(crate) struct Metadata {
     pub(crate) resource_version: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) finalizers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) owner_references: Vec<serde_json::Value>,
 }
 
 /// What a Lease says to people and other tools.

@@ -14,6 +14,9 @@
 //! queue ADDRESS count SHARDS              says how many are ready and done
 //! ```
 //! ADDRESS is that of the store, such as `s3://bucket/prefix?endpoint=…`. Tasks lie under the same prefix, in `queue/`.
+//!
+//! SIGTERM and Ctrl-C let a worker finish its task and hand its shards over at once. With `NEW_NAMESPACE=yes` in the
+//! environment the first worker does not wait for former holders: say so only of a prefix where no worker ever was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +29,13 @@ use leasehold_object::object_store::path::Path;
 use leasehold_object::object_store::{
     Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The pause between two looks at a shard while there is work. It grows by half with every look that finds none, up to
 /// IDLE_MS: at 5 s a shard costs 2.63 dollars a month in listings.
 const BUSY: Duration = Duration::from_millis(50);
 const IDLE_MS: u64 = 5000;
-/// The pause before a task is put again whose first try failed.
+/// The pause before a write that must be made is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 /// A claim that nobody touched for so long, on our own clock, is given back.
 const STUCK_AFTER: Duration = Duration::from_secs(20);
@@ -91,8 +95,9 @@ impl Queue {
         Ok(self.objects.list(Some(&prefix)).try_collect().await?)
     }
 
-    /// Writes on a condition; `false` if it did not hold. After any other trouble nothing is known, and the task is
-    /// looked at again later.
+    /// Writes on a condition; `false` if the server refused, because it did not hold or because somebody else was
+    /// writing just then: it does not say that something is there. After any other trouble nothing is known, and the
+    /// task is looked at again later.
     async fn write(&self, path: &Path, body: String, mode: PutMode) -> Result<bool, BoxError> {
         let options = PutOptions { mode, ..PutOptions::default() };
         match self.objects.put_opts(path, body.into(), options).await {
@@ -100,6 +105,14 @@ impl Queue {
             Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => {
                 Ok(false)
             }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn is_there(&self, path: &Path) -> Result<bool, BoxError> {
+        match self.objects.head(path).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -134,17 +147,30 @@ impl Queue {
         Ok(())
     }
 
-    /// Completes a task. Only one ever can, because what says so is made once.
+    /// Completes a task. Only one ever can, because what says so is made once. `false` if somebody else did, or if the
+    /// shard is given up before the server took it: then the task is still there, for whoever has the shard next.
     async fn complete(
         &self,
         shard: u32,
         task: &ObjectMeta,
         worker: &str,
-        epoch: u64,
+        grant: &Grant,
     ) -> Result<bool, BoxError> {
         let done = self.folder("done", shard).join(task.location.filename().unwrap_or_default());
-        let body = format!("{{\"worker\":\"{worker}\",\"epoch\":{epoch}}}\n");
-        let first = self.write(&done, body, PutMode::Create).await?;
+        let body = format!("{{\"worker\":\"{worker}\",\"epoch\":{}}}\n", grant.epoch().0);
+        let first = loop {
+            if self.write(&done, body.clone(), PutMode::Create).await? {
+                break true;
+            }
+            // A server also refuses when two write at once and neither has yet: what was refused need not be there.
+            if self.is_there(&done).await? {
+                break false;
+            }
+            if grant.stopping().run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
+                return Ok(false);
+            }
+            grant.check()?;
+        };
         // It is done, whoever did it; what is left of it may go.
         self.objects.delete(&task.location).await?;
         Ok(first)
@@ -168,10 +194,12 @@ async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64, idle_ms: u64)
     let idle = Duration::from_millis(idle_ms).max(BUSY);
     let (lister, sweeper) = (queue.clone(), queue);
     let worker: Arc<str> = name.into();
-    let node = Node::builder(Arc::new(bucket))
-        .name(name)
-        .ttl(Duration::from_millis(ttl_ms))
-        .new_namespace()
+    let (terminated, interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut node = Node::builder(Arc::new(bucket)).name(name).ttl(Duration::from_millis(ttl_ms));
+    if std::env::var_os("NEW_NAMESPACE").is_some() {
+        node = node.new_namespace();
+    }
+    let node = node
         .group(Group::numbered("queue", shards), move |grant| {
             let (queue, worker) = (lister.clone(), worker.clone());
             async move { work_on(&queue, &worker, idle, &grant).await }
@@ -182,8 +210,21 @@ async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64, idle_ms: u64)
         })
         .start()
         .await?;
-    node.until_left().await;
+    tokio::select! {
+        _ = node.until_left() => {}
+        () = asked_to_end(terminated, interrupted) => {
+            // Whoever takes the shards over need not wait for our ttl.
+            node.leave().await;
+        }
+    }
     Ok(())
+}
+
+async fn asked_to_end(mut terminated: Signal, mut interrupted: Signal) {
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = interrupted.recv() => {}
+    }
 }
 
 /// Works on one shard for as long as it is held.
@@ -206,7 +247,7 @@ async fn work_on(queue: &Queue, worker: &str, idle: Duration, grant: &Grant) -> 
             // The work itself would be here.
             tokio::time::sleep(Duration::from_millis(20)).await;
             grant.check()?;
-            if queue.complete(shard, &task, worker, epoch).await? {
+            if queue.complete(shard, &task, worker, grant).await? {
                 println!("done {}", task.location.filename().unwrap_or_default());
             }
         }
@@ -265,15 +306,25 @@ async fn put_tasks(address: &str, tasks: u32, shards: u32) -> Result<(), BoxErro
             queue.folder("done", shard).join(name.as_str()),
         );
         // Making it a second time does nothing, so that it can be tried until it is there. A try that failed may have made
-        // it all the same, and it may be done by now.
+        // it all the same, and it may be done by now; one that was refused need not have found it.
         let mut tries = 0;
-        while let Err(error) = queue.write(&path, ready(), PutMode::Create).await {
-            if queue.objects.head(&done).await.is_ok() {
+        loop {
+            let made = queue.write(&path, ready(), PutMode::Create).await;
+            // In this order: it is done before it goes.
+            if matches!(made, Ok(true))
+                || matches!(queue.is_there(&path).await, Ok(true))
+                || matches!(queue.is_there(&done).await, Ok(true))
+            {
                 break;
             }
             tries += 1;
             if tries == 10 {
-                return Err(error);
+                let why =
+                    made.err().map_or_else(|| "the server refuses it".to_owned(), |error| error.to_string());
+                return Err(format!(
+                    "{path} could not be put in {tries} tries, and {task} tasks were: {why}"
+                )
+                .into());
             }
             tokio::time::sleep(RETRY).await;
         }

@@ -20,6 +20,7 @@ use crate::cluster::asked::{duration, number};
 use crate::cluster::{Breed, Scratch};
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems, Settings, span};
+use crate::signals::Signals;
 use numbers::Numbers;
 use session::Session;
 
@@ -79,26 +80,29 @@ impl Asked {
 pub(crate) async fn bench(what: Bench) -> Result<(), Failure> {
     let asked = Asked::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
+    // One that comes while the store is opened is heeded as soon as there is something to clear.
+    let mut signals = Signals::listen()?;
     let scratch = Scratch::open(&settings, "bench").await?;
     let mut teller = Teller::new(true);
     let result = tokio::select! {
         result = measure(&asked, &scratch, &mut teller) => result,
-        _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Failed, "interrupted; nothing was measured")),
+        () = signals.next() => Err(Failure::new(Code::Failed, "interrupted; nothing was measured")),
     };
     teller.wipe();
     let stays = scratch.clear().await;
+    stays.iter().for_each(|stays| eprintln!("{stays}"));
     let numbers = result?;
     if what.json {
         println!("{:#}", numbers.as_json());
     } else {
         print!("{}", numbers.told());
     }
-    stays.iter().for_each(|stays| eprintln!("{stays}"));
     Ok(())
 }
 
 async fn measure(asked: &Asked, scratch: &Scratch, teller: &mut Teller) -> Result<Numbers, Failure> {
     let config = asked.config(scratch)?;
+    scratch.vet().await?;
     let breed = Breed {
         namespace: scratch.namespace.clone(),
         shards: asked.shards,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{Asked, cpu};
 use crate::check::Teller;
-use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch};
+use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch, refused};
 use crate::failure::{Code, Failure};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -200,18 +200,21 @@ impl<'a> Session<'a> {
     }
 
     fn in_vain(&self, what: &str) -> Failure {
-        let message = format!(
-            "waited in vain until {what} ({} of {} shards run); run `leasehold doctor`, or try a longer --ttl",
-            self.ledger.owned(),
-            self.asked.shards
-        );
-        Failure::new(Code::Failed, message)
+        let why = match self.cluster.troubles() {
+            troubles if troubles.is_empty() => "run `leasehold doctor`, or try a longer --ttl".to_owned(),
+            troubles => format!("nodes were told: {troubles}; run `leasehold doctor`"),
+        };
+        let (run, all) = (self.ledger.owned(), self.asked.shards);
+        Failure::new(Code::Failed, format!("waited in vain until {what} ({run} of {all} shards run); {why}"))
     }
 
     async fn look(&mut self) -> Result<(), Failure> {
         tokio::time::sleep(LOOK_EVERY).await;
         if let Some(unasked) = self.cluster.look()?.first() {
             return Err(Failure::new(Code::Failed, format!("{unasked}; nothing was measured")));
+        }
+        if let Some(refusal) = self.cluster.refusal() {
+            return Err(refused(&refusal, "nothing was measured"));
         }
         self.ledger.update()?;
         self.teller.status(&format!("{} of {} shards run", self.ledger.owned(), self.asked.shards));

@@ -28,6 +28,7 @@ pub(crate) use teller::Teller;
 use crate::cluster::Scratch;
 use crate::failure::{Code, Failure};
 use crate::settings::{Settings, span};
+use crate::signals::Signals;
 use findings::Findings;
 use plan::{Asked, Plan};
 use trial::Trial;
@@ -44,13 +45,18 @@ pub(crate) async fn check(what: Check) -> Result<(), Failure> {
         record: what.record.as_deref().map(Written::prepare).transpose()?,
         report: what.report.as_deref().map(Written::prepare).transpose()?,
     };
+    // One that comes while the store is opened is heeded as soon as there is something to clear.
+    let mut signals = Signals::listen()?;
     let scratch = Scratch::open(&settings, "check").await?;
     let result = tokio::select! {
         result = on_store(&what, asked, &scratch, files) => result,
-        _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Failed, "interrupted; nothing was judged")),
+        () = signals.next() => Err(Failure::new(Code::Failed, "interrupted; nothing was judged")),
     };
     let shown = scratch.shown.clone();
     let stays = scratch.clear().await;
+    if let (Err(_), Some(stays)) = (&result, &stays) {
+        eprintln!("leasehold: {stays}");
+    }
     let (findings, unwritten) = result?;
     if what.json {
         println!("{:#}", findings.as_json());
@@ -82,6 +88,7 @@ async fn on_store(
     files: Files,
 ) -> Result<(Findings, Vec<String>), Failure> {
     let plan = asked.plan(scratch, what.misbehave)?;
+    scratch.vet().await?;
     let folder = tempfile::Builder::new().prefix("leasehold-check-").tempdir()?;
     let mut teller = Teller::new(what.json);
     teller.say(format!(

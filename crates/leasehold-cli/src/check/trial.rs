@@ -16,7 +16,7 @@ use super::operator::{Operator, Wish};
 use super::plan::Plan;
 use super::schedule::Step;
 use super::teller::Teller;
-use crate::cluster::{Cluster, Fate, Kind, Ledger, Scratch, Way};
+use crate::cluster::{Cluster, Fate, Kind, Ledger, Scratch, Way, refused};
 use crate::failure::{Code, Failure};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -262,10 +262,17 @@ impl<'a> Trial<'a> {
             if let Some(unasked) = self.unasked.first() {
                 return Err(Failure::new(Code::Failed, format!("{unasked}; nothing could be judged")));
             }
+            if let Some(refusal) = self.cluster.refusal() {
+                return Err(refused(&refusal, "nothing could be judged"));
+            }
             if waited > START_PATIENCE {
                 let standings = self.standings().join(", ");
+                let why = match self.cluster.troubles() {
+                    troubles if troubles.is_empty() => "try a longer --ttl, or `leasehold doctor`".to_owned(),
+                    troubles => format!("nodes were told: {troubles}; run `leasehold doctor`"),
+                };
                 let message = format!(
-                    "only {} of {} shards run {} s after the start, before anything was broken ({standings}); nothing could be judged; try a longer --ttl, or `leasehold doctor`",
+                    "only {} of {} shards run {} s after the start, before anything was broken ({standings}); nothing could be judged; {why}",
                     self.ledger.owned(),
                     self.plan.breed.shards,
                     waited.as_secs()

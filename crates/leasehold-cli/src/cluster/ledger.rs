@@ -95,6 +95,6 @@ impl Ledger {
 
     /// How a node stands, by its own word.
     pub(crate) fn standing(&self, node: &str) -> &str {
-        self.standing.get(node).map_or("", String::as_str)
+        self.standing.get(node).map_or("not joined", String::as_str)
     }
 }

@@ -7,6 +7,7 @@ mod node;
 mod scratch;
 mod stage;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -27,10 +28,14 @@ pub(crate) use node::{Says, hidden_main};
 pub(crate) use scratch::Scratch;
 pub(crate) use stage::{Kind, Way};
 
-use node::Birth;
+use crate::failure::{Code, Failure};
+
+use node::{Birth, Trouble};
 
 /// The group that the nodes serve.
 pub(crate) const GROUP: &str = "work";
+/// A refusal that all nodes have met for so long will not go away by itself.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
 
 /// What all nodes of a cluster have in common.
 #[derive(Clone, Debug)]
@@ -51,6 +56,8 @@ pub(crate) struct Cluster {
     breed: Breed,
     members: Vec<Member>,
     recorder: Recorder,
+    /// Since when the store does something for no node that only a person can mend.
+    refused_since: Option<Moment>,
 }
 
 /// One node.
@@ -81,7 +88,7 @@ impl Cluster {
     pub(crate) fn new(folder: &Path, breed: Breed) -> io::Result<Cluster> {
         let who = Who { node: "harness".to_owned(), session: String::new() };
         let recorder = Recorder::open(&folder.join("harness.jsonl"), who)?;
-        Ok(Cluster { folder: folder.to_owned(), breed, members: Vec::new(), recorder })
+        Ok(Cluster { folder: folder.to_owned(), breed, members: Vec::new(), recorder, refused_since: None })
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -213,7 +220,21 @@ impl Cluster {
                 self.note_of(place, "gone", clock::now())?;
             }
         }
+        let refused = self.members.iter().all(|member| member.trouble().is_some_and(|it| it.for_a_person));
+        self.refused_since = refused.then(|| self.refused_since.unwrap_or_else(clock::now));
         Ok(unasked)
+    }
+
+    /// What the store refuses all nodes, if it does so for good.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let lasts = clock::now().since(self.refused_since?) >= REFUSED_FOR;
+        lasts.then(|| self.troubles())
+    }
+
+    /// What the store does not do for nodes just now, each thing once.
+    pub(crate) fn troubles(&self) -> String {
+        let errors = self.members.iter().filter_map(|member| Some(member.trouble()?.error));
+        errors.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; ")
     }
 
     /// The last words of a node on its standard error.
@@ -257,6 +278,14 @@ impl Cluster {
     }
 }
 
+/// The end of whatever needs a store that refuses all nodes.
+pub(crate) fn refused(why: &str, so: &str) -> Failure {
+    Failure::new(
+        Code::Store,
+        format!("the store refuses every node, and {so}: {why}\n  `leasehold doctor` may say more"),
+    )
+}
+
 impl Member {
     /// Whether its process is there, running or stopped.
     pub(crate) fn is_there(&self) -> bool {
@@ -266,6 +295,10 @@ impl Member {
     /// What it last said of itself.
     pub(crate) fn says(&self) -> Says {
         self.says.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.says().trouble
     }
 
     /// Its process id.

@@ -13,8 +13,8 @@ use leasehold_chaos::record::{Recorder, Who};
 use leasehold_chaos::worker::{self, Manner, Obedience};
 use leasehold_core::config::Config;
 use leasehold_core::record::Policy;
-use leasehold_store::Charged;
 use leasehold_store::wrap::{Call, Counting, Counts};
+use leasehold_store::{Charged, StoreErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -56,6 +56,16 @@ pub(crate) struct Says {
     /// When it stops its work unless it can renew, on the boot clock.
     pub(crate) stop_at_ns: u64,
     pub(crate) cause: String,
+    /// What the store does not do for it just now.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// What a store did not do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trouble {
+    pub(crate) error: String,
+    /// Whether only a person can mend it.
+    pub(crate) for_a_person: bool,
 }
 
 /// The hidden way to start this program as a node.
@@ -119,7 +129,7 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
             note_counts(&recorder, &store.counts(), inner.charged())?;
             count_at = count_at + COUNT_EVERY;
         }
-        say(&node);
+        say(&node, &store.counts());
         tokio::select! {
             _ = terminate.recv() => break,
             // Ctrl-C reaches the whole terminal: whoever started the nodes decides what becomes of them.
@@ -141,11 +151,12 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
 
 /// Opens the store, and waits for it if it is not there: a node may be started while it is cut off.
 async fn open(birth: &Birth) -> Result<Arc<dyn leasehold_store::Store>, leasehold::BoxError> {
-    use leasehold_store::StoreErrorKind::{Damaged, Refused};
     loop {
         match leasehold::store::open(&birth.url, &birth.namespace) {
             Ok(store) => return Ok(store),
-            Err(error) if matches!(error.kind, Refused | Damaged) => return Err(error.into()),
+            Err(error) if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Damaged) => {
+                return Err(error.into());
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -174,6 +185,15 @@ async fn note_events(recorder: &Recorder, events: &mut Events) {
     std::future::pending().await
 }
 
+/// What fails just now; what only a person can mend comes first.
+fn trouble(counts: &Counts) -> Option<Trouble> {
+    let troubles = counts.failing.values().map(|error| Trouble {
+        error: error.to_string(),
+        for_a_person: matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Damaged),
+    });
+    troubles.max_by_key(|trouble| trouble.for_a_person)
+}
+
 fn note_counts(recorder: &Recorder, counts: &Counts, charged: Option<Charged>) -> std::io::Result<()> {
     let calls: u64 = counts.calls.values().sum();
     let charged = charged.map(|all| json!({"writes": all.writes, "reads": all.reads, "lists": all.lists}));
@@ -190,7 +210,7 @@ fn note_counts(recorder: &Recorder, counts: &Counts, charged: Option<Charged>) -
     )
 }
 
-fn say(node: &Node) {
+fn say(node: &Node, counts: &Counts) {
     let view = node.view();
     let Some(me) = &view.me else { return };
     let stop_in = Duration::from_millis(me.stop_in_ms.unwrap_or(0));
@@ -199,6 +219,7 @@ fn say(node: &Node) {
         held: me.held,
         stop_at_ns: (clock::now() + stop_in).as_nanos(),
         cause: me.cause.clone(),
+        trouble: trouble(counts),
     };
     if let Ok(line) = serde_json::to_string(&says) {
         println!("{line}");

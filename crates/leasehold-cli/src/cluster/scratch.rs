@@ -13,6 +13,8 @@ use crate::stores;
 
 /// How long the store may take to answer the first question.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to find out whether the store keeps its word: a bucket is tried with many writes.
+const VETTED_WITHIN: Duration = Duration::from_secs(120);
 /// How long clearing may take: some stores remove one record at a time.
 const CLEARED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -66,6 +68,23 @@ impl Scratch {
             }
         }
         Ok(Scratch { url, shown, kind, namespace: mark.to_owned(), store, throwaway })
+    }
+
+    /// Sees that the store may be trusted with records: no node need be started to learn that it may not. What this writes
+    /// is cleared with all else.
+    pub(crate) async fn vet(&self) -> Result<(), Failure> {
+        let vetting = stores::vet(&*self.store, |what| eprintln!("{what}"));
+        match tokio::time::timeout(VETTED_WITHIN, vetting).await {
+            Ok(vetted) => Ok(vetted?),
+            Err(_) => {
+                let message = format!(
+                    "the store {} could not be tried out within {} s; run `leasehold doctor`",
+                    self.shown,
+                    VETTED_WITHIN.as_secs()
+                );
+                Err(Failure::new(Code::Store, message))
+            }
+        }
     }
 
     /// Clears it, and says what could not be removed. All nodes and clients must have ended.

@@ -2,13 +2,20 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use leasehold_servers::{
     Etcd, EtcdSetup, Kubernetes, Program, RedisCluster, RedisSentinel, RedisServer, S3Server, free_port,
+    wait_until,
 };
+use leasehold_store::{Lane, Swap};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::process::{LEASEHOLD, to_its_end};
+use crate::process::{LEASEHOLD, send, to_its_end};
+
+/// How long anything may take that is sure to come.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn leasehold(folder: &Path, args: &[&str]) -> Output {
     to_its_end(Command::new(LEASEHOLD).args(args).current_dir(folder))
@@ -239,6 +246,93 @@ fn a_bucket_passes_and_its_objects_are_removed() {
     server.make_bucket("tried");
     network_check(&server.address("tried", ""), "3s");
     assert_eq!(server.objects("tried", "leasehold"), Vec::<String>::new());
+}
+
+/// What these commands say of a store that cannot be used, with their exit codes.
+fn refused(url: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |command: &str| {
+        let output = leasehold(folder.path(), &[command, "--store", url, "--ttl", "10s", "--shards", "8"]);
+        assert_eq!(output.status.code(), Some(3), "{command}: {}", told(&output));
+        told(&output)
+    };
+    ["check", "bench"].map(said).into()
+}
+
+#[test]
+fn a_bucket_that_ignores_conditions_is_refused_before_a_node_is_started() {
+    let Some(server) = S3Server::start(Program::Rclone) else { return };
+    server.make_bucket("careless");
+    for told in refused(&server.address("careless", "")) {
+        assert!(told.contains("must not be used") && !told.contains("shards, ttl"), "{told}");
+    }
+    assert_eq!(server.objects("careless", "leasehold"), Vec::<String>::new());
+}
+
+#[test]
+fn a_store_that_refuses_every_node_is_told_with_its_words() {
+    let setup = EtcdSetup::single(Program::Etcd35).arg("--quota-backend-bytes=4000000");
+    let Some(server) = Etcd::start(setup) else { return };
+    let url = format!("etcd://{}/it", server.hosts());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = leasehold::store::open(&url, "full").unwrap();
+        let value: Vec<u8> = vec![b'x'; 500_000];
+        for n in 0..100 {
+            let key = format!("nodes/n{n}").parse().unwrap();
+            let swap = Swap { key, expect: None, value: Some(value.as_slice().into()) };
+            if store.swap(Lane::Work, &[swap]).await.is_err() {
+                return;
+            }
+        }
+        panic!("the quota is never used up");
+    });
+    for told in refused(&url) {
+        assert!(told.contains("refuses every node") && told.contains("etcdctl defrag"), "{told}");
+    }
+}
+
+/// Ended by whoever runs it, such as a service manager, in the middle of its work.
+#[test]
+fn a_check_that_is_told_to_end_leaves_nothing() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let address = server.address();
+    let cases = [
+        ("check", "local:x.db", Signal::SIGTERM),
+        ("check", address.as_str(), Signal::SIGHUP),
+        ("bench", address.as_str(), Signal::SIGTERM),
+    ];
+    for (command, url, signal) in cases {
+        let (folder, temporary) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let said = folder.path().join("said");
+        let log = std::fs::File::create(&said).unwrap();
+        let mut process = Command::new(LEASEHOLD)
+            .args([command, "--store", url, "--ttl", "2s", "--shards", "8"])
+            .current_dir(folder.path())
+            .env("TMPDIR", temporary.path())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let said = || std::fs::read_to_string(&said).unwrap();
+        let works = || said().contains("all 8 shards run") || said().contains("at rest");
+        let works = wait_until(PATIENCE, works);
+        send(process.id(), signal);
+        let mut ended = None;
+        wait_until(PATIENCE, || {
+            ended = process.try_wait().unwrap();
+            ended.is_some()
+        });
+        if ended.is_none() {
+            process.kill().unwrap();
+        }
+        assert!(works, "{command} on {url}: {}", said());
+        assert_eq!(ended.and_then(|status| status.code()), Some(1), "{command} on {url}: {}", said());
+        assert!(said().contains("interrupted; nothing was"), "{}", said());
+        assert_eq!(files(folder.path()), ["said"]);
+        assert_eq!(files(temporary.path()), Vec::<String>::new());
+        assert!(server.ask(&["KEYS", "*"]).list().is_empty());
+    }
 }
 
 /// What broke others: one of three nodes with 2,048 shards is cut off for 70 s, and for 5 s. On both stores at once, since

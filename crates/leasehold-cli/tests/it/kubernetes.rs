@@ -118,6 +118,6 @@ fn who_is_not_let_in_ends_and_who_may_not_write_can_still_be_hurried() {
     half.wait_for_log("verb `update`");
     half.signal(Signal::SIGTERM);
     half.wait_for_log("draining");
-    half.signal(Signal::SIGTERM);
+    half.hurry();
     assert!(!half.end().success());
 }

@@ -272,11 +272,29 @@ fn a_second_signal_hurries() {
     place.wait_for_beats("a", 1);
     node.signal(Signal::SIGTERM);
     node.wait_for_log("draining");
-    std::thread::sleep(Duration::from_millis(300));
     assert!(place.pids("a").iter().any(|pid| runs(*pid)), "the first signal asks politely");
-    node.signal(Signal::SIGTERM);
+    node.hurry();
     assert!(node.end().success(), "{}", node.log());
     assert!(!place.pids("a").iter().any(|pid| runs(*pid)));
+}
+
+/// As from `timeout`, which tells its child and then the whole group.
+#[test]
+fn two_signals_at_once_are_one_wish() {
+    let place = Place::new();
+    let flags =
+        ["--ttl", "2s", "--shards", "1", "--kill-after", "60s", "--drain-within", "90s", "--log", "debug"];
+    let mut node = place.run("a", &flags, STUBBORN);
+    place.wait_for_beats("a", 1);
+    // Two of the same kind at once would reach it as one.
+    node.signal(Signal::SIGTERM);
+    node.signal(Signal::SIGINT);
+    node.wait_for_log("draining");
+    node.wait_for_log("is taken for the same wish");
+    assert!(!node.log().contains("hurrying"), "{}", node.log());
+    assert!(place.pids("a").iter().any(|pid| runs(*pid)), "its child may take its time");
+    node.hurry();
+    assert!(node.end().success(), "{}", node.log());
 }
 
 #[test]

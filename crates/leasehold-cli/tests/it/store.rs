@@ -233,4 +233,6 @@ fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     let told = fs::read_to_string(&log).unwrap();
     assert_eq!(ended.code(), Some(5), "{told}");
     assert!(told.contains("\"first\""), "{told}");
+    // Whoever waited for so long was told what for.
+    assert!(told.contains("checking the bucket"), "{told}");
 }

@@ -153,6 +153,17 @@ impl Supervisor {
         wait_for(&format!("the log says {text:?}"), PATIENCE, || self.log().contains(text).then_some(()));
     }
 
+    /// Asks once more, until that counts: what comes too soon after the first signal does not.
+    pub(crate) fn hurry(&self) {
+        wait_for("it hurries", PATIENCE, || {
+            let hurries = self.log().contains("hurrying");
+            if !hurries {
+                self.signal(Signal::SIGTERM);
+            }
+            hurries.then_some(())
+        });
+    }
+
     /// Waits for its end.
     pub(crate) fn end(&mut self) -> ExitStatus {
         wait_for("the supervisor ends", PATIENCE, || self.process.try_wait().unwrap())

@@ -23,6 +23,8 @@ pub struct Counts {
     pub calls: BTreeMap<Call, u64>,
     /// Calls that failed.
     pub failed: u64,
+    /// The kinds of calls whose last one failed, and why.
+    pub failing: BTreeMap<Call, StoreError>,
     /// Swaps of node records, as they were asked for. At rest these are the renewals.
     pub node_swaps: u64,
     /// Swaps of shard records.
@@ -96,9 +98,13 @@ impl Around for Counting {
     ) -> Result<T, StoreError> {
         self.note(|counts| *counts.calls.entry(call).or_default() += 1);
         let answer = sent.await;
-        if answer.is_err() {
-            self.note(|counts| counts.failed += 1);
-        }
+        self.note(|counts| match &answer {
+            Ok(_) => drop(counts.failing.remove(&call)),
+            Err(error) => {
+                counts.failed += 1;
+                counts.failing.insert(call, error.clone());
+            }
+        });
         answer
     }
 

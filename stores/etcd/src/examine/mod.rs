@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_millis(100);
 pub(crate) async fn examine(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
     let members = Members::ask(&shared.options).await;
     let mut findings = members.findings(&shared.options);
-    findings.extend(security(shared));
+    findings.extend(security(shared, members.any_answered()));
     if !members.any_answered() {
         return findings;
     }
@@ -56,7 +56,8 @@ fn unread_advice(error: &StoreError) -> &'static str {
     }
 }
 
-fn security(shared: &Shared) -> Vec<Finding> {
+/// How members are reached, as far as any was.
+fn security(shared: &Shared, any_answered: bool) -> Vec<Finding> {
     let options = &shared.options;
     let near = options.hosts.iter().all(|host| {
         host.name == "localhost" || host.name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -71,6 +72,8 @@ fn security(shared: &Shared) -> Vec<Finding> {
             "use TLS with client certificates, or etcd's auth, or keep others from these ports",
         )],
         (None, _) => Vec::new(),
+        // That it is asked for says nothing of whether it is there.
+        (Some(_), _) if !any_answered => Vec::new(),
         (Some(tls), _) => {
             let who = if tls.identity.is_some() { " and a client certificate" } else { "" };
             vec![Finding::good(format!("TLS{who}"))]

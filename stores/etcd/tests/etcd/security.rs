@@ -158,6 +158,8 @@ async fn other_mistakes_are_told_in_words_too() {
     let store = Etcd::open(&format!("etcd://{}/tests?tls=on", server.hosts()), "mistakes").unwrap();
     let error = store.list().await.unwrap_err();
     assert!(error.message.contains("tls=off"), "{error}");
+    let findings = store.examine().await;
+    assert!(findings.iter().all(|finding| !finding.what.starts_with("TLS")), "{}", all_text(&findings));
     let store = Etcd::open("etcd://no-such-host.invalid:2379/tests", "mistakes").unwrap();
     let error = store.read(&[key("meta")]).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");

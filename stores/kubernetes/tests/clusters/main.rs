@@ -48,6 +48,7 @@ fn no_cluster_is_ever_reconciled_by_two() {
     }
     make_secret(&one, "broken", "this: [is no kubeconfig");
     make_secret(&one, "locked", &two.kubeconfig_text("nobody-knows-this-token"));
+    make_secret(&one, "mended", "{apiVersion: v1, kind: Config, current-context: nowhere}");
     let mut replicas: Vec<Replica> = ["a", "b", "c"].iter().map(|name| start(&one, name)).collect();
     let everybody = |replicas: &[Replica]| {
         let tenures = tenures(replicas);
@@ -92,6 +93,7 @@ fn no_cluster_is_ever_reconciled_by_two() {
     assert_eq!(count(&replicas), before, "nobody looks after a cluster whose Secret is gone");
 
     judge(&tenures(&replicas), &victim, &leaver);
+    a_mended_secret_is_taken_up(&one, &replicas);
     // Whoever had the cluster that lets nobody in said so once, or again after a timeout, and not at every try.
     let mut told = 0;
     for replica in &replicas {
@@ -101,6 +103,28 @@ fn no_cluster_is_ever_reconciled_by_two() {
         told += lines;
     }
     assert!(told > 0, "{}", logs(&replicas));
+}
+
+/// A cluster whose kubeconfig no client could be made of was a failed reconciliation at every try, and no crash.
+fn a_mended_secret_is_taken_up(home: &Server, replicas: &[Replica]) {
+    let said = |what: &str| -> usize {
+        let logs = replicas.iter().map(|replica| fs::read_to_string(&replica.log).unwrap_or_default());
+        logs.map(|log| log.lines().filter(|line| line.contains(what)).count()).sum()
+    };
+    let told = said("mended: store refused: the kubeconfig of the cluster mended");
+    assert!((1..=replicas.len()).contains(&told), "told {told} times\n{}", logs(replicas));
+    assert_eq!(said("crash"), 0, "{}", logs(replicas));
+    let file = home.folder().join("secret-mended");
+    fs::write(&file, home.kubeconfig_text("admin")).expect("a file");
+    let from = format!("--from-file=kubeconfig={}", file.display());
+    let (secret, made) =
+        (home.folder().join("secret-mended.json"), ["create", "secret", "generic", "mended"]);
+    let text = home.kubectl(&[&made[..], &[&from, "--dry-run=client", "-o", "json"]].concat());
+    fs::write(&secret, &text.text).expect("a file");
+    let said = home.kubectl(&["patch", "secret", "mended", "--patch-file", &secret.display().to_string()]);
+    assert!(said.good, "{}", said.text);
+    let attended = || tenures(replicas).get("mended").is_some_and(|list| list.iter().any(|t| t.times >= 2));
+    assert!(wait_until(Duration::from_secs(60), attended), "{}", logs(replicas));
 }
 
 /// No two tenures of a cluster overlap, epochs rise, and nobody waits longer than stated.

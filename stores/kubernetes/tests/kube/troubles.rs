@@ -3,12 +3,16 @@
 use futures::StreamExt;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, PostParams};
 use leasehold_kubernetes::{Kubernetes, Options};
 use leasehold_servers::Kubernetes as Server;
 use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, Swap, Swapped, WatchEvent};
 
 use crate::common::{
-    NOBODY, READER, applied, key, leases, now, open, options, put, read, run, shared, stranger, swap,
+    NOBODY, READER, annotation, applied, key, leases, now, open, options, put, read, run, shared, stranger,
+    swap,
 };
 use crate::proxy::{Mode, Proxy};
 
@@ -406,5 +410,51 @@ fn a_watch_whose_place_is_forgotten_lists_again() {
                 _ => {}
             }
         }
+    });
+}
+
+#[test]
+fn what_others_tie_to_a_lease_survives_our_writes() {
+    run(async {
+        let Some(server) = shared() else { return };
+        let store = open(&server, "tied");
+        let mut version = applied(&store, put("shards/g/0", None, b"0")).await;
+        let (api, mut found) = leases(&stranger(&server).await, "tied").await;
+        let found_name = |lease: &Lease| annotation(lease, "leasehold.dev/key") == "shards/g/0";
+        let mut lease = found.remove(found.iter().position(found_name).unwrap());
+        let name = lease.metadata.name.clone().unwrap();
+        let owner = OwnerReference {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: "somebody".into(),
+            uid: "0b0d1f9e-1111-2222-3333-444455556666".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        lease.metadata.finalizers = Some(vec!["example.com/kept".into()]);
+        lease.metadata.owner_references = Some(vec![owner.clone()]);
+        let ties =
+            |lease: &Lease| (lease.metadata.finalizers.clone(), lease.metadata.owner_references.clone());
+        let tied = ties(&api.replace(&name, &PostParams::default(), &lease).await.unwrap());
+        assert_eq!(tied.1, Some(vec![owner]));
+        let Swapped::Lost(Some(there)) = swap(&store, put("shards/g/0", Some(&version), b"1")).await else {
+            panic!("somebody wrote in between");
+        };
+        // On what was read, and then on what was written.
+        version = there.version;
+        for value in [b"2", b"3"] {
+            version = applied(&store, put("shards/g/0", Some(&version), value)).await;
+            assert_eq!(ties(&api.get(&name).await.unwrap()), tied);
+        }
+        // One that is being deleted is there until whoever keeps it lets it go.
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+        let listed = store.list().await.unwrap().entries;
+        let there = listed.into_iter().find(|(at, _)| *at == key("shards/g/0")).unwrap().1;
+        applied(&store, put("shards/g/0", Some(&there.version), b"4")).await;
+        let mut lease = api.get(&name).await.expect("our write does not complete the deletion");
+        assert_eq!(ties(&lease), tied);
+        lease.metadata.finalizers = None;
+        api.replace(&name, &PostParams::default(), &lease).await.unwrap();
+        assert!(read(&store, "shards/g/0").await.is_none());
     });
 }
