@@ -99,7 +99,7 @@ impl Sabotage {
     fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
         match self {
             Sabotage::Core(Rule::CorruptIsHeld) => Some((None, "corrupt=6,cut=4,refuse=4")),
-            Sabotage::Core(Rule::TheDeadClaimNothing) => Some((None, "corrupt=20,watch-loss=30")),
+            Sabotage::Core(Rule::TheDeadClaimNothing) => Some((None, "corrupt=30,watch-loss=40")),
             Sabotage::Core(Rule::HoldingIsProved) => Some((None, "corrupt=8,cut-work=8")),
             Sabotage::Core(Rule::MetaAfterCreate) => {
                 Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish=1"))
@@ -108,7 +108,7 @@ impl Sabotage {
                 Some((Some(StoreKind::Redis), "emptied=12,slow-store=6,doubled-writes=12,watch-lag=20"))
             }
             Sabotage::Core(Rule::OwnRecordNotOlder) => {
-                Some((Some(StoreKind::Etcd), "emptied=8,doubled-writes=12,cut-work=12,leave=6"))
+                Some((Some(StoreKind::Etcd), "rolled-back=8,doubled-writes=12,cut-work=12,leave=6"))
             }
             _ => None,
         }
