@@ -135,6 +135,8 @@ pub enum Op {
     Read(Vec<Key>),
     /// Read everything.
     List,
+    /// Read every node record, and `meta` after all of them. Never served stale.
+    ListNodes,
     /// Try these swaps, each for itself.
     Swap(Vec<Swap>),
 }
@@ -175,7 +177,7 @@ pub enum Answer {
         /// See [`Listing::generation`].
         generation: String,
     },
-    /// To [`Op::List`].
+    /// To [`Op::List`] and [`Op::ListNodes`].
     Listed(Listing),
     /// To [`Op::Swap`]: one per swap, in order, and the store's generation.
     Swapped {
@@ -222,6 +224,14 @@ impl fmt::Display for StoreErrorKind {
             StoreErrorKind::Refused => "store refused",
             StoreErrorKind::Damaged => "store damaged",
         })
+    }
+}
+
+impl Listing {
+    /// Only the records of nodes and `meta`.
+    pub fn nodes_only(mut self) -> Self {
+        self.entries.retain(|(key, _)| matches!(key, Key::Meta | Key::Node(_)));
+        self
     }
 }
 

@@ -203,6 +203,12 @@ impl World {
                 self.as_listed(process, &mut listing);
                 Answer::Listed(listing)
             }
+            Op::ListNodes => {
+                self.stats.reads += 1;
+                let mut listing = Listing { newest: true, ..self.store.list() }.nodes_only();
+                self.as_listed(process, &mut listing);
+                Answer::Listed(listing)
+            }
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());
                 for swap in swaps {

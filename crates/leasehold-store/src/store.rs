@@ -63,6 +63,12 @@ pub trait Store: Send + Sync + 'static {
     /// that the incarnation is still the same then vouches for the rest.
     async fn list(&self) -> Result<Listing, StoreError>;
 
+    /// Reads every node record, and `meta` after all of them; never stale, also where [`list`](Store::list) may be. It need
+    /// not be of one moment.
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        Ok(self.list().await?.nodes_only())
+    }
+
     /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
     ///
     /// Nobody sends more than [`Facts::swaps_max`] at once, or one key twice in a call; a store may refuse that, as a

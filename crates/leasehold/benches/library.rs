@@ -112,10 +112,12 @@ impl Answering {
                 found: keys.iter().map(|key| self.records.get(key).cloned()).collect(),
                 generation: String::new(),
             },
-            Op::List => Answer::Listed(leasehold_core::store::Listing {
-                entries: self.records.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
-                ..Default::default()
-            }),
+            Op::List | Op::ListNodes => {
+                let entries = self.records.iter().map(|(key, stored)| (key.clone(), stored.clone()));
+                let listing =
+                    leasehold_core::store::Listing { entries: entries.collect(), ..Default::default() };
+                Answer::Listed(if request.op == Op::List { listing } else { listing.nodes_only() })
+            }
             Op::Swap(swaps) => {
                 let outcomes = swaps.iter().map(|swap| {
                     let current = self.records.get(&swap.key);

@@ -90,6 +90,7 @@ impl Meters {
         let op = match op {
             Op::Read(_) => "read",
             Op::List => "list",
+            Op::ListNodes => "list_nodes",
             Op::Swap(_) => "swap",
         };
         let result = if ok { "ok" } else { "failed" };

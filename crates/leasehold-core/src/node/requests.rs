@@ -101,7 +101,7 @@ impl Node {
         self.requests.next += 1;
         let within = match op {
             Op::List => self.config.list_within(),
-            Op::Read(_) | Op::Swap(_) => self.config.try_timeout,
+            Op::Read(_) | Op::ListNodes | Op::Swap(_) => self.config.try_timeout,
         };
         let mut give_up_at = self.now.at + within;
         if let Some(session) = &self.session {
@@ -110,7 +110,7 @@ impl Node {
         }
         let keys = match &op {
             Op::Read(keys) => keys.clone(),
-            Op::List => Vec::new(),
+            Op::List | Op::ListNodes => Vec::new(),
             Op::Swap(swaps) => swaps.iter().map(|swap| swap.key.clone()).collect(),
         };
         let (issued, sent_at) = (self.mirror.tick(), self.now.at);

@@ -227,14 +227,17 @@ impl Trial {
     fn honest(&mut self, request: &Request) -> Answer {
         let generation = "g1".to_owned();
         match &request.op {
-            Op::List => Answer::Listed(Listing {
-                entries: self.store.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
-                foreign: Vec::new(),
-                unreadable: Vec::new(),
-                generation,
-                revision: Some(self.revision),
-                newest: true,
-            }),
+            Op::List | Op::ListNodes => {
+                let listing = Listing {
+                    entries: self.store.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect(),
+                    foreign: Vec::new(),
+                    unreadable: Vec::new(),
+                    generation,
+                    revision: Some(self.revision),
+                    newest: true,
+                };
+                Answer::Listed(if request.op == Op::List { listing } else { listing.nodes_only() })
+            }
             Op::Read(keys) => Answer::Read {
                 found: keys.iter().map(|key| self.store.get(key).cloned()).collect(),
                 generation,
@@ -269,7 +272,7 @@ impl Trial {
         let generation = if seed.is_multiple_of(17) { "g2" } else { "g1" }.to_owned();
         let keys = match &request.op {
             Op::Read(keys) => keys.clone(),
-            Op::List => Vec::new(),
+            Op::List | Op::ListNodes => Vec::new(),
             Op::Swap(swaps) => swaps.iter().map(|swap| swap.key.clone()).collect(),
         };
         match how % 8 {

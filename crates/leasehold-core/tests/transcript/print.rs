@@ -137,6 +137,7 @@ pub(crate) fn request(world: &mut World, request: &Request) -> String {
     let what = match &request.op {
         Op::Read(keys) => format!("read {}", joined(keys)),
         Op::List => "list".into(),
+        Op::ListNodes => "list nodes".into(),
         Op::Swap(swaps) => {
             let swaps: Vec<String> = swaps
                 .iter()

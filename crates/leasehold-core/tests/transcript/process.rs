@@ -101,7 +101,7 @@ impl Fault {
         };
         let keys: Vec<&Key> = match &request.op {
             Op::Read(keys) => keys.iter().collect(),
-            Op::List => return false,
+            Op::List | Op::ListNodes => return false,
             Op::Swap(swaps) => swaps.iter().map(|swap| &swap.key).collect(),
         };
         let writes = only.strip_prefix("writes:");

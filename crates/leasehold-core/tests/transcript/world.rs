@@ -241,6 +241,7 @@ impl World {
                 Answer::Read { found, generation }
             }
             Op::List => Answer::Listed(self.shelf.listing()),
+            Op::ListNodes => Answer::Listed(self.shelf.listing().nodes_only()),
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::new();
                 for swap in swaps {

@@ -12,6 +12,8 @@ pub enum Call {
     Read,
     /// [`Store::list`]
     List,
+    /// [`Store::list_nodes`]
+    ListNodes,
     /// [`Store::swap`]
     Swap,
     /// [`Store::watch`]
@@ -61,6 +63,10 @@ macro_rules! store_around {
 
             async fn list(&self) -> Result<$crate::Listing, $crate::StoreError> {
                 self.around(Call::List, self.inner().list()).await
+            }
+
+            async fn list_nodes(&self) -> Result<$crate::Listing, $crate::StoreError> {
+                self.around(Call::ListNodes, self.inner().list_nodes()).await
             }
 
             async fn swap(

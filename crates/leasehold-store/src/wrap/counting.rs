@@ -141,6 +141,12 @@ impl Store for Counting {
         Ok(listing)
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let listing = self.around(Call::ListNodes, self.inner.list_nodes()).await?;
+        self.note(|counts| counts.bytes_in += listing_bytes(&listing));
+        Ok(listing)
+    }
+
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         self.note(|counts| counts.note_asked(lane, swaps));
         let answer = self.around(Call::Swap, self.inner.swap(lane, swaps)).await;

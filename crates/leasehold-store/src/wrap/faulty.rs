@@ -204,6 +204,10 @@ impl Store for Faulty {
         self.around(Call::List, self.inner.list()).await
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.around(Call::ListNodes, self.inner.list_nodes()).await
+    }
+
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         match self.fault(Call::Swap) {
             None => self.inner.swap(lane, swaps).await,

@@ -131,6 +131,7 @@ async fn perform(
             Answer::Read { found: reading.found, generation: reading.generation }
         }
         Op::List => Answer::Listed(store.list().await?),
+        Op::ListNodes => Answer::Listed(store.list_nodes().await?),
         Op::Swap(swaps) => {
             let reply = store.swap(lane, swaps).await?;
             expect(swaps.len(), reply.outcomes.len())?;
