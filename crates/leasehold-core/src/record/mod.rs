@@ -9,6 +9,7 @@ mod group;
 mod meta;
 mod node;
 mod shard;
+mod slot_set;
 mod slots;
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -19,6 +20,7 @@ pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, Zone
 pub use meta::{Meta, MetaState};
 pub use node::{NodeRecord, NodeState, Outage, Report, Served};
 pub use shard::{Holder, MoveReason, ShardRecord, ShardState};
+pub use slot_set::SlotSet;
 pub use slots::Slots;
 
 use crate::name::{Epoch, WriteId};
