@@ -307,7 +307,7 @@ mod tests {
                     there_and_back(&set);
                 }
             }
-            let other: SlotSet = (0..width).filter(|_| chance.bits() % 2 == 0).collect();
+            let other: SlotSet = (0..width).filter(|_| chance.bits().is_multiple_of(2)).collect();
             let either: BTreeSet<u32> = known.iter().copied().chain(other.iter()).collect();
             assert!(set.union(&other).iter().eq(either.iter().copied()));
             assert_eq!(set.union(&other), either.into_iter().collect());
