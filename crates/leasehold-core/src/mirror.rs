@@ -4,6 +4,7 @@
 //! record is the newer one, and keeps the newer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,24 +30,6 @@ pub struct Seen<R> {
     pub order: u64,
     /// What it said when it last could be read, if it cannot be now.
     pub before: Option<R>,
-    /// Of a shard's record: whether `meta` was read with this version. See [`Mirror::is_vouched`].
-    pub with_meta: bool,
-    /// Of a shard's record: what the version that we saw before this one said.
-    pub instead_of: Former,
-}
-
-/// What we saw of a shard's record before its present version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Former {
-    /// Nothing: this is the first version that we saw.
-    #[default]
-    Unseen,
-    /// It could not be read.
-    Unreadable,
-    /// It named nobody, after this epoch.
-    Free(Epoch),
-    /// It named this session, under this epoch.
-    Held(SessionId, Epoch),
 }
 
 impl<R> Seen<R> {
@@ -79,12 +62,28 @@ pub struct SeenNode {
     pub silent_from: Moment,
     /// When we first saw the session that it names.
     pub session_seen_at: Moment,
+    /// What it said when it last could be read, since it vanished.
+    pub last: Option<NodeRecord>,
+    /// The longest ttl that it was ever seen with.
+    pub ttl_longest: Duration,
 }
 
 impl SeenNode {
     /// The session that the record names, if it can be read.
     fn session(&self) -> Option<SessionId> {
         Some(self.seen.as_ref()?.good()?.session)
+    }
+
+    /// The last thing that the record said, if it cannot be read now or is gone.
+    fn known(&self) -> Option<&NodeRecord> {
+        self.seen.as_ref().and_then(|seen| seen.best()).or(self.last.as_ref())
+    }
+
+    /// The session of a record that vanished, if it was alive and published anything.
+    pub fn lost(&self) -> Option<&NodeRecord> {
+        self.last.as_ref().filter(|last| {
+            last.state.is_alive() && last.publishes.as_ref().is_none_or(|published| !published.is_empty())
+        })
     }
 
     /// The session that is alive as far as the record says, or said before it was damaged.
@@ -110,6 +109,15 @@ impl Lasting {
             self.filled = self.filled.union(&record.filled);
         }
     }
+}
+
+/// What another session may do with a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Hold it, or be claiming it.
+    Hold,
+    /// Start it, without saying more than it has said.
+    Start,
 }
 
 /// Where an observation is from.
@@ -169,10 +177,6 @@ pub struct Mirror {
     pub revision_seen: u64,
     /// Whether a listing has arrived.
     pub ready: bool,
-    /// Our logical time when the newest read that showed `meta` was issued.
-    meta_read: u64,
-    /// A listing that shows `meta` is being taken in.
-    listing_meta: bool,
     clock: u64,
 }
 
@@ -197,14 +201,7 @@ impl Mirror {
     pub fn observe(&mut self, now: Moment, source: Source, key: &Key, stored: Option<&Stored>) -> Change {
         let order = self.tick();
         match key {
-            Key::Meta => {
-                if let (Source::Fresh(issued), true) = (source, stored.is_some())
-                    && self.meta.as_ref().is_none_or(|seen| issued > seen.order)
-                {
-                    self.meta_read = self.meta_read.max(issued);
-                }
-                observe_plain(&mut self.meta, now, order, source, stored)
-            }
+            Key::Meta => observe_plain(&mut self.meta, now, order, source, stored),
             Key::Control => observe_plain(&mut self.control, now, order, source, stored),
             Key::Group(group) => {
                 let mut slot = self.groups.remove(group);
@@ -233,8 +230,6 @@ impl Mirror {
     ) {
         let known = self.known();
         let mut known_listed = 0;
-        self.listing_meta =
-            matches!(source, Source::Fresh(_)) && listing.entries.iter().any(|(key, _)| *key == Key::Meta);
         for (key, stored) in &listing.entries {
             known_listed += usize::from(self.knows(key));
             each(key, self.observe(now, source, key, Some(stored)));
@@ -249,7 +244,6 @@ impl Mirror {
                 }
             }
         }
-        self.listing_meta = false;
         self.foreign = listing.foreign.clone();
         self.unreadable = listing.unreadable.clone();
         if let Some(revision) = listing.revision {
@@ -393,12 +387,17 @@ impl Mirror {
             self.note_over(absent.map_or(now, |node| node.first_seen_at), record.session);
         }
         let former = self.nodes.remove(name);
+        let ttl =
+            record.as_ref().and_then(|record| record.as_ref().ok()).map_or(Duration::ZERO, NodeRecord::ttl);
+        let ttl_longest = former.as_ref().map_or(ttl, |former| former.ttl_longest.max(ttl));
         let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
         let session_seen_at = match &former {
             Some(former) if session.is_some() && former.session() == session => former.session_seen_at,
             _ => now,
         };
-        let before = former.and_then(|node| node.seen).and_then(|seen| seen.record.ok().or(seen.before));
+        let before =
+            former.and_then(|node| node.seen.and_then(|seen| seen.record.ok().or(seen.before)).or(node.last));
+        let (before, last) = if stored.is_some() { (before, None) } else { (None, before) };
         let seen = stored.zip(record).map(|(stored, record)| Seen {
             version: stored.version.clone(),
             sum: xxh3_64(&stored.value),
@@ -406,11 +405,16 @@ impl Mirror {
             record,
             first_seen_at: now,
             order,
-            with_meta: false,
-            instead_of: Former::Unseen,
         });
-        let node =
-            SeenNode { seen, first_seen_at: now, session_seen_at, read_issued: issued, silent_from: now };
+        let node = SeenNode {
+            seen,
+            first_seen_at: now,
+            session_seen_at,
+            read_issued: issued,
+            silent_from: now,
+            last,
+            ttl_longest,
+        };
         self.nodes.insert(name.clone(), node);
         Change::Changed
     }
@@ -423,7 +427,6 @@ impl Mirror {
         id: &ShardId,
         stored: Option<&Stored>,
     ) -> Change {
-        let with_meta = self.listing_meta;
         let known = self.shards.get_mut(id);
         let Some(stored) = stored else {
             let Some(known) = known else { return Change::None };
@@ -450,7 +453,6 @@ impl Mirror {
         if let Some(known) = known
             && known.is(stored)
         {
-            known.with_meta |= with_meta;
             return Change::None;
         }
         let known = self.shards.get(id);
@@ -483,31 +485,24 @@ impl Mirror {
         }
         self.vanished.remove(id);
         let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
-        let instead_of = match known.map(|seen| &seen.record) {
-            None => Former::Unseen,
-            Some(Err(_)) => Former::Unreadable,
-            Some(Ok(former)) => match former.holder() {
-                None => Former::Free(former.epoch),
-                Some(holder) => Former::Held(holder.session, former.epoch),
-            },
-        };
-        let seen =
-            Seen { version, sum, record, first_seen_at: now, order, before: None, with_meta, instead_of };
+        let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };
         self.shards.insert(id.clone(), seen);
         Change::Changed
     }
 
-    /// Whether this version of a shard's record is known to be from the present incarnation: `meta` was read with it, or
-    /// since, and was what it was. A record that was created by a request which was under way while the store was emptied
-    /// is not, and next to it somebody may still be running who does not know of the emptying yet.
-    pub fn is_vouched(&self, id: &ShardId) -> bool {
-        self.shards.get(id).is_some_and(|seen| seen.with_meta || seen.order < self.meta_read)
-    }
-
-    /// `meta` was read together with this version of a shard's record, or the version replaced one that is vouched for.
-    pub fn vouch(&mut self, id: &ShardId, version: &Version) {
-        if let Some(seen) = self.shards.get_mut(id).filter(|seen| seen.version == *version) {
-            seen.with_meta = true;
+    /// Whether a live session under this name may hold a shard or be claiming it; with [`Reach::Start`], or may start it at
+    /// any moment. An unreadable record, and one of a version that published nothing, may stand for anything.
+    pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach) -> bool {
+        let publishes = |record: &NodeRecord| match (&record.publishes, reach) {
+            (None, _) => true,
+            (Some(published), Reach::Hold) => published.holds(shard),
+            (Some(published), Reach::Start) => published.has(shard),
+        };
+        let live = |record: &NodeRecord| record.state.is_alive() && !self.dead.contains_key(&record.session);
+        match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => live(record) && publishes(record),
+            Some(Err(_)) => node.known().is_none_or(live),
+            None => node.lost().is_some_and(|last| live(last) && publishes(last)),
         }
     }
 
@@ -533,6 +528,8 @@ impl Mirror {
             read_issued: 0,
             silent_from: now,
             session_seen_at: now,
+            last: None,
+            ttl_longest: Duration::ZERO,
         };
         self.nodes.entry(name.clone()).or_insert(absent);
     }
@@ -586,8 +583,7 @@ fn observe_plain<R: Record>(
                 let record = R::decode(&stored.value);
                 let before = before.filter(|_| record.is_err());
                 let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
-                let (first_seen_at, with_meta, instead_of) = (now, false, Former::Unseen);
-                Seen { version, sum, record, first_seen_at, order, before, with_meta, instead_of }
+                Seen { version, sum, record, first_seen_at: now, order, before }
             });
             Change::Changed
         }

@@ -56,8 +56,6 @@ pub enum Cause {
     RenewalsSucceed,
     /// `stop_at` came without a confirmed renewal.
     DeadlineReached,
-    /// `stop_at` came although renewals were confirmed: no listing showed in time that what runs here is ours.
-    HoldingUnproved,
     /// Another node proved this session dead, or somebody wrote over its record.
     Fenced,
     /// The session's record is gone from the store.
@@ -80,7 +78,6 @@ impl Cause {
             Cause::RenewalsFail(_) => "renewals_fail",
             Cause::RenewalsSucceed => "renewals_succeed",
             Cause::DeadlineReached => "deadline_reached",
-            Cause::HoldingUnproved => "holding_unproved",
             Cause::Fenced => "fenced",
             Cause::RecordGone => "record_gone",
             Cause::StoreChanged(_) => "store_changed",
@@ -98,9 +95,6 @@ impl fmt::Display for Cause {
             Cause::RenewalsFail(error) => write!(f, "renewals fail ({error})"),
             Cause::RenewalsSucceed => f.write_str("renewals succeed again"),
             Cause::DeadlineReached => f.write_str("no renewal was confirmed in time"),
-            Cause::HoldingUnproved => f.write_str(
-                "renewals succeed, but no listing of the store showed in time that its shards are its own",
-            ),
             Cause::Fenced => f.write_str("the session was ended by another node"),
             Cause::RecordGone => f.write_str("the session's record is gone from the store"),
             Cause::StoreChanged(what) => write!(f, "the store is not the one it was: {what}"),

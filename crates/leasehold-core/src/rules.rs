@@ -50,18 +50,22 @@ pub enum Rule {
     LeftOnlyWhenStopped,
     /// A holder whose record does not name its session stops.
     VerifyHeld,
-    /// Nothing runs for long after a listing last showed that it is ours, however well renewals do.
-    HoldingIsProved,
-    /// A corrupt record counts as held by an unknown session.
-    CorruptIsHeld,
-    /// So does one that names a session which was over before: the dead write nothing, so somebody else did.
-    TheDeadClaimNothing,
     /// A change of the store's generation or of the incarnation detaches.
     GenerationChecked,
-    /// Whoever created a shard's record reads `meta` once more before the work starts.
-    MetaAfterCreate,
-    /// A shard's record that may have been created late is replaced only after `meta` was read with it or since.
-    MetaAfterVersion,
+    /// Nothing starts before a renewal that publishes it has landed.
+    PublishBeforeStart,
+    /// Whoever claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
+    NodesBeforeStart,
+    /// A shard that another live session publishes is not started.
+    PublishedIsHeld,
+    /// What was given up before it started is no release.
+    UnstartedIsNoRelease,
+    /// `meta` is restored only by a session that was renewed after the damage was seen.
+    MetaRestoredByTheLiving,
+    /// A longer ttl that others use is heard of while running.
+    TtlMaxIsHeard,
+    /// Time in which the machine stood still adds up from one renewal to the next.
+    FreezesAddUp,
     /// A node whose own record is older than its last confirmed renewal detaches.
     OwnRecordNotOlder,
 }

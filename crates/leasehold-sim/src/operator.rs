@@ -62,6 +62,7 @@ impl World {
             write: self.write_id(),
             incarnation: Incarnation::from_bits(u128::from(self.operator.draw())),
             state: MetaState::Open,
+            seq: 1,
             max_ttl_ms: self.setting.ttl_max / MS,
             epoch_floor: Epoch(self.operator.below(100)),
             generation: self.store.generation().to_owned(),

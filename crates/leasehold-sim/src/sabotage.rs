@@ -36,7 +36,7 @@ pub enum Duty {
     OwnEpochWithWrite,
 }
 
-const RULES: [Rule; 30] = [
+const RULES: [Rule; 32] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -60,12 +60,14 @@ const RULES: [Rule; 30] = [
     Rule::UnownedAtOnce,
     Rule::LeftOnlyWhenStopped,
     Rule::VerifyHeld,
-    Rule::HoldingIsProved,
-    Rule::CorruptIsHeld,
-    Rule::TheDeadClaimNothing,
     Rule::GenerationChecked,
-    Rule::MetaAfterCreate,
-    Rule::MetaAfterVersion,
+    Rule::PublishBeforeStart,
+    Rule::NodesBeforeStart,
+    Rule::PublishedIsHeld,
+    Rule::UnstartedIsNoRelease,
+    Rule::MetaRestoredByTheLiving,
+    Rule::TtlMaxIsHeard,
+    Rule::FreezesAddUp,
     Rule::OwnRecordNotOlder,
 ];
 
@@ -98,15 +100,6 @@ impl Sabotage {
 
     fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
         match self {
-            Sabotage::Core(Rule::CorruptIsHeld) => Some((None, "corrupt=6,cut=4,refuse=4")),
-            Sabotage::Core(Rule::TheDeadClaimNothing) => Some((None, "corrupt=30,watch-loss=40")),
-            Sabotage::Core(Rule::HoldingIsProved) => Some((None, "corrupt=8,cut-work=8")),
-            Sabotage::Core(Rule::MetaAfterCreate) => {
-                Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish=1"))
-            }
-            Sabotage::Core(Rule::MetaAfterVersion) => {
-                Some((Some(StoreKind::Redis), "emptied=12,slow-store=6,doubled-writes=12,watch-lag=20"))
-            }
             Sabotage::Core(Rule::OwnRecordNotOlder) => {
                 Some((Some(StoreKind::Etcd), "rolled-back=8,doubled-writes=12,cut-work=12,leave=6"))
             }
@@ -156,12 +149,14 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::UnownedAtOnce => "no stabiliser delays an unowned shard",
         Rule::LeftOnlyWhenStopped => "*left* is not written while work is unconfirmed",
         Rule::VerifyHeld => "a holder whose record names another stops",
-        Rule::HoldingIsProved => "nothing runs for long after a listing last showed that it is ours",
-        Rule::CorruptIsHeld => "a damaged record counts as held",
-        Rule::TheDeadClaimNothing => "so does one that names a session which was over before",
         Rule::GenerationChecked => "another generation of the store detaches",
-        Rule::MetaAfterCreate => "whoever created a shard's record reads `meta` before the work starts",
-        Rule::MetaAfterVersion => "a record that may be late is replaced only after `meta` was read",
+        Rule::PublishBeforeStart => "nothing starts before a renewal that publishes it has landed",
+        Rule::NodesBeforeStart => "who claimed what was no release reads all nodes and `meta` before the start",
+        Rule::PublishedIsHeld => "a shard that another live session publishes is not started",
+        Rule::UnstartedIsNoRelease => "what was given up before it started is no release",
+        Rule::MetaRestoredByTheLiving => "`meta` is restored only by a session renewed after the damage was seen",
+        Rule::TtlMaxIsHeard => "a longer ttl that others use is heard of while running",
+        Rule::FreezesAddUp => "short freezes add up from one renewal to the next",
         Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",
         _ => "a rule of the core",
     }

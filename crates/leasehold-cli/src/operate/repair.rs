@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
-use leasehold_core::config::{DRIFT_PERMILLE_END, proof_lasts, stretch};
+use leasehold_core::config::{DRIFT_PERMILLE_END, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
     Control, EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, NodeRecord, Record, RecordError, ShardRecord,
@@ -51,7 +51,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     })?;
     let group = group.and_then(Result::ok);
     let ttl_max = Duration::from_millis(meta.max_ttl_ms);
-    let wait = stretch(proof_lasts(ttl_max, store.facts().reads), DRIFT_PERMILLE);
+    let wait = stretch(ttl_max, DRIFT_PERMILLE);
     eprintln!("the record of {shard} is damaged: {}", legible(&error.to_string()));
     eprintln!(
         "somebody may hold the shard: waiting {} until nobody can any more",

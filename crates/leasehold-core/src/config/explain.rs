@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bill::{Setup, doubted_after, is_charged};
 use super::span::{Span, decimal};
-use super::{Config, proof_lasts, stretch};
+use super::{Config, stretch};
 use crate::store::{Facts, LISTS_A_SWEEP, Safety};
 
 /// What the settings amount to on a store. Plain data; its text is made for a terminal.
@@ -38,8 +38,7 @@ pub struct Explanation {
     pub recovery_worst: Duration,
     /// For how long nobody claims after the store was emptied, restored or rolled back.
     pub settle_for: Duration,
-    /// For how long nobody takes a shard whose record was damaged or deleted by somebody else; and how long a node that
-    /// renews but cannot list goes on at most.
+    /// For how long nobody takes the shards of a node whose record was damaged or deleted by somebody else.
     pub lost_for: Duration,
     /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store, if the store can prove
     /// that a process is gone. Others wait until its session has run out.
@@ -119,7 +118,7 @@ impl Config {
                 self.debounce,
             ]),
             settle_for: stretch(self.ttl_max, self.drift_permille),
-            lost_for: stretch(proof_lasts(self.ttl_max, facts.reads), self.drift_permille),
+            lost_for: stretch(self.ttl_max, self.drift_permille),
             failover_proved: proves_death(facts.kind).then_some(self.debounce),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),
             // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
@@ -219,7 +218,7 @@ impl Explanation {
         line(f, self.outage_survived_hung, "if it swallows requests, so that a try must run out first")?;
         line(f, self.recovery_worst, "at most, once it is back, until all shards run again")?;
         line(f, self.settle_for, "without claims if it comes back emptied, restored or rolled back")?;
-        line(f, self.lost_for, "without claims on a shard whose record somebody damaged or deleted")?;
+        line(f, self.lost_for, "without claims on the shards of a node whose record somebody damaged or deleted")?;
         if self.safety == Safety::LosesLastWrites {
             writeln!(
                 f,

@@ -21,7 +21,7 @@ pub use relations::DRIFT_PERMILLE_END;
 
 use crate::name::{GroupName, NodeName};
 use crate::record::{Policy, ShardSet};
-use crate::store::{Facts, Freshness, LISTS_A_SWEEP};
+use crate::store::{Facts, Freshness};
 
 /// The settings of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,11 +183,6 @@ impl Config {
         self.valid_for().saturating_sub(self.kill_budget)
     }
 
-    /// How long after asking for the last listing that named us for all we run our grants are good, on our own clock.
-    pub fn proved_for(&self, reads: Freshness) -> Duration {
-        shrink(proof_lasts(self.ttl, reads), self.drift_permille)
-    }
-
     /// How long a listing may take: of many shards longer than any other call, and still short enough that several fit
     /// into the time in which one must succeed.
     pub fn list_within(&self) -> Duration {
@@ -206,16 +201,6 @@ impl Config {
     /// How long others must see a session of this ttl silent, on their own clock, before they may fence it.
     pub fn silent_for(&self) -> Duration {
         stretch(self.ttl, self.drift_permille)
-    }
-}
-
-/// How long a holder of this ttl may go on without having seen that its shards are its own. Others wait as long for one
-/// whose record was damaged or is gone. Long enough for the next listing that shows the newest state to come late, by an
-/// outage that renewals survive.
-pub fn proof_lasts(ttl: Duration, reads: Freshness) -> Duration {
-    match reads {
-        Freshness::Newest => ttl.saturating_mul(2),
-        Freshness::ListsMayLag => ttl.saturating_mul(LISTS_A_SWEEP),
     }
 }
 

@@ -141,18 +141,16 @@ impl Node {
             }
             return;
         }
-        let unwanted = self.hands_over();
-        let Some(hold) = self.holds.get_mut(&shard) else { return };
-        if hold.phase != Phase::Asking {
+        if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Asking) {
             return;
         }
         match verdict {
-            Verdict::Take if unwanted => {
-                self.holds.remove(&shard);
-            }
+            // Its answer may be as old as a ttl: whether the shard is free, wanted and ours to take is asked again.
             Verdict::Take => {
-                hold.phase = Phase::Claiming;
-                self.outbox.insert(shard);
+                self.holds.remove(&shard);
+                self.admitted.insert(shard.clone());
+                self.consider_free(&shard);
+                self.admitted.remove(&shard);
             }
             Verdict::Refuse => {
                 self.holds.remove(&shard);

@@ -40,8 +40,6 @@ impl Node {
                     false => node.silent_from.min(deaf_since),
                 };
             }
-            // A record that is missing has no version that would tell whether it was there meanwhile: its wait begins anew.
-            self.mirror.vanished.values_mut().for_each(|(since, _)| *since = at);
         }
         self.last_read_at = at;
     }
@@ -62,8 +60,13 @@ impl Node {
                 record.ttl()
             }
             Some(Err(error)) if error.is_too_new() => return None,
-            Some(Err(_)) => self.ttl_max(),
-            None => self.lost_sessions.get(name)?.1,
+            // It counts with the longest ttl that it can have had.
+            Some(Err(_)) => self.ttl_max().max(node.ttl_longest),
+            None => match (self.lost_sessions.get(name), node.lost()) {
+                (Some((_, wait)), _) => *wait,
+                (None, Some(last)) if !self.mirror.dead.contains_key(&last.session) => last.ttl(),
+                (None, _) => return None,
+            },
         };
         Some(Suspect { ttl, silent_from })
     }
@@ -163,7 +166,10 @@ impl Node {
         }
         // A record that is damaged or gone: whoever lived under this name is over from now on, and a tombstone says so.
         let session = match seen {
-            None => self.lost_sessions.get(name)?.0,
+            None => match self.lost_sessions.get(name) {
+                Some((session, _)) => *session,
+                None => self.mirror.nodes.get(name)?.lost()?.session,
+            },
             Some(seen) => match &seen.before {
                 Some(before) => before.session,
                 None => SessionId::from_bits(self.chance.bits()),
@@ -186,6 +192,9 @@ impl Node {
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq: 0,
             unproved: seen.is_none(),
+            publishes: None,
+            awaits: Vec::new(),
+            meta: None,
             view: 0,
             protocol: PROTOCOL,
             report: Default::default(),

@@ -1,10 +1,7 @@
 //! The only ways in which a shard becomes free. GUARANTEES, "At most one holder".
 
 use super::Node;
-use std::time::Duration;
-
-use crate::config::{proof_lasts, stretch};
-use crate::mirror::Former;
+use crate::config::stretch;
 use crate::name::{Epoch, ShardId};
 use crate::record::{Holder, MoveReason, ShardSet, ShardState};
 use crate::rules::Rule;
@@ -48,43 +45,33 @@ impl Node {
 
     /// GUARANTEES, "At most one holder": the only ways in which a shard becomes free.
     fn freedom(&mut self, shard: &ShardId) -> Freedom {
-        let lost_wait = self.lost_wait();
-        let unknown_epoch = self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000));
         let Some(seen) = self.mirror.shards.get(shard) else {
             let settings = self.settings.get(&shard.group);
             let Some(settings) = settings.filter(|settings| settings.set != ShardSet::Named) else {
                 return Freedom::No;
             };
-            let had_record = shard.name.as_slot().is_some_and(|slot| settings.filled.contains(slot));
-            if had_record && !self.mirror.vanished.contains_key(shard) {
-                self.mirror.vanished.insert(shard.clone(), (self.now.at, self.mirror.epoch_seen));
+            // It may have had a record that somebody deleted. Then its epochs are not known.
+            let had_record = shard.name.as_slot().is_some_and(|slot| settings.filled.contains(slot))
+                || self.mirror.vanished.contains_key(shard)
+                || self.was_ever_held(shard);
+            if self.is_withheld(shard) {
+                return Freedom::No;
             }
-            let Some((since, _)) = self.mirror.vanished.get(shard) else {
-                let why = MoveReason::Planned;
-                return Freedom::Now { expect: None, above: Epoch(0), why, vacated: false };
+            let (above, why) = match had_record {
+                true => (self.unknown_epoch(), MoveReason::Repaired),
+                false => (Epoch(0), MoveReason::Planned),
             };
-            // It was there: somebody may be holding it without a record. What was missing while nobody could claim yet was
-            // held by nobody but in an earlier incarnation, and that is over.
-            let from_before = self.opened_at.is_some_and(|opened_at| *since <= opened_at);
-            let at = if from_before { *since } else { *since + lost_wait };
-            if self.now.at < at && self.rules.hold(Rule::AbsentIsNotDead) {
-                return Freedom::At(at);
-            }
-            let why = MoveReason::Repaired;
-            return Freedom::Now { expect: None, above: unknown_epoch, why, vacated: false };
+            return Freedom::Now { expect: None, above, why, vacated: false };
         };
-        let expect = Some(seen.version.clone());
-        let record = match &seen.record {
+        let (expect, order, reserved_from) = (Some(seen.version.clone()), seen.order, seen.first_seen_at);
+        let record = match seen.record.clone() {
             Ok(record) => record,
             // A newer version understands it, and may be running it.
             Err(error) if error.is_too_new() => return Freedom::No,
+            Err(_) if self.is_withheld(shard) => return Freedom::No,
             Err(_) => {
-                let at = seen.first_seen_at + lost_wait;
-                if self.now.at < at && self.rules.hold(Rule::CorruptIsHeld) {
-                    return Freedom::At(at);
-                }
-                let why = MoveReason::Repaired;
-                return Freedom::Now { expect, above: unknown_epoch, why, vacated: false };
+                let (above, why) = (self.unknown_epoch(), MoveReason::Repaired);
+                return Freedom::Now { expect, above, why, vacated: false };
             }
         };
         let above = record.epoch;
@@ -96,8 +83,8 @@ impl Node {
             ShardState::Retired => Freedom::No,
             ShardState::Vacant { successor, reserved_ms } => {
                 let mine = successor.as_ref().is_some_and(|node| self.is_me(node));
-                let reserved_until = seen.first_seen_at
-                    + std::time::Duration::from_millis(reserved_ms.unwrap_or(0).min(3_600_000));
+                let reserved_until =
+                    reserved_from + std::time::Duration::from_millis(reserved_ms.unwrap_or(0).min(3_600_000));
                 if !mine && successor.is_some() && self.now.at < reserved_until {
                     return Freedom::At(reserved_until);
                 }
@@ -108,51 +95,20 @@ impl Node {
                 // It names this session, and we do not run it: a claim whose answer was lost. It starts anew.
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
-            ShardState::Held { holder } => {
-                let (holder, order) = (holder.clone(), seen.order);
-                match self.is_over(&holder, order) {
-                    Over::Yes => match self.held_by_another_until(shard, &holder) {
-                        Some(at) => Freedom::At(at),
-                        None => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
-                    },
-                    Over::No => Freedom::No,
-                    Over::At(at) => Freedom::At(at),
-                    Over::AfterReading => Freedom::AfterReading(holder.node),
-                }
-            }
+            ShardState::Held { holder } => match self.is_over(holder, order) {
+                // Somebody wrote over the record of another, who may have the shard and not know it yet.
+                Over::Yes if self.is_withheld(shard) => Freedom::No,
+                Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
+                Over::No => Freedom::No,
+                Over::At(at) => Freedom::At(at),
+                Over::AfterReading => Freedom::AfterReading(holder.node.clone()),
+            },
         }
     }
 
-    /// A session that was over before we saw this version cannot have written it since: its claim came late, or somebody wrote
-    /// over the record of another, who may have the shard and not know it yet. Then it counts as damaged until this moment.
-    fn held_by_another_until(&self, shard: &ShardId, holder: &Holder) -> Option<Moment> {
-        let seen = self.mirror.shards.get(shard)?;
-        let over_at = self.mirror.dead.get(&holder.session)?;
-        let at = seen.first_seen_at + self.lost_wait();
-        if *over_at > seen.first_seen_at || self.now.at >= at || !self.rules.hold(Rule::TheDeadClaimNothing) {
-            return None;
-        }
-        let others =
-            || self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && self.mirror.may_live(node));
-        let epoch = seen.good()?.epoch;
-        let untouched = match seen.instead_of {
-            // A newcomer cannot tell it from the record of a session that died before its time.
-            Former::Unseen => true,
-            // It was ours: nobody else has had it since.
-            Former::Held(session, _) if self.session_id() == Some(session) => true,
-            // A late claim of what nobody had. Every claim raises the epoch, so that none was in between.
-            Former::Free(before) => epoch.0 == before.0 + 1,
-            Former::Held(session, before) => {
-                epoch.0 == before.0 + 1 && self.mirror.dead.contains_key(&session)
-            }
-            Former::Unreadable => false,
-        };
-        (!untouched && others()).then_some(at)
-    }
-
-    /// How long a shard whose record was lost or damaged counts as held: until whoever has not seen it must have stopped.
-    pub(super) fn lost_wait(&self) -> Duration {
-        stretch(proof_lasts(self.ttl_max(), self.facts.reads), self.config.drift_permille)
+    /// An epoch above all that may have been given out for a shard whose record was lost.
+    pub(super) fn unknown_epoch(&self) -> Epoch {
+        self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000))
     }
 
     /// Whether the session that a shard's record names is over. `order`: when we saw that record.
@@ -202,8 +158,7 @@ impl Node {
     /// A shard's record names a session that has no record.
     fn note_lost_session(&mut self, holder: &Holder) {
         self.mirror.note_absent(self.now.at, &holder.node);
-        // The record may be anybody's scribble over that of a session which has not seen it.
-        let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(holder.ttl());
+        let wait = self.ttl_max().max(holder.ttl());
         self.lost_sessions.insert(holder.node.clone(), (holder.session, wait));
         self.probe_at = self.probe_at.min(self.now.at + holder.ttl() / 2);
     }
@@ -218,13 +173,6 @@ impl Node {
         }) {
             self.note_lost_session(&holder);
         }
-    }
-
-    /// Whether the version of a shard's record that we know may be replaced. A release replaced a record that was there, so
-    /// it is from this incarnation; anything else may have been created late, and `meta` is read first.
-    pub(super) fn may_replace(&mut self, shard: &ShardId) -> bool {
-        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
-        seen.is_some_and(|record| record.replaced_another()) || self.is_vouched(shard, Rule::MetaAfterVersion)
     }
 
     fn is_numbered(&self, shard: &ShardId) -> bool {

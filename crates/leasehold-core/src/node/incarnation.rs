@@ -4,7 +4,7 @@ use super::Node;
 use super::requests::{Purpose, Sent};
 use crate::config::{Namespace, stretch};
 use crate::mirror::Source;
-use crate::name::{Epoch, Incarnation, ShardId, WriteId};
+use crate::name::{Epoch, Incarnation, WriteId};
 use crate::notice::{Cause, Notice};
 use crate::record::{FORMAT, Meta, MetaState, PROTOCOL, Record};
 use crate::rules::Rule;
@@ -50,7 +50,6 @@ impl Node {
         self.incarnation = None;
         self.meta_known = None;
         self.open_at = Moment::NEVER;
-        self.opened_at = None;
         self.mirror.forget();
         self.roster.clear();
         self.requests.forget(|_| true);
@@ -82,12 +81,20 @@ impl Node {
                 self.look_again(vec![Key::Meta]);
             }
             Some((Ok(meta), _)) => {
-                let was_open = self.is_open();
-                let was_settling = self.meta_known.is_some() && !was_open;
-                self.meta_known = Some(meta.clone());
-                if was_settling && self.is_open() {
-                    self.opened_at = Some(self.now.at);
+                let (meta, was_open) = (meta.clone(), self.is_open());
+                self.hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms));
+                let mut known = meta.clone();
+                if let Some(before) = &self.meta_known {
+                    known.merge(&before.mark());
                 }
+                // Somebody put back an older one: what is known is written again, with the same proof as after damage.
+                if known.mark() != meta.mark() {
+                    self.meta_is_damaged();
+                }
+                if self.meta_known.as_ref().map(Meta::mark) != Some(known.mark()) {
+                    self.record_changed = true;
+                }
+                self.meta_known = Some(known);
                 if self.is_open() && !was_open {
                     self.waiting_for = None;
                     // Nobody could take anything until now: the turns of the ranks begin here.
@@ -102,38 +109,59 @@ impl Node {
                 self.store_changed(what);
                 return false;
             }
-            Some((Err(_), version)) => {
-                // Damaged by somebody, while the rest is as it was: we write again what it said.
-                if let Some(known) = self.meta_known.clone() {
-                    self.write_meta(known, Some(version));
-                }
-            }
+            Some((Err(_), _)) => self.meta_is_damaged(),
             None => self.look_again(vec![Key::Meta]),
         }
         true
     }
 
-    /// Whether a shard's record is known to be from this incarnation. If that is not known, `meta` is read, and then the
-    /// shard is considered again. GUARANTEES, "At most one holder".
-    pub(super) fn is_vouched(&mut self, shard: &ShardId, rule: Rule) -> bool {
-        let vouched = self.mirror.is_vouched(shard) || !self.rules.hold(rule);
-        if !vouched {
-            self.unvouched.insert(shard.clone());
+    /// Somebody damaged `meta`, or put back an older one. A node with a session restores it once a renewal that it sent
+    /// after this has landed: then the store still is the one that it knew. A node without a session knows nothing for
+    /// certain, so it forgets which incarnation this was and neither restores nor joins. GUARANTEES, "At most one holder".
+    fn meta_is_damaged(&mut self) {
+        if !self.rules.hold(Rule::MetaRestoredByTheLiving) {
+            return self.restore_meta();
         }
-        vouched
+        if self.session.is_some() {
+            self.record_changed = true;
+        } else if self.mirror.meta.as_ref().is_some_and(|seen| seen.good().is_none()) {
+            self.incarnation = None;
+            self.meta_known = None;
+            if let Some(join) = self.join.take() {
+                self.former.insert(join.session());
+            }
+        }
     }
 
-    /// The incarnation was seen to be the same: what waited for that is considered again.
-    pub(super) fn meta_was_read(&mut self) {
-        self.reconsider.append(&mut self.unvouched);
+    /// A renewal that was sent at this logical time has landed: if `meta` was seen damaged before that, it is restored.
+    pub(super) fn restore_meta_after(&mut self, order: u64) {
+        let (Some(seen), Some(known)) = (&self.mirror.meta, &self.meta_known) else { return };
+        let damaged = match &seen.record {
+            Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
+            Err(error) => !error.is_too_new(),
+        };
+        if damaged && order > seen.order {
+            self.restore_meta();
+        }
     }
 
-    /// Reads `meta` for the shards that wait for it, all in one.
-    pub(super) fn ask_for_meta(&mut self) {
-        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Vouch));
-        let paused = self.now.at < self.acquire_paused_until;
-        if !self.unvouched.is_empty() && self.session.is_some() && !busy && !paused {
-            self.ask(Lane::Work, Op::Read(vec![Key::Meta]), Purpose::Vouch);
+    /// Writes `meta` as we know it, with all that others published of it.
+    fn restore_meta(&mut self) {
+        let Some(version) = self.mirror.meta.as_ref().map(|seen| seen.version.clone()) else { return };
+        let Some(mut known) = self.meta_known.clone() else { return };
+        if self.rules.hold(Rule::MetaRestoredByTheLiving) {
+            for node in self.mirror.nodes.values() {
+                let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
+                mark.into_iter().for_each(|mark| known.merge(mark));
+            }
+        }
+        self.write_meta(known, Some(version));
+    }
+
+    /// Nobody may be taken for dead, and no namespace be opened, before the longest ttl that anybody uses has passed.
+    pub(super) fn hear_of_ttl(&mut self, ttl: std::time::Duration) {
+        if self.rules.hold(Rule::TtlMaxIsHeard) {
+            self.ttl_max_seen = self.ttl_max_seen.max(ttl);
         }
     }
 
@@ -212,6 +240,7 @@ impl Node {
             incarnation: Incarnation::from_bits(self.chance.bits()),
             state: if settle { MetaState::Settling } else { MetaState::Open },
             max_ttl_ms: self.ttl_max().as_millis() as u64,
+            seq: 0,
             epoch_floor,
             generation: self.generation.clone(),
             protocol: PROTOCOL,
@@ -227,6 +256,7 @@ impl Node {
             return;
         }
         meta.write = WriteId::from_bits(self.chance.bits());
+        meta.seq += 1;
         meta.written_unix_ms = self.now.unix_ms;
         let swap = Swap { key: Key::Meta, expect, value: Some(meta.encode().into()) };
         self.ask_swap(Lane::Work, swap, Purpose::Meta);

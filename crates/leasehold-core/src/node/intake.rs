@@ -24,6 +24,7 @@ impl Node {
         }
         match (answer, &sent.purpose) {
             (Answer::Listed(listing), Purpose::List) => self.on_listed(&sent, &listing),
+            (Answer::Listed(listing), Purpose::Nodes) => self.on_nodes(&sent, &listing),
             (Answer::Read { found, .. }, purpose)
                 if purpose.reads_records() && found.len() == sent.keys.len() =>
             {
@@ -58,7 +59,7 @@ impl Node {
             | Purpose::Look(_)
             | Purpose::Open
             | Purpose::LookAgain
-            | Purpose::Vouch => {
+            | Purpose::Nodes => {
                 self.reads_failed(sent.sent_at);
             }
             _ => {}
@@ -82,11 +83,32 @@ impl Node {
         self.reads_succeeded();
         self.list_at = self.next_list_at();
         self.prune();
-        self.meta_was_read();
         self.after_contact();
         if newest {
-            self.prove_holding(sent.sent_at);
+            self.nodes_were_read(sent.issued);
         }
+    }
+
+    /// All node records, and `meta`, which was read after them and is looked at first.
+    fn on_nodes(&mut self, sent: &Sent, listing: &Listing) {
+        let source = Source::Fresh(sent.issued);
+        let listed: std::collections::BTreeMap<&Key, &Stored> =
+            listing.entries.iter().map(|(key, stored)| (key, stored)).collect();
+        let known = self.mirror.nodes.iter().filter(|(_, node)| node.seen.is_some());
+        let mut keys: std::collections::BTreeSet<Key> =
+            known.map(|(name, _)| Key::Node(name.clone())).collect();
+        keys.extend(listed.keys().filter(|key| matches!(key, Key::Node(_))).map(|key| (*key).clone()));
+        for key in std::iter::once(Key::Meta).chain(keys) {
+            if !self.take_in(source, &key, listed.get(&key).copied()) {
+                return;
+            }
+        }
+        // Also a `meta` that has not changed says something: that it is not missing.
+        if !self.check_meta(source) {
+            return;
+        }
+        self.reads_succeeded();
+        self.nodes_were_read(sent.issued);
     }
 
     fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {
@@ -99,14 +121,6 @@ impl Node {
             if !self.take_in(source, key, stored.as_ref()) {
                 return;
             }
-        }
-        if sent.keys.contains(&Key::Meta) {
-            for (key, stored) in read() {
-                if let (Key::Shard(shard), Some(stored)) = (key, stored) {
-                    self.mirror.vouch(shard, &stored.version);
-                }
-            }
-            self.meta_was_read();
         }
         self.reads_succeeded();
         match &sent.purpose {
@@ -312,10 +326,14 @@ impl Node {
         let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
         let there = seen.is_some_and(|node| node.seen.is_some());
+        let seen_lost = seen.is_some_and(|node| node.lost().is_some());
         let session = record.map(|record| record.session);
         // A damaged record counts as that of a session with the longest ttl.
         let ttl = record.map_or(self.ttl_max(), |record| record.ttl());
-        if there {
+        let told = record.and_then(|record| record.meta.as_ref()).map_or(0, |meta| meta.max_ttl_ms);
+        self.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)));
+        self.publication_changed(&node);
+        if there || seen_lost {
             self.probe_at = self.probe_at.min(self.now.at + ttl / 2);
         }
         if self.is_me(&node) {

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use super::Node;
 use super::requests::Purpose;
 use super::session::Session;
-use crate::config::proof_lasts;
 use crate::event::Action;
 use crate::mirror::Source;
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{NodeState, Outage, Record};
+use crate::record::{NodeState, Outage, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
-use crate::time::Moment;
+use crate::time::Now;
 
 /// A session that we tried to open.
 #[derive(Debug)]
 pub(super) struct PendingJoin {
     session: SessionId,
     write: WriteId,
-    sent_at: Moment,
+    sent_at: Now,
+    published: Arc<Published>,
     value: Arc<[u8]>,
 }
 
@@ -158,7 +158,7 @@ impl Node {
         };
         // It is fenced like any other that is silent, and then this node joins over the tombstone.
         self.mirror.note_absent(self.now.at, &me);
-        let wait = proof_lasts(self.ttl_max(), self.facts.reads).max(lost.ttl());
+        let wait = self.ttl_max().max(lost.ttl());
         self.lost_sessions.insert(me, (lost.session, wait));
         self.probe_at = self.probe_at.min(self.now.at + lost.ttl() / 2);
         self.wait_for(
@@ -183,8 +183,9 @@ impl Node {
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.chance.bits()));
         let record = self.node_record(session, 1, NodeState::Active);
         let value: Arc<[u8]> = record.encode().into();
-        let (write, sent_at) = (record.write, self.now.at);
-        self.join = Some(PendingJoin { session, write, sent_at, value: value.clone() });
+        let (write, sent_at) = (record.write, self.now);
+        let published = Arc::new(record.publishes.unwrap_or_default());
+        self.join = Some(PendingJoin { session, write, sent_at, published, value: value.clone() });
         self.out.push(Action::OpenSession(session));
         let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Join);
@@ -212,10 +213,8 @@ impl Node {
         for session in self.former.iter().copied().chain(before).filter(|session| *session != join.session) {
             self.mirror.note_over(self.now.at, session);
         }
-        let counted_from =
-            if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now.at };
-        // A session that begins holds nothing, so there is nothing to prove.
-        let deadlines = self.deadlines_from(counted_from, counted_from);
+        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now };
+        let deadlines = self.deadlines_from(counted_from.at);
         if self.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
             self.former.insert(join.session);
@@ -228,9 +227,9 @@ impl Node {
             version: Some(version.clone()),
             deadlines,
             renewed_at: counted_from,
-            proved_at: counted_from,
+            published: join.published,
             pending: Vec::new(),
-            last_sent_at: join.sent_at,
+            last_sent_at: join.sent_at.at,
             lost_told: false,
         });
         self.out.push(Action::Deadlines(deadlines));
@@ -246,7 +245,7 @@ impl Node {
         }
         self.renewals_failed = 0;
         self.healthy_since = self.now.at;
-        self.renew_at = join.sent_at + self.config.renew_every;
+        self.renew_at = join.sent_at.at + self.config.renew_every;
         let to = if self.has_been_attached { Standing::Recovering } else { Standing::Attached };
         self.has_been_attached = true;
         self.set_standing(to, Cause::Joined);

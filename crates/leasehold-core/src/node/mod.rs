@@ -15,8 +15,8 @@
 //! - the store: `requests` (what was asked), `intake` (what comes back), `incarnation` (meta), `tidy` (what is long gone)
 //! - the session: `joining`, `session` (its deadlines and its end), `renewing`, `leaving`; of others: `death`
 //! - the plan: `planning` (roster and plan), `moves` (what the plan wants elsewhere)
-//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `running`
-//!   (its work), `writes` (its record), `settling` (what became of a write)
+//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `publishing`
+//!   (may it start?), `running` (its work), `writes` (its record), `settling` (what became of a write)
 //! - people: `look` (the view), `overruled` (what the store wants otherwise than the node's own settings)
 
 mod acquiring;
@@ -30,6 +30,7 @@ mod look;
 mod moves;
 mod overruled;
 mod planning;
+mod publishing;
 mod renewing;
 mod requests;
 mod running;
@@ -59,6 +60,7 @@ pub use crate::may_move::Unmoved;
 
 use joining::PendingJoin;
 use leaving::Leaving;
+use publishing::Publishing;
 use requests::Requests;
 use session::Session;
 use shards::Hold;
@@ -107,8 +109,6 @@ pub struct Node {
     // Which life of the namespace this is.
     incarnation: Option<Incarnation>,
     meta_known: Option<Meta>,
-    /// When we saw it open, if we saw it settle.
-    opened_at: Option<Moment>,
     ttl_max_seen: std::time::Duration,
     generation: String,
     /// The incarnation that must not go on, and why.
@@ -128,6 +128,8 @@ pub struct Node {
     declined: BTreeMap<ShardId, Moment>,
     /// Of those, the shards that the gate is asked about again.
     inquired: BTreeSet<ShardId>,
+    /// Shards that the gate just let in: they are looked at once more before they are claimed.
+    admitted: BTreeSet<ShardId>,
     drain_wished: bool,
     leaving: Option<Leaving>,
 
@@ -180,8 +182,7 @@ pub struct Node {
     reconsider: BTreeSet<ShardId>,
     reconsider_all: bool,
     verify: BTreeSet<ShardId>,
-    /// Shards whose records are not known to be from this incarnation: they wait for a reading of `meta`.
-    unvouched: BTreeSet<ShardId>,
+    publishing: Publishing,
     reads_wanted: BTreeSet<NodeName>,
     proven_gone: BTreeSet<SessionId>,
     /// Sessions that shard records name but no node record does.
@@ -249,7 +250,6 @@ impl Node {
             record_changed: false,
             incarnation: None,
             meta_known: None,
-            opened_at: None,
             ttl_max_seen: std::time::Duration::ZERO,
             generation: String::new(),
             distrusted: None,
@@ -263,6 +263,7 @@ impl Node {
             engaged: BTreeSet::new(),
             declined: BTreeMap::new(),
             inquired: BTreeSet::new(),
+            admitted: BTreeSet::new(),
             drain_wished: false,
             leaving: None,
             roster: Roster::new(),
@@ -298,7 +299,7 @@ impl Node {
             reconsider: BTreeSet::new(),
             reconsider_all: false,
             verify: BTreeSet::new(),
-            unvouched: BTreeSet::new(),
+            publishing: Publishing::default(),
             reads_wanted: BTreeSet::new(),
             proven_gone: BTreeSet::new(),
             lost_sessions: BTreeMap::new(),
@@ -437,7 +438,7 @@ impl Node {
             }
         }
         self.ask_reads();
-        self.ask_for_meta();
+        self.ask_for_nodes();
         self.send_writes();
         self.renew_if_changed();
     }

@@ -9,16 +9,20 @@ use super::requests::{Purpose, Sent};
 use crate::mirror::Source;
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{NodeRecord, NodeState, Record};
+use crate::record::{NodeRecord, NodeState, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
-use crate::time::Moment;
+use crate::time::{Moment, Now};
 
 #[derive(Clone, Debug)]
 pub(super) struct Renewal {
     pub(super) write: WriteId,
     pub(super) seq: u64,
-    sent_at: Moment,
+    /// What it publishes.
+    pub(super) published: Arc<Published>,
+    sent_at: Now,
+    /// Our logical time when it was sent.
+    order: u64,
     value: Arc<[u8]>,
 }
 
@@ -32,13 +36,15 @@ impl Node {
         let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
         let state = if self.is_draining() { NodeState::Draining } else { NodeState::Active };
         let record = self.node_record(id, seq, state);
-        let (sent_at, value): (Moment, Arc<[u8]>) = (self.now.at, record.encode().into());
+        let (sent_at, value): (Now, Arc<[u8]>) = (self.now, record.encode().into());
         self.record_changed = false;
+        let (write, order) = (record.write, self.mirror.tick());
+        let published = Arc::new(record.publishes.unwrap_or_default());
         let session = self.session.as_mut().expect("it was there");
-        session.pending.push(Renewal { write: record.write, seq, sent_at, value: value.clone() });
-        session.last_sent_at = sent_at;
+        session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
+        session.last_sent_at = sent_at.at;
         let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
-        self.ask_swap(Lane::Renewal, swap, Purpose::Renew(record.write));
+        self.ask_swap(Lane::Renewal, swap, Purpose::Renew(write));
     }
 
     /// What others should know soon is published before the next renewal is due.
@@ -76,12 +82,15 @@ impl Node {
         session.version = Some(version.clone());
         session.seq = renewal.seq;
         session.pending.retain(|pending| pending.seq > renewal.seq);
-        self.confirm(renewal.sent_at, self.now.at.since(renewal.sent_at));
+        session.published = renewal.published;
+        self.confirm(renewal.sent_at);
+        self.published();
         if self.rules.hold(Rule::OwnRecordNotOlder) {
             // Whatever shows an older one from now on is late, or the store was rolled back.
             let stored = Stored { version, value: renewal.value };
             self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
         }
+        self.restore_meta_after(renewal.order);
     }
 
     fn go_on_renewing(&mut self) {
@@ -130,10 +139,13 @@ impl Node {
     }
 
     /// A renewal that was sent at `sent_at` is known to have landed.
-    fn confirm(&mut self, sent_at: Moment, took: Duration) {
-        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now.at };
+    fn confirm(&mut self, sent_at: Now) {
+        let took = self.now.at.since(sent_at.at);
+        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now };
         let Some(session) = &mut self.session else { return };
-        session.renewed_at = session.renewed_at.max(counted_from);
+        if counted_from.at > session.renewed_at.at {
+            session.renewed_at = counted_from;
+        }
         self.move_deadlines();
         self.tell(Notice::Renewed { took });
         self.renewals_failed = 0;
@@ -141,7 +153,7 @@ impl Node {
             self.set_standing(Standing::Attached, Cause::RenewalsSucceed);
         }
         let every = self.config.renew_every;
-        self.renew_at = (sent_at + every - self.chance.up_to(every / 10)).max(self.now.at);
+        self.renew_at = (sent_at.at + every - self.chance.up_to(every / 10)).max(self.now.at);
     }
 
     /// There was no answer to a renewal.

@@ -30,8 +30,8 @@ pub(super) enum Purpose {
     Open,
     /// See what became of records which something that may be behind shows gone or changed.
     LookAgain,
-    /// See whether the incarnation is still the same, for shard records that may have been created late.
-    Vouch,
+    /// See who publishes shards that we claimed, and that the incarnation is still the same.
+    Nodes,
     /// Write a group's settings.
     Group,
     /// Remove records of what is long gone.
@@ -49,15 +49,12 @@ pub(super) enum Purpose {
 impl Purpose {
     /// Whether single records are read for it.
     pub(super) fn reads_records(&self) -> bool {
-        matches!(
-            self,
-            Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain | Purpose::Vouch
-        )
+        matches!(self, Purpose::Probe(_) | Purpose::Look(_) | Purpose::Open | Purpose::LookAgain)
     }
 
     /// Whether something is written for it.
     pub(super) fn writes(&self) -> bool {
-        !self.reads_records() && !matches!(self, Purpose::List)
+        !self.reads_records() && !matches!(self, Purpose::List | Purpose::Nodes)
     }
 }
 

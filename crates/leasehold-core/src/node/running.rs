@@ -2,7 +2,7 @@
 //! us for it.
 
 use super::Node;
-use super::shards::{Hold, Phase};
+use super::shards::Phase;
 use crate::event::{Action, Ended, StopReason};
 use crate::mirror::{Seen, Source};
 use crate::name::{Epoch, ShardId};
@@ -67,6 +67,7 @@ impl Node {
             Phase::Running => self.work_ended(&shard, how),
             Phase::Stopping { why: StopReason::NotOurs, .. } => {
                 self.holds.remove(&shard);
+                self.take_back(&shard);
                 self.reconsider.insert(shard);
             }
             Phase::Stopping { why, .. } => {
@@ -128,27 +129,6 @@ impl Node {
         }
     }
 
-    /// A listing that was asked for at `sent_at` was taken in, and shows what was there then. If it names us for all that
-    /// runs here, all of it was ours at that time. What it does not, we are writing anew: until that is known to be in
-    /// the store, the others may be waiting for their time to take it.
-    pub(super) fn prove_holding(&mut self, sent_at: Moment) {
-        let session = self.session_id();
-        let is_ours = |shard: &ShardId, hold: &Hold| {
-            let record = self.mirror.shards.get(shard).and_then(|seen| seen.good());
-            record.is_some_and(|record| {
-                let named = record.holder().is_some_and(|holder| Some(holder.session) == session);
-                (named && record.epoch == hold.epoch) || !self.rules.hold(Rule::VerifyHeld)
-            })
-        };
-        if !self.holds.iter().all(|(shard, hold)| !hold.needs_proof() || is_ours(shard, hold)) {
-            return;
-        }
-        if let Some(session) = &mut self.session {
-            session.proved_at = session.proved_at.max(sent_at);
-            self.move_deadlines();
-        }
-    }
-
     /// Compares a held shard with its record. What is not ours is stopped at once; damage is written over.
     pub(super) fn check_held(&mut self, source: Source, shard: &ShardId) {
         let session = self.session_id();
@@ -191,6 +171,7 @@ impl Node {
         let Some(hold) = self.holds.get(shard) else { return };
         if !hold.has_work() {
             self.holds.remove(shard);
+            self.take_back(shard);
             self.reconsider.insert(shard.clone());
         } else if !matches!(hold.phase, Phase::Stopping { why: StopReason::NotOurs, .. }) {
             let kill_at = self.now.at + self.config.kill_budget;
@@ -206,7 +187,7 @@ impl Node {
             self.unowned_since.remove(&shard);
         }
         self.note_missing_holder(&shard);
-        self.settle_by_sight(&shard);
+        self.settle_by_sight(source, &shard);
         self.note_taken(&shard);
         self.check_held(source, &shard);
         self.note_filled(&shard);

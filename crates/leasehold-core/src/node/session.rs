@@ -1,5 +1,6 @@
 //! The session: what it is, what its record says, and losing it. GUARANTEES, "Stop before loss".
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
@@ -8,7 +9,7 @@ use super::requests::Purpose;
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Report, Served};
+use crate::record::{FORMAT, Meta, NodeRecord, NodeState, PROTOCOL, Published, Report, Served};
 use crate::rules::Rule;
 use crate::store::{Lane, Op, Version};
 use crate::time::{Moment, Now};
@@ -26,10 +27,10 @@ pub(super) struct Session {
     /// The version of our record that the next renewal replaces.
     pub(super) version: Option<Version>,
     pub(super) deadlines: Deadlines,
-    /// When the last renewal that is known to have landed was sent.
-    pub(super) renewed_at: Moment,
-    /// When the last listing that named us for all we run was asked for.
-    pub(super) proved_at: Moment,
+    /// When the last renewal that is known to have landed was sent, by both clocks.
+    pub(super) renewed_at: Now,
+    /// What that renewal publishes.
+    pub(super) published: Arc<Published>,
     /// Renewals that were sent and may have landed.
     pub(super) pending: Vec<Renewal>,
     pub(super) last_sent_at: Moment,
@@ -47,12 +48,14 @@ impl Node {
         self.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
         let Some(session) = &self.session else { return };
         let stop_at = session.deadlines.stop_at;
-        let wall = Duration::from_millis(now.unix_ms.saturating_sub(before.unix_ms));
-        let boot = self.now.at.since(before.at);
-        if before.unix_ms != 0 && wall > boot + self.config.margin {
+        // Counted from the renewal that all deadlines count from: several short freezes are as bad as a long one.
+        let since = if self.rules.hold(Rule::FreezesAddUp) { session.renewed_at } else { before };
+        let wall = Duration::from_millis(now.unix_ms.saturating_sub(since.unix_ms));
+        let boot = self.now.at.since(since.at);
+        if since.unix_ms != 0 && wall > boot + self.config.margin {
             self.detach(Cause::ClockStoodStill(wall - boot));
         } else if self.now.at >= stop_at && self.rules.hold(Rule::Detach) && !self.may_be_revived() {
-            self.detach(self.why_over());
+            self.detach(Cause::DeadlineReached);
         }
     }
 
@@ -176,21 +179,9 @@ impl Node {
         }
     }
 
-    /// Which of the two that keep a session was missing.
-    fn why_over(&self) -> Cause {
-        let by_renewal = self.session.as_ref().map(|session| session.renewed_at + self.config.stop_after());
-        match by_renewal.is_some_and(|stop_at| stop_at > self.now.at) {
-            true => Cause::HoldingUnproved,
-            false => Cause::DeadlineReached,
-        }
-    }
-
-    /// Until when work may run, if the last renewal was sent and the last proof of what runs was asked for then.
-    pub(super) fn deadlines_from(&self, renewed_at: Moment, proved_at: Moment) -> Deadlines {
-        let mut valid_until = renewed_at + self.config.valid_for();
-        if self.rules.hold(Rule::HoldingIsProved) {
-            valid_until = valid_until.min(proved_at + self.config.proved_for(self.facts.reads));
-        }
+    /// Until when work may run, if the last renewal that landed was sent then.
+    pub(super) fn deadlines_from(&self, renewed_at: Moment) -> Deadlines {
+        let valid_until = renewed_at + self.config.valid_for();
         if !self.rules.hold(Rule::Margin) {
             return Deadlines { stop_at: valid_until, kill_at: valid_until, valid_until };
         }
@@ -201,10 +192,10 @@ impl Node {
         }
     }
 
-    /// A renewal or a proof is newer than before. Deadlines only move forward.
+    /// A renewal is newer than before. Deadlines only move forward.
     pub(super) fn move_deadlines(&mut self) {
         let Some(session) = &self.session else { return };
-        let deadlines = self.deadlines_from(session.renewed_at, session.proved_at);
+        let deadlines = self.deadlines_from(session.renewed_at.at);
         let Some(session) = &mut self.session else { return };
         if deadlines.valid_until > session.deadlines.valid_until {
             session.deadlines = deadlines;
@@ -241,7 +232,8 @@ impl Node {
         self.given_up_for.clear();
         self.outbox.clear();
         self.verify.clear();
-        self.unvouched.clear();
+        self.forget_publishing();
+        self.admitted.clear();
         self.roomless.clear();
         self.unowned_since.clear();
         self.turn_since.clear();
@@ -256,6 +248,7 @@ impl Node {
 
     /// Our record, as it should be now.
     pub(super) fn node_record(&mut self, session: SessionId, seq: u64, state: NodeState) -> NodeRecord {
+        let published = self.publication();
         let mut groups: std::collections::BTreeMap<_, _> = (self.offered())
             .map(|(name, group)| (name.clone(), Served { capacity: group.capacity, ..Served::default() }))
             .collect();
@@ -284,6 +277,9 @@ impl Node {
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
             unproved: self.now.at < self.unproved_until,
+            publishes: Some(published),
+            awaits: self.awaits(),
+            meta: self.meta_known.as_ref().map(Meta::mark),
             // Whoever shows no view is given nothing voluntarily.
             view: if self.shy_until == Moment::NEVER { self.plan.view } else { 0 },
             protocol: PROTOCOL,

@@ -5,9 +5,10 @@
 //! and settled only by a successful swap past it.
 
 use super::Node;
+use super::publishing::Check;
 use super::requests::{Purpose, Sent};
 use super::shards::Phase;
-use super::writes::{Stage, WriteKind};
+use super::writes::{Replaces, Stage, WriteKind};
 use crate::mirror::Source;
 use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
@@ -69,9 +70,7 @@ impl Node {
     pub(super) fn look_at(&mut self, mut shards: Vec<ShardId>) {
         shards.truncate(LOOK_MAX);
         let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
-        if self.rules.hold(Rule::MetaAfterVersion) {
-            keys.push(Key::Meta);
-        }
+        keys.push(Key::Meta);
         self.ask(Lane::Work, Op::Read(keys), Purpose::Look(shards));
     }
 
@@ -117,11 +116,16 @@ impl Node {
     }
 
     /// The watch or a listing may show our own write before its answer comes, or instead of it.
-    pub(super) fn settle_by_sight(&mut self, shard: &ShardId) {
+    pub(super) fn settle_by_sight(&mut self, source: Source, shard: &ShardId) {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return };
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
-        if let Some(id) = shown {
+        if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
+            // The watch may be late, and the record gone since: the answer tells, or a look at it.
+            if write.stage == Stage::Unsettled {
+                self.settle_at = self.now.at;
+            }
+        } else if let Some(id) = shown {
             let version = seen.version.clone();
             self.landed(shard, id, version);
         }
@@ -147,6 +151,7 @@ impl Node {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
                 self.holds.remove(shard);
                 self.unowned_since.remove(shard);
+                self.take_back(shard);
             }
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }
@@ -174,18 +179,17 @@ impl Node {
             WriteKind::Claim => {
                 hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
+                hold.check = Check::after(write.replaces == Replaces::Release);
+                hold.epoch_is_first = write.replaces == Replaces::Nothing;
+                hold.phase = Phase::Claimed { why: write.record.why };
+                let epoch = hold.epoch;
+                self.note_epoch(shard, epoch);
                 self.claims_hung = 0;
                 // Only who was shy has something new to say.
                 if self.shy_until != Moment::NEVER {
                     self.shy_until = self.shy_until.min(self.now.at);
                 }
                 self.swap_places_at = self.swap_places_at.min(self.now.at);
-                let why = write.record.why;
-                match write.base {
-                    Some(_) => self.start(shard, why),
-                    // It may have landed in a store that was emptied meanwhile, next to somebody who still runs it.
-                    None => hold.phase = Phase::Claimed { why },
-                }
             }
             WriteKind::Rewrite => {
                 hold.version = Some(version.clone());
@@ -210,10 +214,6 @@ impl Node {
         }
         self.reconsider.insert(shard.clone());
         self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
-        if write.base.is_some() {
-            // What it replaced was from this incarnation, so this is too.
-            self.mirror.vouch(shard, &version);
-        }
     }
 
     /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.

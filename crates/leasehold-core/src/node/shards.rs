@@ -2,13 +2,13 @@
 
 use super::Node;
 use super::freedom::Freedom;
+use super::publishing::Check;
 use super::writes::{Write, WriteKind};
 use crate::config::Gate;
 use crate::event::{Action, StopReason};
 use crate::name::{Epoch, ShardId};
 use crate::notice::{Notice, Standing};
 use crate::record::{MoveReason, ShardSet};
-use crate::rules::Rule;
 use crate::store::Version;
 use crate::time::Moment;
 
@@ -24,6 +24,10 @@ pub(super) struct Hold {
     pub(super) quarantined: bool,
     /// Somebody wants it tried again, once what is being written of it is settled.
     pub(super) pardoned: bool,
+    /// What a claim must still pass before the work starts.
+    pub(super) check: Check,
+    /// Its epoch was chosen without knowing of any earlier one.
+    pub(super) epoch_is_first: bool,
 }
 
 impl Hold {
@@ -40,6 +44,8 @@ impl Hold {
             failures: 0,
             quarantined,
             pardoned: false,
+            check: Check::default(),
+            epoch_is_first: false,
         }
     }
 
@@ -57,11 +63,6 @@ impl Hold {
     pub(super) fn is_stuck(&self) -> bool {
         matches!(self.phase, Phase::Stopping { stuck: true, .. })
     }
-
-    /// Whether it must be seen to be ours. What is known not to be is on its way out, and has a deadline of its own.
-    pub(super) fn needs_proof(&self) -> bool {
-        self.has_work() && !matches!(self.phase, Phase::Stopping { why: StopReason::NotOurs, .. })
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub(super) enum Phase {
     Asking,
     /// Its record is being written with our name.
     Claiming,
-    /// Its record was created with our name; its work starts once `meta` was read after that.
+    /// Its record has our name; its work starts once that is published, and once nobody else publishes it.
     Claimed { why: MoveReason },
     /// Its work runs.
     Running,
@@ -182,11 +183,10 @@ impl Node {
             }
             Phase::Asking => self.wake_at(shard, asked_at + self.config.ttl),
             Phase::Stopped { why } => self.begin_release(shard, why),
-            Phase::Claimed { .. } if !self.is_vouched(shard, Rule::MetaAfterCreate) => {}
             Phase::Claimed { .. } if must_stop.is_some() || self.hands_over() => {
                 self.begin_release(shard, must_stop);
             }
-            Phase::Claimed { why } => self.start(shard, why),
+            Phase::Claimed { why } => self.start_if_clear(shard, why),
             // A plan that changed while the claim waited for its turn.
             Phase::Claiming if !wanted_here && self.drop_unsent_claim(shard) => self.consider_free(shard),
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
@@ -213,7 +213,7 @@ impl Node {
         std::time::Duration::from_millis(policy.unwrap_or(30_000))
     }
 
-    fn consider_free(&mut self, shard: &ShardId) {
+    pub(super) fn consider_free(&mut self, shard: &ShardId) {
         if self.orphans.contains_key(shard) || self.reconsider_declined(shard) {
             return;
         }
@@ -225,16 +225,15 @@ impl Node {
         let Freedom::Now { expect, above, why, vacated } = self.unowned(shard) else { return };
         if self.names_us(shard) && (self.plan.wanted(shard) != Some(&self.config.node) || self.hands_over()) {
             // A claim of ours whose answer was lost, and that we no longer want.
-            if self.may_replace(shard) {
-                self.give_up_unrun(shard);
-            }
+            self.give_up_unrun(shard);
             return;
         }
         let Some(why) = self.whose_turn(shard, why, vacated) else { return };
-        if !self.can_acquire(shard) || (expect.is_some() && !self.may_replace(shard)) {
+        if !self.can_acquire(shard) {
             return;
         }
-        if self.config.gate == Gate::Ask && self.standing != Standing::Left {
+        let admitted = self.admitted.remove(shard);
+        if self.config.gate == Gate::Ask && self.standing != Standing::Left && !admitted {
             let write = Write::new(WriteKind::Claim, expect, self.claim_record(shard, above, why));
             let hold = Hold { started_at: self.now.at, ..Hold::writing(Phase::Asking, write) };
             self.holds.insert(shard.clone(), hold);

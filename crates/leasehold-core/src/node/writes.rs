@@ -20,6 +20,8 @@ pub(super) struct Write {
     pub(super) record: ShardRecord,
     /// The version that it replaces.
     pub(super) base: Option<Version>,
+    /// Of a claim: what that version was.
+    pub(super) replaces: Replaces,
     /// Its tries. Each may have landed, at most one can.
     pub(super) tries: Vec<WriteId>,
     pub(super) stage: Stage,
@@ -27,8 +29,19 @@ pub(super) struct Write {
 
 impl Write {
     pub(super) fn new(kind: WriteKind, base: Option<Version>, record: ShardRecord) -> Self {
-        Write { kind, record, base, tries: Vec::new(), stage: Stage::Waiting }
+        Write { kind, record, base, replaces: Replaces::Other, tries: Vec::new(), stage: Stage::Waiting }
     }
+}
+
+/// What a claim replaces, which decides what is looked at before the work starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replaces {
+    /// What the last holder gave up, or our own record: nobody else can be running the shard.
+    Release,
+    /// No record that anybody has ever held, as far as we know.
+    Nothing,
+    /// Anything else: the record of a session that is over, damage, a hole, or a claim of ours whose answer was lost.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,27 +104,40 @@ impl Node {
     }
 
     pub(super) fn claim(&mut self, shard: &ShardId, base: Option<Version>, above: Epoch, why: MoveReason) {
+        let seen = self.mirror.shards.get(shard).map(|seen| seen.good());
+        let replaces = match seen {
+            Some(Some(record)) if record.is_release() => Replaces::Release,
+            Some(Some(record)) if record.why == MoveReason::Engaged => Replaces::Nothing,
+            None if why != MoveReason::Repaired => Replaces::Nothing,
+            _ => Replaces::Other,
+        };
         let record = self.claim_record(shard, above, why);
-        self.holds.insert(
-            shard.clone(),
-            Hold::writing(Phase::Claiming, Write::new(WriteKind::Claim, base, record)),
-        );
+        let write = Write { replaces, ..Write::new(WriteKind::Claim, base, record) };
+        self.holds.insert(shard.clone(), Hold::writing(Phase::Claiming, write));
         self.outbox.insert(shard.clone());
+        self.publish(shard);
     }
 
     /// Claims a shard that we hold once more, at a higher epoch, so that its work can start again.
     pub(super) fn claim_again(&mut self, shard: &ShardId, why: MoveReason) {
         let Some(hold) = self.holds.get(shard) else { return };
+        self.claim_above(shard, hold.epoch, why);
+    }
+
+    /// The same, at an epoch above this one.
+    pub(super) fn claim_above(&mut self, shard: &ShardId, above: Epoch, why: MoveReason) {
+        let Some(hold) = self.holds.get(shard) else { return };
         if hold.write.is_some() {
             return;
         }
-        let (above, base, quarantined) = (hold.epoch, hold.version.clone(), hold.quarantined);
+        let (above, base, quarantined) = (above.max(hold.epoch), hold.version.clone(), hold.quarantined);
         let mut record = self.claim_record(shard, above, why);
         record.quarantined = quarantined;
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.epoch = record.epoch;
             hold.phase = Phase::Claiming;
-            hold.write = Some(Write::new(WriteKind::Claim, base, record));
+            let replaces = Replaces::Release;
+            hold.write = Some(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
         }
         self.outbox.insert(shard.clone());
     }
@@ -129,7 +155,12 @@ impl Node {
         }
         let (epoch, base, quarantined) = (hold.epoch, hold.version.clone(), hold.quarantined);
         let moving = why == Some(StopReason::Moving);
-        let (state, why) = self.vacated_state(shard, why);
+        let unstarted = matches!(hold.phase, Phase::Claimed { .. }) && !hold.check.trusts_the_record();
+        let (state, mut why) = self.vacated_state(shard, why);
+        if unstarted && self.rules.hold(Rule::UnstartedIsNoRelease) {
+            // Nobody looked whether somebody else runs it: that is left to whoever claims it next.
+            why = MoveReason::Unstarted;
+        }
         if let ShardState::Vacant { successor: Some(to), .. } = &state
             && moving
         {
@@ -150,6 +181,7 @@ impl Node {
         let Some(record) = seen.good() else { return };
         let (base, epoch, quarantined) = (Some(seen.version.clone()), record.epoch, record.quarantined);
         let (state, why) = self.vacated_state(shard, None);
+        let why = if self.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
         let record = self.shard_record(shard, epoch, state, quarantined, why);
         let write = Write::new(WriteKind::Release, base, record);
         self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
@@ -221,19 +253,12 @@ impl Node {
             self.wake_at(shard, self.acquire_paused_until);
             return true;
         }
-        if seen.is_none()
-            && let Some((since, _)) = self.mirror.vanished.get(shard)
-            && self.rules.hold(Rule::AbsentIsNotDead)
-        {
-            let at = *since + self.lost_wait();
-            if self.now.at < at {
-                self.wake_at(shard, at);
-                return true;
-            }
+        if base.is_none() && self.is_withheld(shard) {
+            return true;
         }
         let group_floor = self.settings.get(&shard.group).map_or(Epoch(0), |group| group.epoch_floor);
         let meta_floor = self.meta_known.as_ref().map_or(Epoch(0), |meta| meta.epoch_floor);
-        let epoch = epoch.max(group_floor).max(meta_floor);
+        let epoch = epoch.max(group_floor).max(meta_floor).max(self.epoch_published(&shard.group));
         let state = ShardState::Vacant { successor: None, reserved_ms: None };
         let record = self.shard_record(shard, epoch, state, false, MoveReason::Engaged);
         let write = Write::new(WriteKind::Create, base, record);
@@ -248,7 +273,7 @@ impl Node {
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
         let young = self.now.at < seen.first_seen_at + self.config.ttl * 2;
-        if !vacant || young || self.requests_full() || !self.may_replace(shard) {
+        if !vacant || young || self.requests_full() {
             return;
         }
         let Some(seen) = self.mirror.shards.get(shard) else { return };
@@ -297,6 +322,7 @@ impl Node {
     }
 
     pub(super) fn send_writes(&mut self) {
+        let mut outdated = Vec::new();
         while !self.outbox.is_empty() && self.session.is_some() && !self.requests_full() {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();
@@ -312,6 +338,12 @@ impl Node {
                 if write.stage == Stage::Sent {
                     continue;
                 }
+                let known = self.mirror.shards.get(&shard).map(|seen| &seen.version);
+                if write.kind == WriteKind::Claim && write.tries.is_empty() && known != write.base.as_ref() {
+                    // It waited for its turn, and the record is not what it was.
+                    outdated.push(shard);
+                    continue;
+                }
                 write.stage = Stage::Sent;
                 write.tries.push(id);
                 write.record.write = id;
@@ -324,6 +356,10 @@ impl Node {
             if !swaps.is_empty() {
                 self.ask(Lane::Work, Op::Swap(swaps), Purpose::Shards(sent));
             }
+        }
+        for shard in outdated {
+            self.holds.remove(&shard);
+            self.wake_at(&shard, self.now.at);
         }
     }
 }

@@ -14,6 +14,9 @@ pub struct Meta {
     pub incarnation: Incarnation,
     /// Whether shards may be claimed yet.
     pub state: MetaState,
+    /// Counts the writes of this incarnation's `meta`.
+    #[serde(default)]
+    pub seq: u64,
     /// The longest ttl that a node of this namespace may use, in milliseconds.
     pub max_ttl_ms: u64,
     /// Every new epoch is above this.
@@ -29,6 +32,47 @@ pub struct Meta {
     /// What newer versions wrote.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// What a node knows of `meta` and publishes in its own record, so that damage to `meta` loses nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetaMark {
+    /// See [`Meta::incarnation`].
+    pub incarnation: Incarnation,
+    /// See [`Meta::seq`].
+    pub seq: u64,
+    /// See [`Meta::state`].
+    pub state: MetaState,
+    /// See [`Meta::max_ttl_ms`].
+    pub max_ttl_ms: u64,
+    /// See [`Meta::epoch_floor`].
+    pub epoch_floor: Epoch,
+}
+
+impl Meta {
+    /// What a node publishes of it.
+    pub fn mark(&self) -> MetaMark {
+        MetaMark {
+            incarnation: self.incarnation,
+            seq: self.seq,
+            state: self.state,
+            max_ttl_ms: self.max_ttl_ms,
+            epoch_floor: self.epoch_floor,
+        }
+    }
+
+    /// Takes in what somebody else knows of this incarnation. Nothing in it ever falls, and what is open stays open.
+    pub fn merge(&mut self, mark: &MetaMark) {
+        if mark.incarnation != self.incarnation {
+            return;
+        }
+        self.seq = self.seq.max(mark.seq);
+        self.max_ttl_ms = self.max_ttl_ms.max(mark.max_ttl_ms);
+        self.epoch_floor = self.epoch_floor.max(mark.epoch_floor);
+        if mark.state == MetaState::Open {
+            self.state = MetaState::Open;
+        }
+    }
 }
 
 /// Whether shards may be claimed in this incarnation.

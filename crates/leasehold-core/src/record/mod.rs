@@ -8,6 +8,7 @@ mod control;
 mod group;
 mod meta;
 mod node;
+mod published;
 mod shard;
 mod slot_set;
 mod slots;
@@ -17,8 +18,9 @@ use std::collections::BTreeMap;
 
 pub use control::{Control, DrainWish};
 pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule, group_settings};
-pub use meta::{Meta, MetaState};
+pub use meta::{Meta, MetaMark, MetaState};
 pub use node::{NodeRecord, NodeState, Outage, Report, Served};
+pub use published::{Published, PublishedGroup, ShardList};
 pub use shard::{Holder, MoveReason, ShardRecord, ShardState};
 pub use slot_set::SlotSet;
 pub use slots::Slots;

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, Record, RecordError, check_ttl, record};
+use super::{Extra, MetaMark, Published, Record, RecordError, check_floor, check_ttl, record};
 use crate::name::{GroupName, NodeName, SessionId, ShardId, WriteId};
 
 /// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
@@ -48,6 +48,16 @@ pub struct NodeRecord {
     /// record was lost may still be alive, until their ttl after this session was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unproved: bool,
+    /// What the session may be running. A record without it may stand for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publishes: Option<Published>,
+    /// Shards that the session has claimed and does not start because another session publishes them, or some of them if
+    /// they are many. Whoever only plans to take one of them stops publishing it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<ShardId>,
+    /// What the node knows of `meta`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<MetaMark>,
     /// Hash of the view that the node plans with: nodes with the same one agree on the plan.
     pub view: u64,
     /// The protocol versions that the node speaks, oldest and newest.
@@ -152,6 +162,10 @@ impl Record for NodeRecord {
     record!();
     fn validate(&self) -> Result<(), RecordError> {
         check_ttl("ttl_ms", self.ttl_ms)?;
+        if let Some(meta) = &self.meta {
+            check_floor(meta.epoch_floor)?;
+            check_ttl("max_ttl_ms", meta.max_ttl_ms)?;
+        }
         if self.seq > SEQ_MAX {
             return Err(RecordError::impossible(format!("seq {} is above {SEQ_MAX}", self.seq)));
         }

@@ -96,6 +96,8 @@ pub enum MoveReason {
     Engaged,
     /// The record was corrupt, and nobody could be holding it any more.
     Repaired,
+    /// It was claimed and given up again before it started.
+    Unstarted,
     /// Something that a newer version knows.
     #[serde(other)]
     Other,
@@ -118,6 +120,7 @@ impl MoveReason {
             MoveReason::Disengaged => "disengaged",
             MoveReason::Engaged => "engaged",
             MoveReason::Repaired => "repaired",
+            MoveReason::Unstarted => "unstarted",
             MoveReason::Other => "other",
         }
     }
@@ -138,14 +141,11 @@ impl ShardRecord {
         }
     }
 
-    /// Whether it can only have been written over a record that was there, and never where there was none. A release is:
-    /// so it can't have landed late, in a store that was emptied meanwhile.
-    pub fn replaced_another(&self) -> bool {
-        match self.state {
-            ShardState::Held { .. } => false,
-            ShardState::Vacant { .. } => self.why != MoveReason::Engaged,
-            ShardState::Retired => true,
-        }
+    /// Whether its last holder gave it up, with all its work stopped. Whoever claims it then need not look for anybody else
+    /// who may be running it: that holder had looked before it started.
+    pub fn is_release(&self) -> bool {
+        matches!(self.state, ShardState::Vacant { .. })
+            && !matches!(self.why, MoveReason::Engaged | MoveReason::Unstarted | MoveReason::Repaired)
     }
 }
 

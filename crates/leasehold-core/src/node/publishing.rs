@@ -1,0 +1,295 @@
+//! Publish before start: which shards this session says that it may be running, and whether a claimed shard may start.
+//!
+//! A node's record publishes what it holds, is claiming or is planned to take, and nothing starts before a renewal that
+//! carries it has landed. Whoever claimed a record that was not a release then reads all node records and `meta`, and
+//! starts only if no other live session publishes the shard. Of two that claim one shard, because its record was deleted
+//! in between, the later to publish sees the other. GUARANTEES, "At most one holder".
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Node;
+use super::requests::Purpose;
+use super::shards::{Hold, Phase};
+use crate::mirror::Reach;
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::record::{MoveReason, Published, ShardSet};
+use crate::rules::Rule;
+use crate::store::{Lane, Op};
+
+/// The most shards that a record lists as awaited. The next ones follow when these have started.
+const AWAITED_MAX: usize = 64;
+
+/// What has been published, and who waits for what.
+#[derive(Debug, Default)]
+pub(super) struct Publishing {
+    /// The highest epoch held in each group, in all sessions of this process.
+    epochs: BTreeMap<GroupName, Epoch>,
+    /// Decides how long lists of names are hashed. Another one, if a hash hits a shard that somebody else waits for.
+    salt: u32,
+    /// Claimed shards that wait for a reading of all node records.
+    unread: BTreeSet<ShardId>,
+    /// Our logical time when the last such reading was issued.
+    read_issued: u64,
+    /// Claimed shards that another session publishes.
+    awaited: BTreeSet<ShardId>,
+    /// Shards that are not claimed while another session holds them, whatever their record says.
+    withheld: BTreeSet<ShardId>,
+}
+
+/// What a claimed shard must still pass before it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Check {
+    /// Whether all node records must be read: the claim did not replace a release.
+    nodes: bool,
+    /// Our logical time when both the claim and its publication were known to have landed.
+    ready: Option<u64>,
+    /// Sessions that published it when we looked.
+    blockers: BTreeSet<SessionId>,
+    /// Whether one of them said that it held it.
+    was_held: bool,
+}
+
+impl Check {
+    /// What follows for a claim that replaced a release, or something else.
+    pub(super) fn after(release: bool) -> Self {
+        Check { nodes: !release, ..Check::default() }
+    }
+
+    /// Whether nothing but the publication is missing.
+    pub(super) fn trusts_the_record(&self) -> bool {
+        !self.nodes
+    }
+}
+
+impl Node {
+    /// What this session may be running.
+    pub(super) fn publication(&self) -> Published {
+        let mut published = Published::default();
+        let named =
+            |group: &GroupName| self.settings.get(group).is_none_or(|group| group.set == ShardSet::Named);
+        for (group, epoch) in &self.publishing.epochs {
+            published.group(group).epoch = *epoch;
+        }
+        let holds = self.holds.iter().filter(|(_, hold)| hold.is_published()).map(|(shard, _)| (shard, true));
+        let me = &self.config.node;
+        let planned =
+            self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
+        let planned =
+            planned.map(|(shard, _)| (shard, false)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
+        for (shard, held) in holds.chain(planned) {
+            let group = published.group(&shard.group);
+            let list = if held { &mut group.holds } else { &mut group.plans };
+            match shard.name.as_slot().filter(|_| !named(&shard.group)) {
+                Some(slot) => list.add_slot(slot),
+                None => list.add_name(&shard.name),
+            }
+        }
+        published.shorten(self.publishing.salt);
+        published
+    }
+
+    /// Shards that this session has claimed and does not start yet, for its record.
+    pub(super) fn awaits(&self) -> Vec<ShardId> {
+        let claimed = |shard: &&ShardId| {
+            self.holds.get(*shard).is_some_and(|hold| matches!(hold.phase, Phase::Claimed { .. }))
+        };
+        self.publishing.awaited.iter().filter(claimed).take(AWAITED_MAX).cloned().collect()
+    }
+
+    /// Whether the store is known to publish that this session may run a shard, whatever becomes of renewals under way.
+    fn is_published(&self, shard: &ShardId) -> bool {
+        let Some(session) = &self.session else { return false };
+        session.published.has(shard) && session.pending.iter().all(|renewal| renewal.published.has(shard))
+    }
+
+    /// A shard is being claimed: it is published as held before it starts, unless the plan published it already.
+    pub(super) fn publish(&mut self, shard: &ShardId) {
+        if !self.is_published(shard) {
+            self.record_changed = true;
+        }
+    }
+
+    /// Another session that holds or claims a shard as far as its record says; with [`Reach::Start`], or may start it.
+    fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&NodeName> {
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
+        others.into_iter().find(|(_, node)| self.mirror.may_run(node, shard, reach)).map(|(name, _)| name)
+    }
+
+    /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
+    /// it before that session says otherwise or is over.
+    pub(super) fn is_withheld(&mut self, shard: &ShardId) -> bool {
+        let held =
+            self.rules.hold(Rule::PublishedIsHeld) && self.published_elsewhere(shard, Reach::Hold).is_some();
+        if held {
+            self.publishing.withheld.insert(shard.clone());
+        }
+        held
+    }
+
+    /// Whether anybody ever said that it held a shard, dead or alive, as far as records still tell.
+    pub(super) fn was_ever_held(&self, shard: &ShardId) -> bool {
+        let said = |node: &crate::mirror::SeenNode| {
+            let record = node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref());
+            record
+                .and_then(|record| record.publishes.as_ref())
+                .is_some_and(|published| published.holds(shard))
+        };
+        self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && said(node))
+    }
+
+    /// The highest epoch that anybody published for a group.
+    pub(super) fn epoch_published(&self, group: &GroupName) -> Epoch {
+        let records = self.mirror.nodes.values().filter_map(|node| node.seen.as_ref()?.best());
+        let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
+        published.max().unwrap_or(Epoch(0))
+    }
+
+    /// A node's record changed: whoever waits for what it publishes is considered again.
+    pub(super) fn publication_changed(&mut self, node: &NodeName) {
+        self.reconsider.append(&mut self.publishing.withheld);
+        self.reconsider.extend(self.publishing.awaited.iter().cloned());
+        // Somebody waits for what we publish and do not have: it is taken back at once.
+        let record =
+            self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let Some(record) = record.filter(|record| record.state.is_alive() && !record.awaits.is_empty())
+        else {
+            return;
+        };
+        let awaited = record.awaits.iter();
+        let mut ours =
+            awaited.filter(|shard| !self.holds.contains_key(*shard) && self.may_be_published(shard));
+        if ours.next().is_some() {
+            self.record_changed = true;
+            self.publishing.salt = self.publishing.salt.wrapping_add(1);
+        }
+    }
+
+    /// Whether our record, as the store has it or may have it soon, publishes a shard.
+    fn may_be_published(&self, shard: &ShardId) -> bool {
+        let Some(session) = &self.session else { return false };
+        session.pending.last().map_or(&session.published, |renewal| &renewal.published).has(shard)
+    }
+
+    /// Whether another live session has claimed a shard and waits for us to say that we do not have it.
+    fn is_awaited_elsewhere(&self, shard: &ShardId) -> bool {
+        self.mirror.nodes.iter().any(|(name, node)| {
+            let record = node.seen.as_ref().and_then(|seen| seen.good());
+            !self.is_me(name)
+                && record.is_some_and(|record| record.state.is_alive() && record.awaits.contains(shard))
+        })
+    }
+
+    /// We do not have a shard any more: if somebody waits for that to be said, it is said at once.
+    pub(super) fn take_back(&mut self, shard: &ShardId) {
+        self.record_changed |= self.may_be_published(shard) && self.is_awaited_elsewhere(shard);
+    }
+
+    /// Notes the epoch of a claim that landed.
+    pub(super) fn note_epoch(&mut self, shard: &ShardId, epoch: Epoch) {
+        let highest = self.publishing.epochs.entry(shard.group.clone()).or_default();
+        *highest = epoch.max(*highest);
+    }
+
+    /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
+    pub(super) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
+        if !self.is_published(shard) && self.rules.hold(Rule::PublishBeforeStart) {
+            self.record_changed |= !self.may_be_published(shard);
+            return;
+        }
+        let order = self.mirror.tick();
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let ready = *hold.check.ready.get_or_insert(order);
+        if hold.check.nodes && self.rules.hold(Rule::NodesBeforeStart) {
+            if self.publishing.read_issued < ready {
+                self.publishing.unread.insert(shard.clone());
+                return;
+            }
+            if self.rules.hold(Rule::PublishedIsHeld) && self.is_blocked(shard) {
+                return;
+            }
+        }
+        self.publishing.awaited.remove(shard);
+        if let Some(above) = self.epoch_too_low(shard) {
+            return self.claim_above(shard, above, why);
+        }
+        self.start(shard, why);
+    }
+
+    /// Whether another session publishes a shard that we claimed: then we wait for it to say otherwise, or to be over.
+    fn is_blocked(&mut self, shard: &ShardId) -> bool {
+        let Some(blocker) = self.published_elsewhere(shard, Reach::Start).cloned() else { return false };
+        let held = self.published_elsewhere(shard, Reach::Hold).is_some();
+        let node = self.mirror.nodes.get(&blocker);
+        let known =
+            node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
+        let session = known.map(|record| record.session);
+        if let Some(hold) = self.holds.get_mut(shard) {
+            hold.check.blockers.extend(session);
+            hold.check.was_held |= held || session.is_none();
+        }
+        if self.publishing.awaited.insert(shard.clone()) {
+            self.record_changed = true;
+        }
+        true
+    }
+
+    /// The epoch above which a claimed shard must start, if its claim is not. Somebody else may have had it meanwhile:
+    /// whoever took its publication back has told its epochs, and those of whoever died are unknown.
+    fn epoch_too_low(&self, shard: &ShardId) -> Option<Epoch> {
+        let hold = self.holds.get(shard)?;
+        if !hold.check.nodes {
+            return None;
+        }
+        let died = hold.check.blockers.iter().any(|session| self.mirror.dead.contains_key(session));
+        let lost = hold.check.was_held || died || (hold.epoch_is_first && self.was_ever_held(shard));
+        let above = match lost {
+            true => self.unknown_epoch().max(self.epoch_published(&shard.group)),
+            false if !hold.check.blockers.is_empty() => self.epoch_published(&shard.group),
+            false => return None,
+        };
+        (hold.epoch <= above && self.rules.hold(Rule::EpochRises)).then_some(above)
+    }
+
+    /// Reads all node records, and `meta` after them, for the claimed shards that wait for it.
+    pub(super) fn ask_for_nodes(&mut self) {
+        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Nodes));
+        let paused = self.now.at < self.acquire_paused_until;
+        if !self.publishing.unread.is_empty() && self.session.is_some() && !busy && !paused {
+            self.ask(Lane::Work, Op::ListNodes, Purpose::Nodes);
+        }
+    }
+
+    /// All node records were read, by a request that was issued then, and `meta` after them.
+    pub(super) fn nodes_were_read(&mut self, issued: u64) {
+        self.publishing.read_issued = self.publishing.read_issued.max(issued);
+        self.reconsider.append(&mut self.publishing.unread);
+    }
+
+    /// A renewal landed: what waited for its publication is considered again.
+    pub(super) fn published(&mut self) {
+        let waiting = self.holds.iter().filter(|(_, hold)| matches!(hold.phase, Phase::Claimed { .. }));
+        let waiting: Vec<ShardId> = waiting.map(|(shard, _)| shard.clone()).collect();
+        self.reconsider.extend(waiting);
+    }
+
+    /// The session is over: nobody waits for anything any more.
+    pub(super) fn forget_publishing(&mut self) {
+        let Publishing { epochs, salt, .. } = std::mem::take(&mut self.publishing);
+        self.publishing = Publishing { epochs, salt, ..Publishing::default() };
+    }
+}
+
+impl Hold {
+    /// Whether its work may run, or may start by what is under way.
+    fn is_published(&self) -> bool {
+        match self.phase {
+            Phase::Asking | Phase::Releasing | Phase::Stopped { .. } => false,
+            Phase::Claiming
+            | Phase::Claimed { .. }
+            | Phase::Running
+            | Phase::Stopping { .. }
+            | Phase::Resting { .. }
+            | Phase::Quarantined => true,
+        }
+    }
+}
