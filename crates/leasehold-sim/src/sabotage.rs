@@ -151,10 +151,14 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::VerifyHeld => "a holder whose record names another stops",
         Rule::GenerationChecked => "another generation of the store detaches",
         Rule::PublishBeforeStart => "nothing starts before a renewal that publishes it has landed",
-        Rule::NodesBeforeStart => "who claimed what was no release reads all nodes and `meta` before the start",
+        Rule::NodesBeforeStart => {
+            "who claimed what was no release reads all nodes and `meta` before the start"
+        }
         Rule::PublishedIsHeld => "a shard that another live session publishes is not started",
         Rule::UnstartedIsNoRelease => "what was given up before it started is no release",
-        Rule::MetaRestoredByTheLiving => "`meta` is restored only by a session renewed after the damage was seen",
+        Rule::MetaRestoredByTheLiving => {
+            "`meta` is restored only by a session renewed after the damage was seen"
+        }
         Rule::TtlMaxIsHeard => "a longer ttl that others use is heard of while running",
         Rule::FreezesAddUp => "short freezes add up from one renewal to the next",
         Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",

@@ -218,7 +218,11 @@ impl Explanation {
         line(f, self.outage_survived_hung, "if it swallows requests, so that a try must run out first")?;
         line(f, self.recovery_worst, "at most, once it is back, until all shards run again")?;
         line(f, self.settle_for, "without claims if it comes back emptied, restored or rolled back")?;
-        line(f, self.lost_for, "without claims on the shards of a node whose record somebody damaged or deleted")?;
+        line(
+            f,
+            self.lost_for,
+            "without claims on the shards of a node whose record somebody damaged or deleted",
+        )?;
         if self.safety == Safety::LosesLastWrites {
             writeln!(
                 f,

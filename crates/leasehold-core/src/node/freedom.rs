@@ -47,18 +47,11 @@ impl Node {
     fn freedom(&mut self, shard: &ShardId) -> Freedom {
         let Some(seen) = self.mirror.shards.get(shard) else {
             let settings = self.settings.get(&shard.group);
-            let Some(settings) = settings.filter(|settings| settings.set != ShardSet::Named) else {
-                return Freedom::No;
-            };
-            // It may have had a record that somebody deleted. Then its epochs are not known.
-            let had_record = shard.name.as_slot().is_some_and(|slot| settings.filled.contains(slot))
-                || self.mirror.vanished.contains_key(shard)
-                || self.was_ever_held(shard);
-            if self.is_withheld(shard) {
+            if settings.is_none_or(|settings| settings.set == ShardSet::Named) || self.is_withheld(shard) {
                 return Freedom::No;
             }
-            let (above, why) = match had_record {
-                true => (self.unknown_epoch(), MoveReason::Repaired),
+            let (above, why) = match self.had_record(shard) {
+                true => (self.unknown_epoch(shard), MoveReason::Repaired),
                 false => (Epoch(0), MoveReason::Planned),
             };
             return Freedom::Now { expect: None, above, why, vacated: false };
@@ -70,7 +63,7 @@ impl Node {
             Err(error) if error.is_too_new() => return Freedom::No,
             Err(_) if self.is_withheld(shard) => return Freedom::No,
             Err(_) => {
-                let (above, why) = (self.unknown_epoch(), MoveReason::Repaired);
+                let (above, why) = (self.unknown_epoch(shard), MoveReason::Repaired);
                 return Freedom::Now { expect, above, why, vacated: false };
             }
         };
@@ -106,9 +99,18 @@ impl Node {
         }
     }
 
-    /// An epoch above all that may have been given out for a shard whose record was lost.
-    pub(super) fn unknown_epoch(&self) -> Epoch {
-        self.mirror.epoch_seen.max(Epoch(self.now.unix_ms / 1000))
+    /// Whether a shard that has no record has had one, as far as anybody tells. Then somebody deleted it.
+    pub(super) fn had_record(&self, shard: &ShardId) -> bool {
+        let filled = self.settings.get(&shard.group).map(|settings| &settings.filled);
+        shard.name.as_slot().zip(filled).is_some_and(|(slot, filled)| filled.contains(slot))
+            || self.mirror.vanished.contains_key(shard)
+            || self.was_ever_held(shard)
+    }
+
+    /// An epoch as high as any that may have been given out for a shard whose record was lost.
+    pub(super) fn unknown_epoch(&self, shard: &ShardId) -> Epoch {
+        let published = self.epoch_published(&shard.group);
+        self.mirror.epoch_seen.max(published).max(Epoch(self.now.unix_ms / 1000))
     }
 
     /// Whether the session that a shard's record names is over. `order`: when we saw that record.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Node;
 use super::requests::Purpose;
 use super::shards::{Hold, Phase};
+use super::writes::Replaces;
 use crate::mirror::Reach;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{MoveReason, Published, ShardSet};
@@ -39,8 +40,8 @@ pub(super) struct Publishing {
 /// What a claimed shard must still pass before it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Check {
-    /// Whether all node records must be read: the claim did not replace a release.
-    nodes: bool,
+    /// What the claim replaced; unless it was a release, all node records must be read.
+    replaced: Option<Replaces>,
     /// Our logical time when both the claim and its publication were known to have landed.
     ready: Option<u64>,
     /// Sessions that published it when we looked.
@@ -50,14 +51,14 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// What follows for a claim that replaced a release, or something else.
-    pub(super) fn after(release: bool) -> Self {
-        Check { nodes: !release, ..Check::default() }
+    /// What follows for a claim that replaced this.
+    pub(super) fn after(replaced: Replaces) -> Self {
+        Check { replaced: Some(replaced), ..Check::default() }
     }
 
     /// Whether nothing but the publication is missing.
     pub(super) fn trusts_the_record(&self) -> bool {
-        !self.nodes
+        self.replaced == Some(Replaces::Release)
     }
 }
 
@@ -70,15 +71,20 @@ impl Node {
         for (group, epoch) in &self.publishing.epochs {
             published.group(group).epoch = *epoch;
         }
-        let holds = self.holds.iter().filter(|(_, hold)| hold.is_published()).map(|(shard, _)| (shard, true));
+        let holds = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.is_published())
+            .map(|(shard, hold)| (shard, Some(hold)));
         let me = &self.config.node;
         let planned =
             self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
         let planned =
-            planned.map(|(shard, _)| (shard, false)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
-        for (shard, held) in holds.chain(planned) {
+            planned.map(|(shard, _)| (shard, None)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
+        for (shard, hold) in holds.chain(planned) {
             let group = published.group(&shard.group);
-            let list = if held { &mut group.holds } else { &mut group.plans };
+            group.epoch = hold.map_or(group.epoch, |hold| group.epoch.max(hold.epoch));
+            let list = if hold.is_some() { &mut group.holds } else { &mut group.plans };
             match shard.name.as_slot().filter(|_| !named(&shard.group)) {
                 Some(slot) => list.add_slot(slot),
                 None => list.add_name(&shard.name),
@@ -139,9 +145,16 @@ impl Node {
 
     /// The highest epoch that anybody published for a group.
     pub(super) fn epoch_published(&self, group: &GroupName) -> Epoch {
-        let records = self.mirror.nodes.values().filter_map(|node| node.seen.as_ref()?.best());
+        let ours = self.publishing.epochs.get(group).copied().unwrap_or_default();
+        self.epoch_published_by_others(group).max(ours)
+    }
+
+    fn epoch_published_by_others(&self, group: &GroupName) -> Epoch {
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
+        let records = others
+            .filter_map(|(_, node)| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
         let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
-        published.max().unwrap_or(Epoch(0))
+        published.max().unwrap_or_default()
     }
 
     /// A node's record changed: whoever waits for what it publishes is considered again.
@@ -199,7 +212,7 @@ impl Node {
         let order = self.mirror.tick();
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let ready = *hold.check.ready.get_or_insert(order);
-        if hold.check.nodes && self.rules.hold(Rule::NodesBeforeStart) {
+        if !hold.check.trusts_the_record() && self.rules.hold(Rule::NodesBeforeStart) {
             if self.publishing.read_issued < ready {
                 self.publishing.unread.insert(shard.clone());
                 return;
@@ -237,15 +250,18 @@ impl Node {
     /// whoever took its publication back has told its epochs, and those of whoever died are unknown.
     fn epoch_too_low(&self, shard: &ShardId) -> Option<Epoch> {
         let hold = self.holds.get(shard)?;
-        if !hold.check.nodes {
-            return None;
-        }
-        let died = hold.check.blockers.iter().any(|session| self.mirror.dead.contains_key(session));
-        let lost = hold.check.was_held || died || (hold.epoch_is_first && self.was_ever_held(shard));
-        let above = match lost {
-            true => self.unknown_epoch().max(self.epoch_published(&shard.group)),
-            false if !hold.check.blockers.is_empty() => self.epoch_published(&shard.group),
-            false => return None,
+        let (replaced, blockers) = (hold.check.replaced?, &hold.check.blockers);
+        let died = || blockers.iter().any(|session| self.mirror.dead.contains_key(session));
+        let above = match replaced {
+            Replaces::Release => return None,
+            // What is known now, and was perhaps not known when it was claimed.
+            Replaces::Lost => self.epoch_published_by_others(&shard.group),
+            Replaces::Nothing if self.was_ever_held(shard) => self.unknown_epoch(shard),
+            Replaces::Nothing | Replaces::Other if hold.check.was_held || died() => self.unknown_epoch(shard),
+            Replaces::Nothing | Replaces::Other if !blockers.is_empty() => {
+                self.epoch_published_by_others(&shard.group)
+            }
+            Replaces::Nothing | Replaces::Other => return None,
         };
         (hold.epoch <= above && self.rules.hold(Rule::EpochRises)).then_some(above)
     }

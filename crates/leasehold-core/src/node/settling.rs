@@ -179,8 +179,7 @@ impl Node {
             WriteKind::Claim => {
                 hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
-                hold.check = Check::after(write.replaces == Replaces::Release);
-                hold.epoch_is_first = write.replaces == Replaces::Nothing;
+                hold.check = Check::after(write.replaces);
                 hold.phase = Phase::Claimed { why: write.record.why };
                 let epoch = hold.epoch;
                 self.note_epoch(shard, epoch);

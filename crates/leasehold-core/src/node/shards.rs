@@ -26,8 +26,6 @@ pub(super) struct Hold {
     pub(super) pardoned: bool,
     /// What a claim must still pass before the work starts.
     pub(super) check: Check,
-    /// Its epoch was chosen without knowing of any earlier one.
-    pub(super) epoch_is_first: bool,
 }
 
 impl Hold {
@@ -45,7 +43,6 @@ impl Hold {
             quarantined,
             pardoned: false,
             check: Check::default(),
-            epoch_is_first: false,
         }
     }
 

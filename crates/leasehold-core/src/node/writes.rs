@@ -40,7 +40,9 @@ pub(super) enum Replaces {
     Release,
     /// No record that anybody has ever held, as far as we know.
     Nothing,
-    /// Anything else: the record of a session that is over, damage, a hole, or a claim of ours whose answer was lost.
+    /// A record that was deleted or damaged: its epochs are not known.
+    Lost,
+    /// Anything else: the record of a session that is over, or a claim of ours whose answer was lost.
     Other,
 }
 
@@ -108,8 +110,9 @@ impl Node {
         let replaces = match seen {
             Some(Some(record)) if record.is_release() => Replaces::Release,
             Some(Some(record)) if record.why == MoveReason::Engaged => Replaces::Nothing,
-            None if why != MoveReason::Repaired => Replaces::Nothing,
-            _ => Replaces::Other,
+            Some(Some(_)) => Replaces::Other,
+            None if !self.had_record(shard) => Replaces::Nothing,
+            None | Some(None) => Replaces::Lost,
         };
         let record = self.claim_record(shard, above, why);
         let write = Write { replaces, ..Write::new(WriteKind::Claim, base, record) };
