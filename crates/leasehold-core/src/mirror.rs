@@ -114,7 +114,7 @@ impl Lasting {
 /// What another session may do with a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Hold it, or be claiming it.
+    /// Hold it.
     Hold,
     /// Start it, without saying more than it has said.
     Start,
@@ -490,8 +490,7 @@ impl Mirror {
         Change::Changed
     }
 
-    /// Whether a live session under this name may hold a shard or be claiming it; with [`Reach::Start`], or may start it at
-    /// any moment. An unreadable record, and one of a version that published nothing, may stand for anything.
+    /// Whether a live session under this name holds a shard; with [`Reach::Start`], or may start it at any moment. An unreadable record, and one of a version that published nothing, may stand for anything.
     pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach) -> bool {
         let publishes = |record: &NodeRecord| match (&record.publishes, reach) {
             (None, _) => true,

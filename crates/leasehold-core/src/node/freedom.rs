@@ -91,7 +91,11 @@ impl Node {
             ShardState::Held { holder } => match self.is_over(holder, order) {
                 // Somebody wrote over the record of another, who may have the shard and not know it yet.
                 Over::Yes if self.is_withheld(shard) => Freedom::No,
-                Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
+                Over::Yes => {
+                    // Its claim may have been late, after somebody deleted a record with a higher epoch.
+                    let above = above.max(self.epoch_published(&shard.group));
+                    Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false }
+                }
                 Over::No => Freedom::No,
                 Over::At(at) => Freedom::At(at),
                 Over::AfterReading => Freedom::AfterReading(holder.node.clone()),

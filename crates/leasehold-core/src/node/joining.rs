@@ -181,6 +181,7 @@ impl Node {
             self.former.insert(join.session);
         }
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.chance.bits()));
+        self.take_over_epochs();
         let record = self.node_record(session, 1, NodeState::Active);
         let value: Arc<[u8]> = record.encode().into();
         let (write, sent_at) = (record.write, self.now);

@@ -84,7 +84,8 @@ impl Node {
         for (shard, hold) in holds.chain(planned) {
             let group = published.group(&shard.group);
             group.epoch = hold.map_or(group.epoch, |hold| group.epoch.max(hold.epoch));
-            let list = if hold.is_some() { &mut group.holds } else { &mut group.plans };
+            let held = hold.is_some_and(Hold::is_ours);
+            let list = if held { &mut group.holds } else { &mut group.plans };
             match shard.name.as_slot().filter(|_| !named(&shard.group)) {
                 Some(slot) => list.add_slot(slot),
                 None => list.add_name(&shard.name),
@@ -115,7 +116,7 @@ impl Node {
         }
     }
 
-    /// Another session that holds or claims a shard as far as its record says; with [`Reach::Start`], or may start it.
+    /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
     fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&NodeName> {
         let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
         others.into_iter().find(|(_, node)| self.mirror.may_run(node, shard, reach)).map(|(name, _)| name)
@@ -132,13 +133,17 @@ impl Node {
         held
     }
 
-    /// Whether anybody ever said that it held a shard, dead or alive, as far as records still tell.
+    /// Whether anybody else may have run a shard, as far as records still tell: a live session that holds it, or one that
+    /// is over and could have started it.
     pub(super) fn was_ever_held(&self, shard: &ShardId) -> bool {
         let said = |node: &crate::mirror::SeenNode| {
             let record = node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref());
-            record
-                .and_then(|record| record.publishes.as_ref())
-                .is_some_and(|published| published.holds(shard))
+            record.and_then(|record| Some((record, record.publishes.as_ref()?))).is_some_and(
+                |(record, published)| {
+                    let over = !record.state.is_alive() || self.mirror.dead.contains_key(&record.session);
+                    if over { published.has(shard) } else { published.holds(shard) }
+                },
+            )
         };
         self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && said(node))
     }
@@ -201,6 +206,16 @@ impl Node {
     pub(super) fn note_epoch(&mut self, shard: &ShardId, epoch: Epoch) {
         let highest = self.publishing.epochs.entry(shard.group.clone()).or_default();
         *highest = epoch.max(*highest);
+    }
+
+    /// The record that a new session replaces may be the only one that tells how high epochs were.
+    pub(super) fn take_over_epochs(&mut self) {
+        let former = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref()?.best());
+        let former = former.and_then(|record| record.publishes.clone());
+        for (group, epoch) in former.iter().flat_map(Published::epochs) {
+            let highest = self.publishing.epochs.entry(group.clone()).or_default();
+            *highest = epoch.max(*highest);
+        }
     }
 
     /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
@@ -296,6 +311,11 @@ impl Node {
 }
 
 impl Hold {
+    /// Whether its record has named us. A claim that is under way has not, and may be taken over while it hangs.
+    fn is_ours(&self) -> bool {
+        self.phase != Phase::Claiming || self.version.is_some()
+    }
+
     /// Whether its work may run, or may start by what is under way.
     fn is_published(&self) -> bool {
         match self.phase {

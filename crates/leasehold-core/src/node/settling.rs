@@ -84,6 +84,9 @@ impl Node {
             }
             self.reconsider.insert(shard.clone());
         }
+        if !self.verify.is_empty() {
+            self.settle_at = self.now.at;
+        }
     }
 
     /// Decides what became of a write by what is in the store.
@@ -120,6 +123,12 @@ impl Node {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return };
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
+        let holder = seen.good().and_then(|record| record.holder()).map(|holder| holder.session);
+        let foreign = holder.is_some_and(|session| Some(session) != self.session_id());
+        if write.kind == WriteKind::Claim && foreign && write.base.as_ref() != Some(&seen.version) {
+            // Somebody else was quicker. Our claim can land no more, and whoever waits for us need not wait for its answer.
+            return self.write_lost(shard);
+        }
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
             if write.stage == Stage::Unsettled {

@@ -26,10 +26,10 @@ pub struct Published(BTreeMap<GroupName, PublishedGroup>);
 /// What a session may be running of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedGroup {
-    /// Shards that it holds or is claiming.
+    /// Shards that it holds.
     #[serde(default, skip_serializing_if = "ShardList::is_empty")]
     pub holds: ShardList,
-    /// Shards that it does not hold and may start at any moment, because the plan gives them to it.
+    /// Shards that it does not hold and may start at any moment: it is claiming them, or the plan gives them to it.
     #[serde(default, skip_serializing_if = "ShardList::is_empty")]
     pub plans: ShardList,
     /// The highest epoch that it has held in this group.
@@ -59,7 +59,7 @@ impl Published {
         self.0.entry(group.clone()).or_default()
     }
 
-    /// Whether the session may hold this shard or be claiming it.
+    /// Whether the session holds this shard.
     pub fn holds(&self, shard: &ShardId) -> bool {
         self.0.get(&shard.group).is_some_and(|group| group.holds.contains(&shard.name))
     }
@@ -73,6 +73,11 @@ impl Published {
     /// The highest epoch that the session has held in this group.
     pub fn epoch(&self, group: &GroupName) -> Epoch {
         self.0.get(group).map_or(Epoch(0), |group| group.epoch)
+    }
+
+    /// The highest epoch that the session has held in each group.
+    pub fn epochs(&self) -> impl Iterator<Item = (&GroupName, Epoch)> {
+        self.0.iter().map(|(group, published)| (group, published.epoch))
     }
 
     /// Writes long lists of names in short. `salt` decides how they are hashed, and so which other names they hit.

@@ -257,7 +257,10 @@ impl World {
             "take" => GateManner::Take,
             "refuse" => GateManner::Refuse,
             "silent" => GateManner::Silent,
-            _ => return Err("a gate says take, refuse, or is silent".into()),
+            _ => match manner.split_once('=') {
+                Some(("take-after", value)) => GateManner::TakeAfter(span(value)?),
+                _ => return Err("a gate says take, take-after=SPAN, refuse, or is silent".into()),
+            },
         };
         self.process(name)?.gates.insert(shard(id)?, manner);
         Ok(())

@@ -68,10 +68,12 @@ fn a_story_goes_the_same_way_twice() {
 fn without_its_rule_a_story_breaks_a_promise() {
     use leasehold_core::rules::{Rule, Rules};
     for (rule, story) in [
-        (Rule::NodesBeforeStart, "created_late"),
-        (Rule::NodesBeforeStart, "claimed_late"),
-        (Rule::MetaRestoredByTheLiving, "damaged_meta_revives"),
-        (Rule::TtlMaxIsHeard, "raised_ttl_max_two_workers"),
+        (Rule::PublishBeforeStart, "published"),
+        (Rule::NodesBeforeStart, "published"),
+        (Rule::PublishedIsHeld, "published"),
+        (Rule::UnstartedIsNoRelease, "published"),
+        (Rule::MetaRestoredByTheLiving, "damaged_meta_revives_an_old_incarnation"),
+        (Rule::TtlMaxIsHeard, "ttl_longer"),
         (Rule::OwnRecordNotOlder, "own_record_older"),
     ] {
         let path = stories().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == story));

@@ -54,6 +54,7 @@ pub(crate) enum Manner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateManner {
     Take,
+    TakeAfter(Duration),
     Refuse,
     Silent,
 }

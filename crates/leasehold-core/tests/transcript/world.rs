@@ -357,12 +357,14 @@ impl World {
             }
             Action::AskGate(shard) => {
                 let manner = process.gates.get(&shard).copied().unwrap_or(GateManner::Take);
-                let verdict = match manner {
-                    GateManner::Take => Verdict::Take,
-                    GateManner::Refuse => Verdict::Refuse,
+                let soon = Duration::from_millis(1);
+                let (after, verdict) = match manner {
+                    GateManner::Take => (soon, Verdict::Take),
+                    GateManner::TakeAfter(after) => (after, Verdict::Take),
+                    GateManner::Refuse => (soon, Verdict::Refuse),
                     GateManner::Silent => return,
                 };
-                self.after(Duration::from_millis(1), name, Happening::Event(Event::Gate { shard, verdict }));
+                self.after(after, name, Happening::Event(Event::Gate { shard, verdict }));
             }
             Action::Tell(_) => {}
             Action::Done => process.node = None,
