@@ -65,9 +65,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads every node record, and `meta` after all of them; never stale, also where [`list`](Store::list) may be. It need
     /// not be of one moment.
-    async fn list_nodes(&self) -> Result<Listing, StoreError> {
-        Ok(self.list().await?.nodes_only())
-    }
+    ///
+    /// Every node asks for it when it starts and after a failover, so it must not read the records of shards. It is always
+    /// [`newest`](Listing::newest). Where a node's record may be that cannot be told is among the
+    /// [`unreadable`](Listing::unreadable); [`foreign`](Listing::foreign) keys are left to `list`.
+    async fn list_nodes(&self) -> Result<Listing, StoreError>;
 
     /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
     ///

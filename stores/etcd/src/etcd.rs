@@ -8,7 +8,7 @@ use leasehold_store::{
 };
 
 use crate::lane::{Lane, Switch, Trouble};
-use crate::layout::Layout;
+use crate::layout::{Layout, Span};
 use crate::line::{Line, Method};
 use crate::options::Options;
 use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
@@ -88,6 +88,11 @@ impl Store for Etcd {
         self.work.run(move |switch| async move { shared.list(&switch).await }).await
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.work.run(move |switch| async move { shared.list_nodes(&switch).await }).await
+    }
+
     async fn swap(&self, lane: Way, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         let (shared, swaps) = (Arc::clone(&self.shared), swaps.to_vec());
         let lane = match lane {
@@ -140,11 +145,21 @@ impl Shared {
     }
 
     pub(crate) async fn list(&self, switch: &Arc<Switch>) -> Result<Listing, StoreError> {
+        self.list_spans(switch, &self.layout.records()).await
+    }
+
+    async fn list_nodes(&self, switch: &Arc<Switch>) -> Result<Listing, StoreError> {
+        let listing = self.list_spans(switch, &self.layout.nodes_and_meta()).await?;
+        Ok(Listing { foreign: Vec::new(), newest: true, ..listing })
+    }
+
+    /// What is in these spans, all at one revision.
+    async fn list_spans(&self, switch: &Arc<Switch>, spans: &[Span]) -> Result<Listing, StoreError> {
         let mut tries = 0;
         loop {
             let before = self.seen.mark();
             tries += 1;
-            match records::list(&self.layout, |pages| txn(switch, pages)).await {
+            match records::list(&self.layout, spans, |pages| txn(switch, pages)).await {
                 Ok((listing, header)) => {
                     self.seen.adopt(before, &header);
                     return Ok(listing);

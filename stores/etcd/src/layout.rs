@@ -77,6 +77,15 @@ impl Layout {
         [Span { start: all.start, end: keys.start }, Span { start: keys.end, end: all.end }]
     }
 
+    /// The records of nodes, and `meta`.
+    pub(crate) fn nodes_and_meta(&self) -> [Span; 2] {
+        let meta = self.record(&Key::Meta);
+        // The first key after one is the same with a zero byte.
+        let after = [meta.as_slice(), &[0]].concat();
+        let nodes = self.at("nodes/");
+        [Span { start: nodes.clone(), end: past(nodes) }, Span { start: meta, end: after }]
+    }
+
     /// What stands at a key of this namespace.
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         let text = String::from_utf8_lossy(key);
@@ -143,6 +152,11 @@ mod tests {
         assert!(!holds(&before, &registered) && !holds(&after, &registered));
         assert!(holds(&layout.all(), &registered) && holds(&layout.registered_keys(), &registered));
         assert!(!holds(&layout.all(), &neighbour.at("meta")));
+        let [nodes, meta] = layout.nodes_and_meta();
+        assert!(holds(&nodes, &layout.at("nodes/n")) && holds(&meta, &layout.at("meta")));
+        for other in ["shards/g/0", "groups/g", "control", "metadata", "meta/x", "nodes", "nodesx"] {
+            assert!(!holds(&nodes, &layout.at(other)) && !holds(&meta, &layout.at(other)), "{other}");
+        }
     }
 
     #[test]

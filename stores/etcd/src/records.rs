@@ -119,9 +119,10 @@ fn outcome(answer: TxnResponse, written: &Version) -> Result<Swapped, StoreError
     Ok(Swapped::Lost(first_of(there)?))
 }
 
-/// Everything in the namespace at one revision, in pages, and the header that says which.
+/// What is in these spans at one revision, in pages, and the header that says which.
 pub(crate) async fn list<E, F>(
     layout: &Layout,
+    spans: &[Span],
     ask: impl Fn(TxnRequest) -> F,
 ) -> Result<(Listing, ResponseHeader), E>
 where
@@ -129,7 +130,7 @@ where
     F: Future<Output = Result<TxnResponse, E>>,
 {
     let mut listing = Listing::default();
-    let first: Vec<RangeRequest> = layout.records().into_iter().map(|span| page(span, 0)).collect();
+    let first: Vec<RangeRequest> = spans.iter().map(|span| page(span.clone(), 0)).collect();
     let answer = ask(reading_pages(first.clone())).await?;
     let header = header(answer.header.as_ref())?.clone();
     let mut open = take_pages(layout, &mut listing, first, answer)?;

@@ -126,7 +126,9 @@ impl Watcher {
             let line = line.clone();
             async move { line.ask(Method::TXN, pages).await.map_err(Why::from) }
         };
-        let (snapshot, header) = records::list(&self.shared.layout, ask).await.map_err(|Why(why)| why)?;
+        let layout = &self.shared.layout;
+        let listed = records::list(layout, &layout.records(), ask).await;
+        let (snapshot, header) = listed.map_err(|Why(why)| why)?;
         self.shared.seen.adopt(before, &header);
         let span = self.shared.layout.all();
         let create = WatchCreateRequest {

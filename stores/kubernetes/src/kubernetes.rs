@@ -103,13 +103,22 @@ impl Store for Kubernetes {
             return Ok(Reading { found, generation: listing.generation });
         }
         let generation = leases.generation(work).await?;
-        let reads: Vec<_> = keys.iter().map(|key| leases.get(work, key).boxed()).collect();
-        let found = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        let Some((last, others)) = keys.split_last() else {
+            return Ok(Reading { found: Vec::new(), generation });
+        };
+        let reads: Vec<_> = others.iter().map(|key| leases.get(work, key).boxed()).collect();
+        let mut found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        // The last one asked for is read after all others: it may vouch for them.
+        found.push(leases.get(work, last).await?);
         Ok(Reading { found, generation })
     }
 
     async fn list(&self) -> Result<Listing, StoreError> {
         Ok(self.inner.leases.list(&self.inner.work).await?.listing)
+    }
+
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.inner.leases.list_nodes(&self.inner.work).await
     }
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {

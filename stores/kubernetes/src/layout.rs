@@ -28,6 +28,9 @@ const ANCHOR: &str = "store";
 /// The kinds of registered keys and of their leases, which are not among the records.
 pub(crate) const REGISTERED: [&str; 2] = ["lease", "key"];
 
+/// The kind of the Leases of shards.
+const SHARD: &str = "shard";
+
 /// The Leases of one namespace of Leasehold.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -95,6 +98,11 @@ impl Layout {
     /// Selects the Leases of records, and whatever else is in this namespace but registered keys.
     pub(crate) fn selector(&self) -> String {
         format!("{},{KIND} notin ({})", self.whole(), REGISTERED.join(","))
+    }
+
+    /// Selects the same without those of shards: few, however many shards there are. What lost its kind is among them.
+    pub(crate) fn all_but_shards(&self) -> String {
+        format!("{},{KIND} notin ({SHARD},{})", self.whole(), REGISTERED.join(","))
     }
 
     /// Selects all Leases of this namespace, and no others.
@@ -203,6 +211,7 @@ impl Layout {
         } else if !right_label(PREFIX, &self.prefix)
             || !right_label(NAMESPACE, &self.namespace)
             || REGISTERED.iter().any(|kind| right_label(KIND, kind))
+            || (kind(key) != SHARD && right_label(KIND, SHARD))
         {
             spoiled("has lost its labels, and is not listed".to_owned())
         } else {
@@ -252,7 +261,7 @@ fn kind(key: &Key) -> &'static str {
         Key::Control => "control",
         Key::Group(_) => "group",
         Key::Node(_) => "node",
-        Key::Shard(_) => "shard",
+        Key::Shard(_) => SHARD,
     }
 }
 

@@ -158,8 +158,18 @@ impl Leases {
     /// Everything, at one moment that is not before the call. Makes the anchor if it is missing; whoever may only
     /// read sees no generation then.
     pub(crate) async fn list(&self, link: &Link) -> Result<Page, StoreError> {
+        self.list_selected(link, &self.layout.selector()).await
+    }
+
+    /// The records of nodes, and `meta`, at one moment that is not before the call.
+    pub(crate) async fn list_nodes(&self, link: &Link) -> Result<Listing, StoreError> {
+        let listing = self.list_selected(link, &self.layout.all_but_shards()).await?.listing.nodes_only();
+        Ok(Listing { foreign: Vec::new(), newest: true, ..listing })
+    }
+
+    async fn list_selected(&self, link: &Link, selector: &str) -> Result<Page, StoreError> {
         for _ in 0..LISTINGS_MAX {
-            let Some(page) = self.list_once(link).await? else { continue };
+            let Some(page) = self.list_once(link, selector).await? else { continue };
             if !page.listing.generation.is_empty() || self.make_anchor(link).await?.is_empty() {
                 return Ok(page);
             }
@@ -276,10 +286,10 @@ impl Leases {
     }
 
     /// One listing, page by page; `None` if the server forgot its state before the last page.
-    async fn list_once(&self, link: &Link) -> Result<Option<Page>, StoreError> {
+    async fn list_once(&self, link: &Link, selector: &str) -> Result<Option<Page>, StoreError> {
         let at = place(link).await?;
         let mut listing = Listing::default();
-        let mut params = ListParams::default().labels(&self.layout.selector()).limit(PAGE);
+        let mut params = ListParams::default().labels(selector).limit(PAGE);
         loop {
             let page = match ask_page::<Lease>(link, &at, &params).await?.answer {
                 Ok(page) => page,

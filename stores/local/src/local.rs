@@ -117,6 +117,10 @@ impl Store for Local {
         self.work.call(list).await
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.work.call(list_nodes).await
+    }
+
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         let swaps = swaps.to_vec();
         let lane = match lane {
@@ -180,4 +184,13 @@ pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
     let answered = link.read(|connection, _| records::list(connection, &namespace))?;
     let Answered { value: Everything { entries, foreign }, head, generation } = answered;
     Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
+}
+
+/// The records of nodes, and `meta`, of the namespace of this link.
+fn list_nodes(link: &mut Link) -> Result<Listing, StoreError> {
+    let namespace = link.shared.namespace.clone();
+    let answered = link.read(|connection, _| records::list_nodes(connection, &namespace))?;
+    let Answered { value: Everything { entries, .. }, head, generation } = answered;
+    let revision = Some(head.revision);
+    Ok(Listing { entries, generation, revision, newest: true, ..Listing::default() })
 }

@@ -60,9 +60,27 @@ pub(crate) fn read(
 
 /// All records of a namespace, ordered by key.
 pub(crate) fn list(connection: &Connection, namespace: &str) -> Result<Everything, Trouble> {
-    let mut statement = connection.prepare_cached(
+    select(
+        connection,
         "SELECT key, version, value FROM records WHERE namespace = ?1 AND value IS NOT NULL ORDER BY key",
-    )?;
+        namespace,
+    )
+}
+
+/// The records of nodes, and `meta`: two parts of the index by key.
+pub(crate) fn list_nodes(connection: &Connection, namespace: &str) -> Result<Everything, Trouble> {
+    select(
+        connection,
+        "SELECT key, version, value FROM records
+         WHERE namespace = ?1 AND key >= 'nodes/' AND key < 'nodes0' AND value IS NOT NULL
+         UNION ALL
+         SELECT key, version, value FROM records WHERE namespace = ?1 AND key = 'meta' AND value IS NOT NULL",
+        namespace,
+    )
+}
+
+fn select(connection: &Connection, sql: &str, namespace: &str) -> Result<Everything, Trouble> {
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([namespace])?;
     let mut all = Everything::default();
     while let Some(row) = rows.next()? {

@@ -146,7 +146,9 @@ impl Store for Bucket {
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
         self.standing()?;
         let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
-        let mut objects: Vec<String> = keys.iter().map(of).collect();
+        let last = keys.last().map(of);
+        let mut objects: Vec<String> =
+            keys.iter().map(of).filter(|object| Some(object) != last.as_ref()).collect();
         objects.sort();
         objects.dedup();
         let fetch = |object: String| async move {
@@ -159,6 +161,11 @@ impl Store for Bucket {
             let (object, held) = outcome?;
             found.insert(object, held);
         }
+        // The last one asked for is read after all others: it may vouch for them.
+        if let Some(last) = last {
+            let (object, held) = fetch(last).await?;
+            found.insert(object, held);
+        }
         let row = |key: &Key| {
             let object = of(key);
             self.folder.row(&object, found.get(&object)?, key)
@@ -169,6 +176,11 @@ impl Store for Bucket {
     async fn list(&self) -> Result<Listing, StoreError> {
         self.standing()?;
         self.folder.list().await
+    }
+
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.standing()?;
+        self.folder.list_nodes().await
     }
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {

@@ -14,7 +14,7 @@ use crate::marker::Marker;
 use crate::options::Options;
 use crate::page::Content;
 use crate::shelf::{Held, Shelf, Sweep};
-use crate::wire::{Got, Wire};
+use crate::wire::{Got, Listed, Wire};
 
 /// How many objects are fetched or written at once.
 pub(crate) const AT_ONCE: usize = 8;
@@ -110,7 +110,46 @@ impl Folder {
         let mut listing = self.listing();
         listing.newest &= looked != Looked::Marker;
         if listing.newest {
+            // Whatever is in the listing by now, `meta` vouches for it only if it is read after that.
+            let meta = self.fetch(Lane::Work, &layout::object_of(&Key::Meta, self.options.pages)).await?;
+            listing.entries.retain(|(key, _)| *key != Key::Meta);
+            listing.entries.extend(meta.content.row(&Key::Meta).map(|stored| (Key::Meta, stored)));
             self.shelf().listed_newest();
+        }
+        Ok(listing)
+    }
+
+    /// The records of nodes as they are now, and `meta` as it is after that.
+    pub(crate) async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let listed = self.work.list(layout::NODES).await?;
+        let listed = listed.into_iter().filter(|found| layout::kind_of(&found.object) == Kind::Single);
+        let fetch = |Listed { object, etag }: Listed| async move {
+            let known = self.shelf().get(&object).filter(|held| held.etag() == Some(&etag));
+            let held = match known {
+                Some(held) => held,
+                None => self.fetch(Lane::Work, &object).await?,
+            };
+            Ok::<_, StoreError>((object, held))
+        };
+        let mut found = stream::iter(listed).map(fetch).buffer_unordered(AT_ONCE);
+        let mut nodes = Vec::new();
+        while let Some(node) = found.next().await {
+            nodes.push(node?);
+        }
+        let meta = layout::object_of(&Key::Meta, self.options.pages);
+        nodes.push((meta.clone(), self.fetch(Lane::Work, &meta).await?));
+        let mut listing = Listing { newest: true, ..Listing::default() };
+        for (object, held) in nodes {
+            let content = &held.content;
+            let mut keys: BTreeSet<Key> = content.keys().cloned().collect();
+            if content.hiding().is_some() {
+                keys.extend(self.shelf().hidden(&object));
+                match layout::key_of(&object) {
+                    Some(key) => drop(keys.insert(key)),
+                    None => listing.unreadable.push(object),
+                }
+            }
+            add(&mut listing, content, keys);
         }
         Ok(listing)
     }
@@ -131,8 +170,7 @@ impl Folder {
                 }
                 keys.extend(expected.into_iter().flatten().chain(hidden.iter().cloned()));
             }
-            let entry = |key: Key| content.row(&key).map(|stored| (key, stored));
-            listing.entries.extend(keys.into_iter().filter_map(entry));
+            add(&mut listing, content, keys);
         }
         listing
     }
@@ -202,4 +240,10 @@ impl Folder {
         self.shelf().looked(marker, foreign);
         Ok(looked)
     }
+}
+
+/// Lists these records of an object.
+fn add(listing: &mut Listing, content: &Content, keys: BTreeSet<Key>) {
+    let entry = |key: Key| content.row(&key).map(|stored| (key, stored));
+    listing.entries.extend(keys.into_iter().filter_map(entry));
 }

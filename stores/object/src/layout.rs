@@ -10,6 +10,8 @@ pub(crate) const PAGES: u32 = 16;
 /// The object that every change but a plain renewal rewrites, so that one small read tells whether anything happened.
 pub(crate) const MARKER: &str = "changed.json";
 
+/// Where the records of nodes lie.
+pub(crate) const NODES: &str = "nodes/";
 /// Where the leases of registered keys lie.
 pub(crate) const LEASES: &str = "leases/";
 /// Where registered keys lie.

@@ -122,6 +122,11 @@ impl Shelf {
         }
     }
 
+    /// The records that may be in an object although it does not show them.
+    pub(crate) fn hidden(&self, object: &str) -> BTreeSet<Key> {
+        self.slots.get(object).map(|slot| slot.hidden.clone()).unwrap_or_default()
+    }
+
     /// What is held of an object, if anything is known of it.
     pub(crate) fn get(&self, object: &str) -> Option<Held> {
         self.slots.get(object).filter(|slot| !slot.doubted).map(|slot| slot.held.clone())

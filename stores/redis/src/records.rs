@@ -118,15 +118,33 @@ impl Records {
                 }
             }
             if count < PAGE as u64 {
+                let mut meta = part(page.next())?.into_iter();
+                match stored(meta.next(), meta.next())? {
+                    Some(meta) => drop(entries.insert(name(&Key::Meta), (answered.revision, meta))),
+                    None => drop(entries.remove(&name(&Key::Meta))),
+                }
                 return Ok(Some(listing(entries, answered.generation, answered.revision)));
             }
         }
     }
 
+    /// The records of nodes, and `meta`, by one script.
+    pub(crate) async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let Answered { generation, revision, rest } = self.call(Script::Nodes, &[], |call| call).await?;
+        let mut listing =
+            Listing { generation, revision: Some(revision), newest: true, ..Listing::default() };
+        let mut found = list(rest)?.into_iter();
+        while let Some(name) = found.next() {
+            let record = stored(found.next(), found.next())?.ok_or_else(|| strange("an empty version"))?;
+            listing.entries.extend(key(&text(Some(name))?).ok().map(|key| (key, record)));
+        }
+        Ok(listing)
+    }
+
     /// Removes what is left of a namespace without records.
     pub(crate) async fn discard(&self) -> Result<(), StoreError> {
         let place = &self.line.place;
-        let keys = ["store", "index", "removed"].map(|key| place.key(key)).into();
+        let keys = ["store", "index", "removed", "nodes"].map(|key| place.key(key)).into();
         let answer = self.line.call(&Call::new(Script::Discard, keys), Wait::No).await;
         let left = answer.map_err(|(trouble, written)| trouble.tell(written))?;
         match number(Some(left))? {

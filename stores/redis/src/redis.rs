@@ -91,6 +91,11 @@ impl Store for Redis {
         engine.run(|_| async move { records.list().await }).await
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let (engine, records) = self.records(Lane::Work);
+        engine.run(|_| async move { records.list_nodes().await }).await
+    }
+
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         if swaps.len() > SWAPS_MAX {
             let message =

@@ -7,6 +7,8 @@ use crate::resp::Command;
 pub(crate) enum Script {
     Read,
     Page,
+    /// The records of nodes, and `meta`.
+    Nodes,
     /// Swaps of records that exist: they go on when the server's memory is full.
     Swap,
     /// Swaps that make new records: they are refused when the server's memory is full.
@@ -33,9 +35,10 @@ enum WhenFull {
 const ENTER: &str = include_str!("lua/enter.lua");
 const SWAP: &str = include_str!("lua/swap.lua");
 
-const ALL: [(Script, WhenFull, &[&str]); 14] = [
+const ALL: [(Script, WhenFull, &[&str]); 15] = [
     (Script::Read, WhenFull::GoOn, &[ENTER, include_str!("lua/read.lua")]),
     (Script::Page, WhenFull::GoOn, &[ENTER, include_str!("lua/page.lua")]),
+    (Script::Nodes, WhenFull::GoOn, &[ENTER, include_str!("lua/nodes.lua")]),
     (Script::Swap, WhenFull::GoOn, &[ENTER, SWAP]),
     (Script::Create, WhenFull::Refuse, &[ENTER, SWAP]),
     (Script::Lower, WhenFull::GoOn, &[include_str!("lua/lower.lua")]),

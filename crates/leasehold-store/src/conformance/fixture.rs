@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use leasehold_core::store::StoreError;
 
 use crate::Store;
@@ -23,6 +24,14 @@ pub trait Fixture: Send + Sync {
     /// A client of this namespace. Called twice with the same name, it opens two clients that are as independent of
     /// each other as those of two machines.
     async fn open(&self, namespace: &str) -> Result<Arc<dyn Store>, StoreError>;
+
+    /// Lever: opens a client that waits for a step before each request that it sends to its server, or each part that it
+    /// reads: the suite writes then, so that what is read in parts is never of one moment. Without it the suite writes all
+    /// the time and relies on chance.
+    async fn open_stepped(&self, namespace: &str, step: Step) -> Option<Result<Arc<dyn Store>, StoreError>> {
+        let _ = (namespace, step);
+        None
+    }
 
     /// Lever: removes everything in the namespace, behind the clients' backs.
     async fn wipe(&self, namespace: &str) -> Option<()> {
@@ -70,6 +79,9 @@ pub trait Fixture: Send + Sync {
         Scale::default()
     }
 }
+
+/// What happens before a request is sent; see [`Fixture::open_stepped`].
+pub type Step = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A backup that [`Fixture::save`] made; only the fixture knows what is in it.
 pub type Saved = Box<dyn Any + Send>;

@@ -16,6 +16,8 @@ mod contents;
 mod fixture;
 mod lists;
 mod memory_fixture;
+mod nodes;
+mod order;
 mod races;
 mod registries;
 mod report;
@@ -34,12 +36,14 @@ pub use contents::{
     corrupt_records_are_shown_as_they_are, foreign_keys_are_reported, namespaces_are_apart,
     odd_names_are_carried_faithfully, values_are_carried_faithfully,
 };
-pub use fixture::{Fixture, Saved, Scale};
+pub use fixture::{Fixture, Saved, Scale, Step};
 pub use lists::{
     large_lists_are_whole, lists_are_whole_while_others_write, lists_show_what_was_applied,
     reads_are_never_stale,
 };
 pub use memory_fixture::MemoryFixture;
+pub use nodes::{nodes_are_listed_whole, nodes_are_never_listed_stale};
+pub use order::{lists_read_meta_last, node_lists_read_meta_last, reads_end_with_the_last_key};
 pub use races::{one_creator_wins, racing_writers_lose_no_update};
 pub use registries::{
     leases_expire_unless_renewed, only_its_own_keys_are_removed, registered_keys_are_there,
@@ -118,6 +122,11 @@ properties![
     lists_show_what_was_applied,
     lists_are_whole_while_others_write,
     large_lists_are_whole,
+    nodes_are_listed_whole,
+    nodes_are_never_listed_stale,
+    lists_read_meta_last,
+    node_lists_read_meta_last,
+    reads_end_with_the_last_key,
     values_are_carried_faithfully,
     odd_names_are_carried_faithfully,
     namespaces_are_apart,

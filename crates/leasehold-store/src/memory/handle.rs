@@ -88,6 +88,10 @@ impl Store for Memory {
         Ok(self.server.lock().listing(&self.namespace))
     }
 
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        Ok(self.server.lock().nodes(&self.namespace))
+    }
+
     async fn swap(&self, _lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         self.check(swaps)?;
         let mut server = self.server.lock();

@@ -190,6 +190,11 @@ impl Server {
         self.space(namespace).listing(&generation, revision)
     }
 
+    pub(super) fn nodes(&mut self, namespace: &str) -> Listing {
+        let (generation, revision) = (self.generation.clone(), self.revision);
+        self.space(namespace).nodes(&generation, revision)
+    }
+
     /// Writes or removes a record, unconditionally, and tells the watches.
     pub(super) fn write(&mut self, namespace: &str, key: &str, value: Option<Arc<[u8]>>) -> Version {
         self.revision += 1;

@@ -27,4 +27,18 @@ impl Space {
         }
         listing
     }
+
+    /// The records of nodes, and `meta`.
+    pub(super) fn nodes(&self, generation: &str, revision: u64) -> Listing {
+        let nodes = self.records.range("nodes/".to_owned().."nodes0".to_owned());
+        let known = nodes.chain(self.records.get_key_value("meta"));
+        let entry = |(text, stored): (&String, &Stored)| Some((text.parse::<Key>().ok()?, stored.clone()));
+        Listing {
+            entries: known.filter_map(entry).collect(),
+            generation: generation.to_owned(),
+            revision: Some(revision),
+            newest: true,
+            ..Listing::default()
+        }
+    }
 }

@@ -1,9 +1,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use leasehold_core::store::{StoreError, StoreErrorKind};
+use leasehold_core::store::{Lane, Listing, StoreError, StoreErrorKind, Swap};
 
-use crate::{Registry, Store, Watch};
+use crate::{Reading, Registry, Store, SwapReply, Watch};
 
 /// A kind of call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,8 @@ pub enum Call {
     Generation,
     /// [`Store::claim_session`]
     ClaimSession,
+    /// [`Store::discard`]
+    Discard,
     /// Anything of a [`Registry`].
     Registry,
 }
@@ -38,8 +40,26 @@ pub(crate) trait Around: Send + Sync {
         sent: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> impl Future<Output = Result<T, StoreError>> + Send;
 
+    /// Carries out swaps, where they are not calls like the others.
+    fn swapping(
+        &self,
+        lane: Lane,
+        swaps: &[Swap],
+    ) -> impl Future<Output = Result<SwapReply, StoreError>> + Send {
+        async move { self.around(Call::Swap, self.inner().swap(lane, swaps)).await }
+    }
+
     /// Stands between a watch of the store inside and whoever reads it.
     fn watching(&self, watch: Watch) -> Watch;
+
+    /// The same wrapper, with all that happens to it, around another store: what is set aside is no way past it.
+    fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store>;
+
+    /// Takes note of what was read.
+    fn note_reading(&self, _reading: &Reading) {}
+
+    /// Takes note of a listing, of everything or of nodes.
+    fn note_listing(&self, _call: Call, _listing: &Listing) {}
 
     /// The registry of the store inside.
     fn inner_registry(&self) -> Result<&dyn Registry, StoreError> {
@@ -48,9 +68,11 @@ pub(crate) trait Around: Send + Sync {
     }
 }
 
-/// Makes a store of a type that is [`Around`].
+/// Makes a store of a type that is [`Around`]. The lint keeps it whole: a wrapper that leaves a method of [`Store`] to its
+/// default silently takes it from the store inside.
 macro_rules! store_around {
     ($type:ty) => {
+        #[deny(clippy::missing_trait_methods)]
         #[async_trait::async_trait]
         impl $crate::Store for $type {
             fn facts(&self) -> $crate::Facts {
@@ -58,15 +80,21 @@ macro_rules! store_around {
             }
 
             async fn read(&self, keys: &[$crate::Key]) -> Result<$crate::Reading, $crate::StoreError> {
-                self.around(Call::Read, self.inner().read(keys)).await
+                let reading = self.around(Call::Read, self.inner().read(keys)).await?;
+                self.note_reading(&reading);
+                Ok(reading)
             }
 
             async fn list(&self) -> Result<$crate::Listing, $crate::StoreError> {
-                self.around(Call::List, self.inner().list()).await
+                let listing = self.around(Call::List, self.inner().list()).await?;
+                self.note_listing(Call::List, &listing);
+                Ok(listing)
             }
 
             async fn list_nodes(&self) -> Result<$crate::Listing, $crate::StoreError> {
-                self.around(Call::ListNodes, self.inner().list_nodes()).await
+                let listing = self.around(Call::ListNodes, self.inner().list_nodes()).await?;
+                self.note_listing(Call::ListNodes, &listing);
+                Ok(listing)
             }
 
             async fn swap(
@@ -74,7 +102,7 @@ macro_rules! store_around {
                 lane: $crate::Lane,
                 swaps: &[$crate::Swap],
             ) -> Result<$crate::SwapReply, $crate::StoreError> {
-                self.around(Call::Swap, self.inner().swap(lane, swaps)).await
+                self.swapping(lane, swaps).await
             }
 
             async fn watch(&self) -> Result<Option<$crate::Watch>, $crate::StoreError> {
@@ -113,6 +141,21 @@ macro_rules! store_around {
                 self.inner().examine().await
             }
 
+            fn aside(
+                &self,
+                throwaway: &$crate::Throwaway,
+            ) -> Result<Option<std::sync::Arc<dyn $crate::Store>>, $crate::StoreError> {
+                Ok(self.inner().aside(throwaway)?.map(|aside| self.around_another(aside)))
+            }
+
+            fn charged(&self) -> Option<$crate::Charged> {
+                self.inner().charged()
+            }
+
+            async fn discard(&self, throwaway: &$crate::Throwaway) -> Result<(), $crate::StoreError> {
+                self.around(Call::Discard, self.inner().discard(throwaway)).await
+            }
+
             fn registry(&self) -> Option<&dyn $crate::Registry> {
                 self.inner().registry().map(|_| self as &dyn $crate::Registry)
             }
@@ -124,6 +167,7 @@ pub(crate) use store_around;
 /// Makes a registry of a type that is [`Around`].
 macro_rules! registry_around {
     ($type:ty) => {
+        #[deny(clippy::missing_trait_methods)]
         #[async_trait::async_trait]
         impl $crate::Registry for $type {
             async fn grant(&self, ttl: std::time::Duration) -> Result<$crate::LeaseId, $crate::StoreError> {

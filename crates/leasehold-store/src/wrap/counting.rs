@@ -2,13 +2,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use futures::StreamExt;
-use leasehold_core::SessionId;
-use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped, WatchEvent};
+use leasehold_core::store::{Key, Lane, Listing, StoreError, Swap, Swapped, WatchEvent};
 
-use super::around::{Around, Call, registry_around};
-use crate::{Reading, Registry, Store, SwapReply, Watch};
+use super::around::{Around, Call, registry_around, store_around};
+use crate::{Reading, Store, SwapReply, Watch};
 
 /// A store that takes notes of what it is asked, for tests and benchmarks of how much work a node makes.
 pub struct Counting {
@@ -108,6 +106,34 @@ impl Around for Counting {
         answer
     }
 
+    async fn swapping(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        self.note(|counts| counts.note_asked(lane, swaps));
+        let answer = self.around(Call::Swap, self.inner.swap(lane, swaps)).await;
+        self.note(|counts| match &answer {
+            Ok(reply) => reply.outcomes.iter().for_each(|outcome| counts.note_outcome(outcome)),
+            Err(_) => counts.unknown += swaps.len() as u64,
+        });
+        answer
+    }
+
+    fn note_reading(&self, reading: &Reading) {
+        let bytes: usize = reading.found.iter().flatten().map(|stored| stored.value.len()).sum();
+        self.note(|counts| counts.bytes_in += bytes as u64);
+    }
+
+    fn note_listing(&self, call: Call, listing: &Listing) {
+        self.note(|counts| {
+            if call == Call::List {
+                counts.listed += listing.entries.len() as u64;
+            }
+            counts.bytes_in += listing_bytes(listing);
+        });
+    }
+
+    fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Counting { inner, counts: self.counts.clone() })
+    }
+
     fn watching(&self, watch: Watch) -> Watch {
         let counts = self.counts.clone();
         Box::pin(watch.inspect(move |event| {
@@ -119,82 +145,7 @@ impl Around for Counting {
     }
 }
 
-#[async_trait]
-impl Store for Counting {
-    fn facts(&self) -> Facts {
-        self.inner.facts()
-    }
-
-    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
-        let reading = self.around(Call::Read, self.inner.read(keys)).await?;
-        let bytes: usize = reading.found.iter().flatten().map(|stored| stored.value.len()).sum();
-        self.note(|counts| counts.bytes_in += bytes as u64);
-        Ok(reading)
-    }
-
-    async fn list(&self) -> Result<Listing, StoreError> {
-        let listing = self.around(Call::List, self.inner.list()).await?;
-        self.note(|counts| {
-            counts.listed += listing.entries.len() as u64;
-            counts.bytes_in += listing_bytes(&listing);
-        });
-        Ok(listing)
-    }
-
-    async fn list_nodes(&self) -> Result<Listing, StoreError> {
-        let listing = self.around(Call::ListNodes, self.inner.list_nodes()).await?;
-        self.note(|counts| counts.bytes_in += listing_bytes(&listing));
-        Ok(listing)
-    }
-
-    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
-        self.note(|counts| counts.note_asked(lane, swaps));
-        let answer = self.around(Call::Swap, self.inner.swap(lane, swaps)).await;
-        self.note(|counts| match &answer {
-            Ok(reply) => reply.outcomes.iter().for_each(|outcome| counts.note_outcome(outcome)),
-            Err(_) => counts.unknown += swaps.len() as u64,
-        });
-        answer
-    }
-
-    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
-        let watch = self.around(Call::Watch, self.inner.watch()).await?;
-        Ok(watch.map(|watch| self.watching(watch)))
-    }
-
-    async fn generation(&self) -> Result<String, StoreError> {
-        self.around(Call::Generation, self.inner.generation()).await
-    }
-
-    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
-        self.around(Call::ClaimSession, self.inner.claim_session(session)).await
-    }
-
-    fn is_gone(&self, session: SessionId) -> bool {
-        self.inner.is_gone(session)
-    }
-
-    fn release_session(&self, session: SessionId) {
-        self.inner.release_session(session);
-    }
-
-    fn held_up_by(&self) -> Option<String> {
-        self.inner.held_up_by()
-    }
-
-    async fn vet(&self) -> Result<(), StoreError> {
-        self.inner.vet().await
-    }
-
-    async fn examine(&self) -> Vec<crate::Finding> {
-        self.inner.examine().await
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        self.inner.registry().map(|_| self as &dyn Registry)
-    }
-}
-
+store_around!(Counting);
 registry_around!(Counting);
 
 impl Counts {

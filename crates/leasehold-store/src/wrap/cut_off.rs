@@ -81,6 +81,10 @@ impl Around for CutOff {
         answer
     }
 
+    fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(CutOff { inner, line: self.line.clone() })
+    }
+
     fn watching(&self, watch: Watch) -> Watch {
         let rewatch = Rewatch::new(self.inner.clone(), watch);
         let watched = Watched { rewatch, breaks: self.line.now().breaks, line: self.line.clone() };

@@ -3,18 +3,14 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::stream;
-use leasehold_core::SessionId;
-use leasehold_core::store::{
-    Facts, Key, Lane, Listing, StoreError, StoreErrorKind, Swap, Swapped, WatchEvent,
-};
+use leasehold_core::store::{Lane, StoreError, StoreErrorKind, Swap, Swapped, WatchEvent};
 use tokio::task::JoinSet;
 
-use super::around::{Around, Call, registry_around};
+use super::around::{Around, Call, registry_around, store_around};
 use super::chance::Chance;
 use super::rewatch::Rewatch;
-use crate::{Reading, Registry, Store, SwapReply, Watch};
+use crate::{Store, SwapReply, Watch};
 
 /// A store on a bad day. Faults come by chance ([`Rates`]), or one by one as a test orders them
 /// ([`Faulty::inject`]).
@@ -176,39 +172,7 @@ impl Around for Faulty {
         }
     }
 
-    fn watching(&self, watch: Watch) -> Watch {
-        let rewatch = Rewatch::new(self.inner.clone(), watch);
-        Box::pin(stream::unfold((rewatch, self.day.clone()), |(mut rewatch, day)| async move {
-            let event = rewatch.next().await?;
-            let broken = u64::from(lock(&day.rates).watch_broken);
-            if broken == 0 || day.chance.below(1000) >= broken {
-                return Some((event, (rewatch, day)));
-            }
-            rewatch.break_off();
-            Some((WatchEvent::Interrupted("the watch broke".to_owned()), (rewatch, day)))
-        }))
-    }
-}
-
-#[async_trait]
-impl Store for Faulty {
-    fn facts(&self) -> Facts {
-        self.inner.facts()
-    }
-
-    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
-        self.around(Call::Read, self.inner.read(keys)).await
-    }
-
-    async fn list(&self) -> Result<Listing, StoreError> {
-        self.around(Call::List, self.inner.list()).await
-    }
-
-    async fn list_nodes(&self) -> Result<Listing, StoreError> {
-        self.around(Call::ListNodes, self.inner.list_nodes()).await
-    }
-
-    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+    async fn swapping(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         match self.fault(Call::Swap) {
             None => self.inner.swap(lane, swaps).await,
             Some(Fault::ErrorBefore) => Err(unreachable()),
@@ -238,44 +202,25 @@ impl Store for Faulty {
         }
     }
 
-    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
-        let watch = self.around(Call::Watch, self.inner.watch()).await?;
-        Ok(watch.map(|watch| self.watching(watch)))
+    fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Faulty { inner, day: self.day.clone() })
     }
 
-    async fn generation(&self) -> Result<String, StoreError> {
-        self.around(Call::Generation, self.inner.generation()).await
-    }
-
-    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
-        self.around(Call::ClaimSession, self.inner.claim_session(session)).await
-    }
-
-    fn is_gone(&self, session: SessionId) -> bool {
-        self.inner.is_gone(session)
-    }
-
-    fn release_session(&self, session: SessionId) {
-        self.inner.release_session(session);
-    }
-
-    fn held_up_by(&self) -> Option<String> {
-        self.inner.held_up_by()
-    }
-
-    async fn vet(&self) -> Result<(), StoreError> {
-        self.inner.vet().await
-    }
-
-    async fn examine(&self) -> Vec<crate::Finding> {
-        self.inner.examine().await
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        self.inner.registry().map(|_| self as &dyn Registry)
+    fn watching(&self, watch: Watch) -> Watch {
+        let rewatch = Rewatch::new(self.inner.clone(), watch);
+        Box::pin(stream::unfold((rewatch, self.day.clone()), |(mut rewatch, day)| async move {
+            let event = rewatch.next().await?;
+            let broken = u64::from(lock(&day.rates).watch_broken);
+            if broken == 0 || day.chance.below(1000) >= broken {
+                return Some((event, (rewatch, day)));
+            }
+            rewatch.break_off();
+            Some((WatchEvent::Interrupted("the watch broke".to_owned()), (rewatch, day)))
+        }))
     }
 }
 
+store_around!(Faulty);
 registry_around!(Faulty);
 
 async fn delayed<T>(

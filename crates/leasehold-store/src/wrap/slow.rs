@@ -17,7 +17,7 @@ use crate::{Store, Watch};
 /// are late by half as much, in order.
 pub struct Slow {
     inner: Arc<dyn Store>,
-    latency: Mutex<Latency>,
+    latency: Arc<Mutex<Latency>>,
     chance: Arc<Chance>,
 }
 
@@ -40,7 +40,7 @@ impl Latency {
 impl Slow {
     /// Puts the way between us and a store.
     pub fn new(inner: Arc<dyn Store>, latency: Latency, seed: u64) -> Self {
-        Slow { inner, latency: Mutex::new(latency), chance: Arc::new(Chance::new(seed)) }
+        Slow { inner, latency: Arc::new(Mutex::new(latency)), chance: Arc::new(Chance::new(seed)) }
     }
 
     /// Makes the way longer or shorter, for calls and watches that begin from now on.
@@ -69,6 +69,10 @@ impl Around for Slow {
         let answer = sent.await;
         tokio::time::sleep(self.chance.between(way.least, way.most)).await;
         answer
+    }
+
+    fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Slow { inner, latency: self.latency.clone(), chance: self.chance.clone() })
     }
 
     fn watching(&self, watch: Watch) -> Watch {

@@ -15,6 +15,8 @@ use leasehold_store::{
 
 use crate::flaw::Flaw;
 
+mod nodes;
+
 /// The memory store with one flaw.
 pub(crate) struct BrokenFixture {
     flaw: Flaw,
@@ -262,6 +264,9 @@ impl Store for Broken {
 
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
         let mut reading = Reading { found: Vec::new(), generation: self.generation().await? };
+        if self.has(Flaw::LastKeyReadFirst) {
+            return self.last_key_first(keys).await;
+        }
         for key in keys {
             let now = self.show(self.now(&self.key(key)));
             reading.found.push(match self.flaw {
@@ -273,10 +278,17 @@ impl Store for Broken {
     }
 
     async fn list(&self) -> Result<Listing, StoreError> {
-        let mut listing = self.inner.list().await?;
+        let mut listing = match self.flaw {
+            Flaw::MetaListedFirst => self.meta_first().await?,
+            _ => self.inner.list().await?,
+        };
         listing.generation = self.generation().await?;
         self.spoil(&mut listing)?;
         Ok(listing)
+    }
+
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.broken_nodes().await
     }
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {

@@ -43,6 +43,22 @@ pub(crate) enum Flaw {
     ListFlickers,
     /// Listings end after a page.
     ListsOnePage,
+    /// Listings of nodes have the shards as well.
+    NodesAreListedWithShards,
+    /// Listings of nodes leave out `meta`.
+    NodeListsForgetMeta,
+    /// Listings of nodes say that they may be behind.
+    NodeListsMayLag,
+    /// Listings of nodes have another generation than other answers.
+    NodeListsHaveNoGeneration,
+    /// Listings of nodes come from a cache.
+    NodesListedFromACache,
+    /// Listings read `meta` before the rest.
+    MetaListedFirst,
+    /// Listings of nodes read `meta` before the nodes.
+    MetaListedBeforeNodes,
+    /// Reads of several records read the last one first.
+    LastKeyReadFirst,
     /// Values end at 32 KiB.
     CutsValues,
     /// Names are kept in lower case.

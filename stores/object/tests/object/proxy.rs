@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use leasehold_store::conformance::Step;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -30,15 +31,22 @@ pub(crate) struct Proxy {
     faults: Arc<Mutex<VecDeque<Planned>>>,
     /// By how much the server's clock is told wrong, in seconds.
     pub(crate) clock_off_s: Arc<AtomicI64>,
+    /// What happens before each request reaches the server.
+    step: Option<Step>,
 }
 
 impl Proxy {
     /// Stands before the server on this port.
     pub(crate) fn before(server_port: u16) -> Self {
+        Proxy::stepping(server_port, None)
+    }
+
+    /// The same, and takes a step before each request.
+    pub(crate) fn stepping(server_port: u16, step: Option<Step>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let proxy = Proxy { port, faults: Arc::default(), clock_off_s: Arc::default() };
+        let proxy = Proxy { port, faults: Arc::default(), clock_off_s: Arc::default(), step };
         let runs = proxy.clone();
         std::thread::Builder::new()
             .name("proxy".into())
@@ -87,6 +95,9 @@ impl Proxy {
             Some(Fault::Dropped) => return None,
             Some(Fault::Answered(status, code)) => return answer(&mut client, status, code).await,
             _ => {}
+        }
+        if let Some(step) = &self.step {
+            step().await;
         }
         let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.ok()?;
         let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);

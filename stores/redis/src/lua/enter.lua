@@ -7,11 +7,23 @@
 
 local STORE, INDEX, REMOVED = KEYS[1], KEYS[2], KEYS[3]
 local PREFIX = string.sub(STORE, 1, -6)
+local NODES = PREFIX .. 'nodes'
 -- A promoted replica may lack writes that nobody was told to be safe. Their revisions are never given again.
 local JUMP = 1000000
 
 local function digits(number)
   return string.format('%.0f', number)
+end
+
+local function is_node(name)
+  return string.sub(name, 1, 5) == 'node:'
+end
+
+-- Up to which revision the set of the nodes' names has all of them: the score of a member that is no name. Whoever deletes
+-- the set deletes that too.
+local UPTO = 'upto'
+local function noded()
+  return tonumber(redis.call('ZSCORE', NODES, UPTO) or 0) or 0
 end
 
 -- A replica that was promoted has received replication during its life; a server that came back from its own disk,

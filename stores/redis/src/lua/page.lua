@@ -1,6 +1,6 @@
 -- Records in the order in which they were last written: up to ARGV[7] of those after revision ARGV[5], and what was
 -- removed after revision ARGV[6]. One page after the other makes a whole listing, for a record that changes meanwhile
--- comes again.
+-- comes again. What somebody deletes by hand meanwhile does not, so that every page has `meta` as it is then.
 local found, gone = {}, {}
 local names = redis.call('ZRANGEBYSCORE', INDEX, '(' .. ARGV[5], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[7])
 for i = 1, #names, 2 do
@@ -20,4 +20,6 @@ end
 local removed = redis.call('ZRANGEBYSCORE', REMOVED, '(' .. ARGV[6], '+inf', 'WITHSCORES')
 for i = 1, #removed do gone[#gone + 1] = removed[i] end
 local forgotten = redis.call('HGET', STORE, 'forgotten') or '0'
-return {'ok', generation, digits(revision), forgotten, digits(#names / 2), names[#names] or ARGV[5], found, gone}
+local version, value = fetch(PREFIX .. 'meta')
+local meta = {version or '', value or ''}
+return {'ok', generation, digits(revision), forgotten, digits(#names / 2), names[#names] or ARGV[5], found, gone, meta}

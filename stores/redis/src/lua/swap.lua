@@ -8,6 +8,7 @@ local now = {}
 -- All is read before anything is written, so that a script that fails has changed nothing.
 redis.call('ZCARD', INDEX)
 redis.call('ZCARD', REMOVED)
+local upto = noded()
 for i = 4, #KEYS do
   local version, value = fetch(KEYS[i])
   now[i] = {version, value}
@@ -21,6 +22,7 @@ for i = 4, #KEYS do
     if found and not redis.call('ZSCORE', INDEX, name) then
       revision = revision + 1
       redis.call('ZADD', INDEX, digits(revision), name)
+      if is_node(name) then redis.call('ZADD', NODES, '0', name) end
     end
   else
     revision = revision + 1
@@ -30,9 +32,11 @@ for i = 4, #KEYS do
       redis.call('HSET', key, 'version', version, 'value', value)
       redis.call('ZADD', INDEX, digits(revision), name)
       if not found then redis.call('ZREM', REMOVED, name) end
+      if is_node(name) then redis.call('ZADD', NODES, '0', name) end
     else
       redis.call('DEL', key)
       redis.call('ZREM', INDEX, name)
+      if is_node(name) then redis.call('ZREM', NODES, name) end
       redis.call('ZADD', REMOVED, digits(revision), name)
       local excess = redis.call('ZCARD', REMOVED) - REMOVALS_KEPT
       if excess > 0 then
@@ -48,6 +52,8 @@ for i = 4, #KEYS do
 end
 if revision > before then
   redis.call('HSET', STORE, 'revision', digits(revision))
+  -- A set that lacked something before still lacks it.
+  if upto == before then redis.call('ZADD', NODES, digits(revision), UPTO) end
   -- Who misses a message sees that the next one does not follow on what it knows.
   local head = generation .. ' ' .. digits(before) .. ' ' .. digits(revision) .. ' ' .. tag .. ' ' .. #news .. '\n'
   redis.call('PUBLISH', PREFIX .. 'events', head .. table.concat(news))
