@@ -4,6 +4,7 @@
 mod at_most_one_running_worker;
 mod epochs_strictly_rise;
 mod every_shard_owned;
+pub mod no_stampede;
 mod stopped_before_deadline;
 
 use std::fmt;
@@ -19,7 +20,7 @@ pub use every_shard_owned::{NAME as EVERY_SHARD_OWNED, judge as every_shard_owne
 pub struct Violation {
     /// The name of the promise.
     pub invariant: &'static str,
-    /// The shard that it is about.
+    /// The shard that it is about; empty if it is about many.
     pub shard: String,
     /// When it was broken, in nanoseconds on the boot clock.
     pub at_ns: u64,
