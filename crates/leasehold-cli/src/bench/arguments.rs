@@ -18,6 +18,9 @@ pub(crate) struct Bench {
     /// For how long what it costs at rest is measured [default: 20s]
     #[arg(long = "rest-for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) rest_for: Option<String>,
+    /// Measure only the cold start and the cost at rest: no moves, no failover, no write per shard
+    #[arg(long)]
+    pub(crate) cost_only: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,9 +30,10 @@ pub(crate) struct Bench {
 
 const HELP: &str = "\
 It measures how long a cluster takes to own everything, how long a shard stands still in a planned move and \
-after kill -9, and what the cluster asks of the store at rest. Beside that it really does what others do, one \
+after kill -9, and what the cluster asks of the store until then and at rest, in calls, writes and bytes. Beside that it really does what others do, one \
 write per shard every 10 s, on the same store in the same run. It uses a namespace of its own (on a local store \
 a file of its own) and removes what it made. Use a release build.
 
-Example:
-  leasehold bench --store etcd://127.0.0.1:2379";
+Examples:
+  leasehold bench --store etcd://127.0.0.1:2379
+  leasehold bench --store etcd://127.0.0.1:2379 --nodes 10 --shards 10000 --cost-only";

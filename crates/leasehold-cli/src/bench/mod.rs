@@ -1,6 +1,7 @@
 //! `leasehold bench`: what a store gives and what it costs, with real processes, beside one write per shard.
 
 mod arguments;
+mod cost;
 mod cpu;
 mod money;
 mod numbers;
@@ -37,6 +38,15 @@ struct Asked {
     shards: u32,
     ttl: Option<Duration>,
     rest_for: Duration,
+    extent: Extent,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    All,
+    /// Only the cold start and the cost at rest.
+    Cost,
 }
 
 impl Asked {
@@ -51,8 +61,9 @@ impl Asked {
             let what = format!("{} shows nothing: the cost is counted once a second", span::show(rest_for));
             problems.push(Problem::new("--rest-for", what, "give it at least 3s"));
         }
+        let extent = if what.cost_only { Extent::Cost } else { Extent::All };
         match problems.is_empty() {
-            true => Ok(Asked { nodes: nodes as usize, shards: shards as u32, ttl, rest_for }),
+            true => Ok(Asked { nodes: nodes as usize, shards: shards as u32, ttl, rest_for, extent }),
             false => Err(Problems(problems).into()),
         }
     }
@@ -120,8 +131,13 @@ async fn measure(asked: &Asked, scratch: &Scratch, teller: &mut Teller) -> Resul
     ));
     let folder = tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?;
     let measured = Session::new(asked, breed, scratch, folder.path(), teller)?.run().await?;
-    teller.say(format!("{} plain writes per second, for comparison", asked.shards / 10));
-    let plain = plain_writes::measure(scratch, asked.shards, asked.nodes, asked.rest_for).await?;
+    let plain = match asked.extent {
+        Extent::Cost => None,
+        Extent::All => {
+            teller.say(format!("{} plain writes per second, for comparison", asked.shards / 10));
+            Some(plain_writes::measure(scratch, asked.shards, asked.nodes, asked.rest_for).await?)
+        }
+    };
     Ok(Numbers {
         store: scratch.shown.clone(),
         nodes: asked.nodes,

@@ -19,20 +19,21 @@ pub(super) struct Numbers {
     pub(super) config: Config,
     pub(super) explained: Explanation,
     pub(super) measured: Measured,
-    pub(super) plain: Plain,
+    /// A write per shard, if that was measured.
+    pub(super) plain: Option<Plain>,
 }
 
 /// The same thing measured on both sides.
 struct Row {
     title: &'static str,
     ours: f64,
-    plain: f64,
+    plain: Option<f64>,
     unit: &'static str,
 }
 
 impl Numbers {
-    fn rows(&self) -> [Row; 5] {
-        let (rest, plain) = (&self.measured.rest, &self.plain);
+    fn rows(&self) -> [Row; 7] {
+        let (rest, plain) = (&self.measured.rest, self.plain.as_ref());
         let per = |count: u64, seconds: f64| count as f64 / seconds.max(0.001);
         let share = |cpu: Duration, seconds: f64| cpu.as_secs_f64() / seconds.max(0.001) * 100.0;
         let ms = |spans: &Spans| spans.at(500).unwrap_or_default().as_secs_f64() * 1000.0;
@@ -40,31 +41,43 @@ impl Numbers {
             Row {
                 title: "store calls per second",
                 ours: per(rest.calls, rest.seconds),
-                plain: per(plain.writes + plain.failed, plain.seconds),
+                plain: plain.map(|plain| per(plain.writes + plain.failed, plain.seconds)),
                 unit: "",
             },
             Row {
                 title: "records written per second",
                 ours: per(rest.writes, rest.seconds),
-                plain: per(plain.writes, plain.seconds),
+                plain: plain.map(|plain| per(plain.writes, plain.seconds)),
+                unit: "",
+            },
+            Row {
+                title: "bytes written per second",
+                ours: per(rest.bytes_out, rest.seconds),
+                plain: plain.map(|plain| per(plain.bytes, plain.seconds)),
+                unit: "",
+            },
+            Row {
+                title: "bytes read per second",
+                ours: per(rest.bytes_in, rest.seconds),
+                plain: plain.map(|_| 0.0),
                 unit: "",
             },
             Row {
                 title: "watch events per second",
                 ours: per(rest.watch_events, rest.seconds),
-                plain: 0.0,
+                plain: plain.map(|_| 0.0),
                 unit: "",
             },
             Row {
                 title: "processor time of all nodes",
                 ours: share(rest.cpu, rest.seconds),
-                plain: share(plain.cpu, plain.seconds),
+                plain: plain.map(|plain| share(plain.cpu, plain.seconds)),
                 unit: " %",
             },
             Row {
                 title: "one write, median",
                 ours: ms(&rest.renewals),
-                plain: ms(&plain.latency),
+                plain: plain.map(|plain| ms(&plain.latency)),
                 unit: " ms",
             },
         ]
@@ -84,17 +97,23 @@ impl Numbers {
         );
         let _ =
             writeln!(text, "{:<44}{}", "cold start until everything is owned", people(measured.cold_start));
-        let _ =
-            writeln!(text, "{:<44}{}", "planned move, one shard at a time", spread(&measured.planned_one));
-        let _ =
-            writeln!(text, "{:<44}{}", "planned moves, all of a node at once", spread(&measured.planned_all));
-        let _ = writeln!(
-            text,
-            "{:<44}{}",
-            "graceful stop until the others have all",
-            people(measured.handed_over)
+        let start = &measured.start;
+        let asked = format!(
+            "{} calls, {} writes, {} bytes written, {} bytes read",
+            start.calls, start.writes, start.bytes_out, start.bytes_in
         );
-        let _ = writeln!(text, "{:<44}{}", "failover after kill -9", spread(&measured.failover));
+        let _ = writeln!(text, "{:<44}{asked}", "asked of the store until nothing moved");
+        if let Some(handed_over) = measured.handed_over {
+            let mut line = |title: &str, value: String| {
+                let _ = writeln!(text, "{title:<44}{value}");
+            };
+            line("planned move, one shard at a time", spread(&measured.planned_one));
+            line("planned moves, all of a node at once", spread(&measured.planned_all));
+            line("graceful stop until the others have all", people(handed_over));
+            line("failover after kill -9", spread(&measured.failover));
+        }
+        let _ = writeln!(text, "{:<44}{}", "records of nodes at rest", measured.node_records.told());
+        let _ = writeln!(text, "{:<44}{}", "records of shards at rest", measured.shard_records.told());
         let _ = writeln!(
             text,
             "\n{:<32}{:>14}{:>22}{:>12}",
@@ -102,12 +121,12 @@ impl Numbers {
         );
         for row in self.rows() {
             let value = |number: f64| format!("{number:.2}{}", row.unit);
-            let ratio = match row.ours > 0.0 && row.plain > 0.0 {
-                true => format!("{:.1} ×", row.plain / row.ours),
-                false => "–".to_owned(),
+            let ratio = match row.plain {
+                Some(plain) if row.ours > 0.0 && plain > 0.0 => format!("{:.1} ×", plain / row.ours),
+                _ => "–".to_owned(),
             };
-            let _ =
-                writeln!(text, "{:<32}{:>14}{:>22}{ratio:>12}", row.title, value(row.ours), value(row.plain));
+            let plain = row.plain.map_or_else(|| "–".to_owned(), value);
+            let _ = writeln!(text, "{:<32}{:>14}{plain:>22}{ratio:>12}", row.title, value(row.ours));
         }
         let _ = writeln!(text, "{:<32}{:>14}", "renewals, p99 and longest", ends(&measured.rest.renewals));
         if let Some(money) = self.money() {
@@ -119,13 +138,15 @@ impl Numbers {
             self.renewals(),
             measured.rest.shard_writes
         );
-        let _ = writeln!(
-            text,
-            "A write per shard: each of {} records written every 10 s, as by a lease per shard.",
-            self.shards
-        );
-        if self.plain.failed > 0 {
-            let _ = writeln!(text, "{} of those writes failed.", self.plain.failed);
+        if let Some(plain) = &self.plain {
+            let _ = writeln!(
+                text,
+                "A write per shard: each of {} records written every 10 s, as by a lease per shard.",
+                self.shards
+            );
+            if plain.failed > 0 {
+                let _ = writeln!(text, "{} of those writes failed.", plain.failed);
+            }
         }
         for broken in &measured.broken {
             let _ = writeln!(text, "BROKEN: {broken}");
@@ -150,15 +171,18 @@ impl Numbers {
         let rows: Vec<Value> = self
             .rows()
             .iter()
-            .map(|row| json!({"what": row.title, "unit": row.unit.trim(), "leasehold": round(row.ours), "write_per_shard": round(row.plain)}))
+            .map(|row| json!({"what": row.title, "unit": row.unit.trim(), "leasehold": round(row.ours), "write_per_shard": row.plain.map(round)}))
             .collect();
         json!({
             "store": self.store, "nodes": self.nodes, "shards": self.shards, "ttl_ms": ms(self.config.ttl),
             "cold_start_ms": ms(measured.cold_start), "planned_move": measured.planned_one, "planned_moves_of_a_node": measured.planned_all,
-            "graceful_stop_ms": ms(measured.handed_over), "failover": measured.failover,
+            "graceful_stop_ms": measured.handed_over.map(ms), "failover": measured.failover,
             "rest": rows, "renewals_per_second": round(self.renewals()),
             "shard_writes_at_rest": measured.rest.shard_writes,
-            "renewal": measured.rest.renewals, "plain_write": self.plain.latency, "plain_failed": self.plain.failed,
+            "start": measured.start.as_json(), "rest_in_all": measured.rest.as_json(), "rest_seconds": round(measured.rest.seconds),
+            "node_records": measured.node_records.as_json(), "shard_records": measured.shard_records.as_json(),
+            "renewal": measured.rest.renewals, "plain_write": self.plain.as_ref().map(|plain| &plain.latency),
+            "plain_failed": self.plain.as_ref().map(|plain| plain.failed),
             "broken": measured.broken, "money": self.money().map(|money| money.as_json()),
         })
     }

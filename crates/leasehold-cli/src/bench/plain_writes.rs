@@ -22,6 +22,8 @@ pub(super) struct Plain {
     pub(super) seconds: f64,
     pub(super) writes: u64,
     pub(super) failed: u64,
+    /// Of the values that were written.
+    pub(super) bytes: u64,
     pub(super) cpu: Duration,
     pub(super) latency: Spans,
 }
@@ -44,8 +46,9 @@ pub(super) async fn measure(
     let mut plain = Plain::default();
     let mut latency = Vec::new();
     while let Some(ended) = tasks.join_next().await {
-        let (took, failed) = ended.map_err(|error| Failure::new(Code::Failed, error.to_string()))?;
+        let (took, failed, bytes) = ended.map_err(|error| Failure::new(Code::Failed, error.to_string()))?;
         plain.failed += failed;
+        plain.bytes += bytes;
         latency.extend(took);
     }
     plain.seconds = clock::now().since(began_at).as_secs_f64();
@@ -56,11 +59,11 @@ pub(super) async fn measure(
 }
 
 /// Writes one record after the other, each at its moment, as a loop of renewals does.
-async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Vec<Duration>, u64) {
+async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Vec<Duration>, u64, u64) {
     // Each is a group of its own, so that no store packs several of them into one object.
     let group = |slot: u32| GroupName::new(format!("plain-{slot}")).expect("a plain word is a name");
     let mut versions: Vec<Option<Version>> = vec![None; slots.len()];
-    let (mut took, mut failed) = (Vec::new(), 0);
+    let (mut took, mut failed, mut bytes) = (Vec::new(), 0, 0);
     let pause = EVERY / u32::try_from(slots.len().max(1)).unwrap_or(u32::MAX);
     let clock = clock::Clock::boot();
     let (began_at, mut due_at) = (clock.now(), clock.now());
@@ -74,6 +77,7 @@ async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Ve
             "{{\"holder\":\"bench\",\"slot\":{},\"round\":{round},\"padding\":\"{:0>120}\"}}",
             slots[place], 0
         );
+        bytes += value.len() as u64;
         let swap = Swap {
             key: Key::Shard(ShardId::slot(&group(slots[place]), 0)),
             expect: versions[place].clone(),
@@ -90,5 +94,5 @@ async fn write(store: Arc<dyn Store>, slots: Vec<u32>, run_for: Duration) -> (Ve
             _ => failed += 1,
         }
     }
-    (took, failed)
+    (took, failed, bytes)
 }

@@ -8,11 +8,12 @@ use leasehold::{Client, clock};
 use leasehold_chaos::history::History;
 use leasehold_chaos::judge;
 use leasehold_chaos::measure::{Gaps, Spans};
+use leasehold_core::store::Key;
 use leasehold_core::{GroupName, Moment, NodeName, ShardId};
-use leasehold_store::{Charged, Store};
-use serde_json::Value;
+use leasehold_store::Store;
 
-use super::{Asked, cpu};
+use super::cost::{Cost, Sizes};
+use super::{Asked, Extent, cpu};
 use crate::check::Teller;
 use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch, refused};
 use crate::failure::{Code, Failure};
@@ -33,26 +34,16 @@ pub(super) struct Measured {
     /// All shards of a node that leaves, and back.
     pub(super) planned_all: Spans,
     /// From SIGTERM until everything ran elsewhere.
-    pub(super) handed_over: Duration,
+    pub(super) handed_over: Option<Duration>,
     pub(super) failover: Spans,
-    pub(super) rest: Rest,
+    /// From the first start until nothing moved any more.
+    pub(super) start: Cost,
+    pub(super) rest: Cost,
+    /// How large the records of nodes are at rest, and those of shards.
+    pub(super) node_records: Sizes,
+    pub(super) shard_records: Sizes,
     /// Promises that were broken meanwhile: must be none.
     pub(super) broken: Vec<String>,
-}
-
-/// What it asked of the store at rest, all nodes together.
-#[derive(Debug, Default)]
-pub(super) struct Rest {
-    pub(super) seconds: f64,
-    pub(super) calls: u64,
-    pub(super) writes: u64,
-    pub(super) shard_writes: u64,
-    /// Changes that the watch delivered.
-    pub(super) watch_events: u64,
-    /// Requests to a store that charges for each.
-    pub(super) charged: Option<Charged>,
-    pub(super) cpu: Duration,
-    pub(super) renewals: Spans,
 }
 
 pub(super) struct Session<'a> {
@@ -92,12 +83,17 @@ impl<'a> Session<'a> {
         self.until_all_run("everything is owned").await?;
         let cold_start = self.last_start()?.since(began_at);
         self.until_quiet().await?;
+        let start = Cost::until(&self.cluster.files()?, clock::now());
         let rest = self.at_rest().await?;
+        let listing = self.store.list().await?;
         let one_from = clock::now();
-        self.move_one_by_one().await?;
-        let all_from = clock::now();
-        let handed_over = self.hand_over().await?;
-        let killed_at = self.fail_over().await?;
+        let (mut all_from, mut killed_at, mut handed_over) = (one_from, one_from, None);
+        if self.asked.extent == Extent::All {
+            self.move_one_by_one().await?;
+            all_from = clock::now();
+            handed_over = Some(self.hand_over().await?);
+            killed_at = self.fail_over().await?;
+        }
         self.cluster.end()?;
         let history = self.cluster.history()?;
         // What moves when the bench itself ends is not counted.
@@ -105,9 +101,18 @@ impl<'a> Session<'a> {
             Gaps::of(&history, |_, after| (from.as_nanos()..to.as_nanos()).contains(&after.from_ns)).moved
         };
         let (planned_one, planned_all) = (moved(one_from, all_from), moved(all_from, killed_at));
-        let failover = Gaps::of(&history, |_, _| true).killed;
-        let broken = judge::judge(&history).iter().map(ToString::to_string).collect();
-        Ok(Measured { cold_start, planned_one, planned_all, handed_over, failover, rest, broken })
+        Ok(Measured {
+            cold_start,
+            planned_one,
+            planned_all,
+            handed_over,
+            failover: Gaps::of(&history, |_, _| true).killed,
+            start,
+            rest,
+            node_records: Sizes::of(&listing, |key| matches!(key, Key::Node(_))),
+            shard_records: Sizes::of(&listing, |key| matches!(key, Key::Shard(_))),
+            broken: judge::judge(&history).iter().map(ToString::to_string).collect(),
+        })
     }
 
     /// An operator pins some shards of the first node to the second, one after the other.
@@ -151,7 +156,7 @@ impl<'a> Session<'a> {
         Ok(killed_at)
     }
 
-    async fn at_rest(&mut self) -> Result<Rest, Failure> {
+    async fn at_rest(&mut self) -> Result<Cost, Failure> {
         self.teller.say(format!("at rest for {} s", self.asked.rest_for.as_secs()));
         let used = |cluster: &Cluster| -> Duration {
             cluster.members().iter().filter_map(|member| cpu::used_by(member.pid())).sum()
@@ -161,7 +166,7 @@ impl<'a> Session<'a> {
             self.look().await?;
         }
         let cpu = used(&self.cluster).saturating_sub(before);
-        Ok(Rest { cpu, ..rest_between(&self.cluster.files()?, from, clock::now()) })
+        Ok(Cost { cpu, ..Cost::between(&self.cluster.files()?, from, clock::now()) })
     }
 
     async fn until_all_run(&mut self, what: &str) -> Result<(), Failure> {
@@ -225,38 +230,4 @@ impl<'a> Session<'a> {
         let history: History = self.cluster.history()?;
         Ok(Moment::from_nanos(history.runs.iter().map(|run| run.from_ns).max().unwrap_or(0)))
     }
-}
-
-/// What was asked of the store between two moments, by the nodes' own counters.
-fn rest_between(files: &[(String, String)], from: Moment, to: Moment) -> Rest {
-    let (from, to) = (from.as_nanos(), to.as_nanos());
-    let mut rest = Rest::default();
-    let (mut renewals, mut nodes, mut seconds) = (Vec::new(), 0u32, 0.0);
-    for (_, text) in files {
-        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let within = |line: &&Value| line["at_ns"].as_u64().is_some_and(|at| (from..=to).contains(&at));
-        let took = lines.iter().filter(within).filter(|line| line["event"] == "renewed");
-        renewals.extend(took.filter_map(|line| line["took_us"].as_u64()).map(Duration::from_micros));
-        let counts: Vec<&Value> =
-            lines.iter().filter(within).filter(|line| line["event"] == "store").collect();
-        let (Some(first), Some(last)) = (counts.first(), counts.last()) else { continue };
-        let grown = |name: &str| last[name].as_u64().unwrap_or(0) - first[name].as_u64().unwrap_or(0);
-        rest.calls += grown("calls");
-        rest.writes += grown("node_swaps") + grown("shard_swaps") + grown("other_swaps");
-        rest.shard_writes += grown("shard_swaps");
-        rest.watch_events += grown("watch_events");
-        if last["charged"].is_object() {
-            let of = |line: &Value, name: &str| line["charged"][name].as_u64().unwrap_or(0);
-            let grown = |name: &str| of(last, name) - of(first, name);
-            let all = rest.charged.get_or_insert_default();
-            all.writes += grown("writes");
-            all.reads += grown("reads");
-            all.lists += grown("lists");
-        }
-        seconds += grown("at_ns") as f64 / 1e9;
-        nodes += 1;
-    }
-    rest.seconds = seconds / f64::from(nodes.max(1));
-    rest.renewals = Spans::of(renewals);
-    rest
 }

@@ -208,9 +208,22 @@ fn a_bench_prints_both_sides() {
     assert!(found["planned_move"]["count"].as_u64().unwrap() > 0, "{found:#}");
     assert!(found["failover"]["count"].as_u64().unwrap() > 0, "{found:#}");
     assert_eq!(found["broken"], Value::Array(Vec::new()), "{found:#}");
+    assert_eq!(found["node_records"]["count"], 3, "{found:#}");
+    assert!(found["start"]["bytes_written"].as_u64().unwrap() > 0, "{found:#}");
     let writes = &found["rest"][1];
     assert!(writes["leasehold"].as_f64().unwrap() > 0.0 && writes["write_per_shard"].as_f64().unwrap() > 3.0);
     assert!(files(folder.path()).is_empty());
+}
+
+#[test]
+fn a_bench_of_the_cost_alone_leaves_the_rest_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--shards", "60", "--nodes", "2", "--ttl", "2s", "--rest-for", "3s", "--cost-only"];
+    let output = leasehold(folder.path(), &[&["bench", "--store", "local:x.db"], &args[..]].concat());
+    let told = told(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("bytes written per second") && told.contains("(2 records)"), "{told}");
+    assert!(!told.contains("failover") && !told.contains("planned move"), "{told}");
 }
 
 #[test]
