@@ -27,7 +27,8 @@ pub(crate) struct Check {
     /// Decides what is done to whom, and when [default: a new one, which is printed]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) seed: Option<String>,
-    /// One exact story instead of chance: cut-off (a node's connections stall for 70s) or blip (for 5s)
+    /// One exact story instead of chance: cut-off (a node's connections stall for 70s), blip (for 5s) or outage (no node
+    /// reaches the store for two ttls)
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Option<String>,
     /// Write a report with pictures

@@ -10,6 +10,7 @@ use leasehold_core::Moment;
 use serde_json::{Value, json};
 
 use super::lines::{Lines, Load, Suffered};
+use super::outage;
 use super::plan::Plan;
 use super::scenario::Scenario;
 use super::trial::Outcome;
@@ -34,6 +35,8 @@ pub(super) struct Findings {
     pub(super) from: Moment,
     pub(super) healed_at: Moment,
     pub(super) to: Moment,
+    /// What the scenario `outage` shows.
+    pub(super) outage: Option<outage::Told>,
 }
 
 /// A promise, and whether it was kept.
@@ -59,6 +62,10 @@ impl Findings {
         let history = History::read(files);
         let lines = Lines::read(outcome);
         let nodes: Vec<String> = lines.nodes();
+        let outage = match plan.scenario {
+            Some(Scenario::Outage) => outage::Told::of(plan, outcome, &history, &lines),
+            _ => None,
+        };
         let mut findings = Findings {
             setting: setting(plan, store),
             promises: Vec::new(),
@@ -71,6 +78,7 @@ impl Findings {
             from: outcome.began_at,
             healed_at: outcome.healed_at,
             to: outcome.ended_at,
+            outage,
             history,
         };
         findings.judge(plan, outcome);
@@ -82,6 +90,7 @@ impl Findings {
             let broken: Vec<String> = judge(&self.history).into_iter().map(|v| v.message).collect();
             let told = match *name {
                 "at_most_one_running_worker" => {
+                    self.outage.iter_mut().for_each(|outage| outage.overlaps = broken.len());
                     format!("{} overlaps in {} runs of {} shards", broken.len(), self.starts, self.shards)
                 }
                 name => {
@@ -161,6 +170,7 @@ impl Findings {
                 };
                 self.promises.push(Promise { name: "balance_within_bound", told, broken });
             }
+            Scenario::Outage => self.promises.extend(self.outage.as_ref().map(outage::Told::promise)),
         }
     }
 
@@ -225,6 +235,7 @@ impl Findings {
             "verdict": if self.is_good() { "pass" } else { "fail" },
             "setting": setting, "promises": promises, "starts": self.starts, "shards": self.shards,
             "faults": self.faults.len(), "spans": spans,
+            "outage": self.outage.as_ref().map(outage::Told::as_json),
             "store_calls_per_second": {"broken": round(self.load.calls_broken), "rest": round(self.load.calls_rest)},
             "store_writes_per_second": {"rest": round(self.load.writes_rest), "renewals": round(self.load.renewals)},
         })

@@ -40,6 +40,8 @@ pub(super) struct Lines {
     store: BTreeMap<String, Vec<(u64, u64, u64)>>,
     /// When processes stood still.
     paused: BTreeMap<String, Vec<(u64, u64)>>,
+    /// Of each node: when it stood how, by its own word.
+    standings: BTreeMap<String, Vec<(u64, String)>>,
 }
 
 impl Lines {
@@ -56,6 +58,7 @@ impl Lines {
             detached: Vec::new(),
             store: BTreeMap::new(),
             paused: BTreeMap::new(),
+            standings: BTreeMap::new(),
         };
         let mut since: BTreeMap<String, u64> = BTreeMap::new();
         for line in &values {
@@ -72,13 +75,17 @@ impl Lines {
         let session = text("session");
         match line["event"].as_str() {
             Some("fault") => self.take_fault(&text("fault"), text("on"), &text("phase"), at),
-            Some("standing") => match line["to"].as_str() {
-                Some("detached") => drop(since.insert(session, at)),
-                Some("attached") => {
-                    self.detached.extend(since.remove(&session).map(|from| Duration::from_nanos(at - from)));
+            Some("standing") => {
+                match line["to"].as_str() {
+                    Some("detached") => drop(since.insert(session, at)),
+                    Some("attached") => {
+                        let from = since.remove(&session);
+                        self.detached.extend(from.map(|from| Duration::from_nanos(at - from)));
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+                self.standings.entry(text("node")).or_default().push((at, text("to")));
+            }
             Some("store") => {
                 let number = |name: &str| line[name].as_u64().unwrap_or(0);
                 let writes = number("node_swaps") + number("shard_swaps") + number("other_swaps");
@@ -115,6 +122,16 @@ impl Lines {
         nodes.sort();
         nodes.dedup();
         nodes
+    }
+
+    /// When a node was attached again after an outage. One that never lost its session was so all along.
+    pub(super) fn back_at(&self, node: &str, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let standings = self.standings.get(node)?.iter();
+        let mut since = standings.filter(|(at, _)| *at > from_ns);
+        match since.any(|(_, to)| to == "detached") {
+            true => since.find(|(_, to)| to == "attached").map(|(at, _)| *at),
+            false => Some(to_ns),
+        }
     }
 
     /// From the fault that took a node's session to the next start of what it had.

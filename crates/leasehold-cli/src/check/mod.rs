@@ -9,6 +9,7 @@ mod lines;
 mod lock;
 mod offline;
 mod operator;
+mod outage;
 mod plan;
 mod report;
 mod scenario;

@@ -92,7 +92,13 @@ impl Asked {
         };
         let seed = self.seed.unwrap_or_else(|| clock::now().as_nanos() % 1_000_000);
         let (run_for, steps) = match self.scenario {
-            Some(scenario) => scenario.steps(self.run_for),
+            Some(scenario) => {
+                let last = self.run_for.unwrap_or_else(|| scenario.usual(ttl));
+                if scenario == Scenario::Outage && last <= ttl {
+                    problems.push(too_short(last, ttl));
+                }
+                scenario.steps(scenario.fault(&scratch.kind), nodes, last)
+            }
             None => {
                 let run_for = self.run_for.unwrap_or(Duration::from_secs(60));
                 let shortest = beat_every * 4 + Duration::from_millis(50);
@@ -146,7 +152,7 @@ impl Asked {
             _ => None,
         };
         let wished = match (self.scenario, &self.faults) {
-            (Some(_), _) => vec![Fault::Stall],
+            (Some(scenario), _) => vec![scenario.fault(kind)],
             (None, Some(faults)) => faults.clone(),
             (None, None) => {
                 return Fault::ALL.into_iter().filter(|fault| why_not(*fault).is_none()).collect();
@@ -165,6 +171,11 @@ impl Asked {
         }
         wished
     }
+}
+
+fn too_short(last: Duration, ttl: Duration) -> Problem {
+    let what = format!("an outage of {} ends no session at a ttl of {}", span::show(last), span::show(ttl));
+    Problem::new("--for", what, "give it more time than the ttl")
 }
 
 /// Many shards beat less often, so that the workers themselves are no load: all of them together about 2,000 times a

@@ -21,6 +21,7 @@ pub(super) fn told(findings: &Findings) -> String {
         let _ =
             writeln!(text, "{:<70}  {count:>6} {:>9} {:>9} {:>9}", measure.title, at(500), at(990), at(1000));
     }
+    text.extend(findings.outage.as_ref().map(|outage| outage.text()));
     let load = &findings.load;
     let _ = writeln!(
         text,

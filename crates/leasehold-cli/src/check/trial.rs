@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::lock::Lock;
 use super::operator::{Operator, Wish};
 use super::plan::Plan;
+use super::scenario::Scenario;
 use super::schedule::Step;
 use super::teller::Teller;
 use crate::cluster::{Cluster, Fate, Kind, Ledger, Scratch, Way, refused};
@@ -57,6 +58,8 @@ pub(super) struct Trial<'a> {
     /// Nodes that are to be started again as soon as they are gone.
     returning: Vec<usize>,
     unasked: Vec<String>,
+    /// How nodes stood when that was last said.
+    said: Vec<String>,
     teller: &'a mut Teller,
 }
 
@@ -82,6 +85,7 @@ impl<'a> Trial<'a> {
             lock: None,
             returning: Vec::new(),
             unasked: Vec::new(),
+            said: Vec::new(),
             teller,
         })
     }
@@ -94,7 +98,7 @@ impl<'a> Trial<'a> {
         let owned_first_after = self.until_all_owned(began_at).await?;
         self.teller.say(format!("all {} shards run", self.plan.breed.shards));
         if self.plan.scenario.is_some() {
-            self.until_quiet().await?;
+            self.until_quiet(self.stabilisers()).await?;
             self.teller.say("nothing moves any more");
         }
         let broken_from = clock::now();
@@ -105,7 +109,13 @@ impl<'a> Trial<'a> {
         self.teller.say("all faults are over");
         let settled_after = self.until_settled(healed_at).await?;
         let share_back_after = match self.plan.scenario {
-            Some(_) => self.until_fair_share(healed_at).await?,
+            Some(Scenario::CutOff | Scenario::Blip) => self.until_fair_share(healed_at).await?,
+            Some(Scenario::Outage) => {
+                // Whatever the wrong node took is moved later, and counts: moves freeze for two ttls when nodes vanish.
+                self.until_quiet(self.plan.breed.ttl * 2 + self.stabilisers()).await?;
+                self.teller.say("nothing moves any more");
+                None
+            }
             None => None,
         };
         let astray = self.astray();
@@ -249,7 +259,24 @@ impl<'a> Trial<'a> {
             self.plan.breed.shards,
             self.ledger.starts
         ));
+        if self.plan.scenario == Some(Scenario::Outage) {
+            self.say_standings();
+        }
         Ok(())
+    }
+
+    /// Says whenever a node stands otherwise than before, and what everybody runs then.
+    fn say_standings(&mut self) {
+        let standings = self.standings();
+        if standings != self.said {
+            let members = self.cluster.members().iter();
+            let words = members.zip(&standings).map(|(member, standing)| {
+                format!("{standing} with {} shards", self.ledger.owned_by(&member.name))
+            });
+            let words = words.collect::<Vec<_>>().join(", ");
+            self.teller.say(words);
+            self.said = standings;
+        }
     }
 
     async fn until_all_owned(&mut self, began_at: Moment) -> Result<Duration, Failure> {
@@ -282,10 +309,14 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Waits until the stabilisers have let all moves of the start go.
-    async fn until_quiet(&mut self) -> Result<(), Failure> {
+    /// For how long a shard that has just started stays where it is.
+    fn stabilisers(&self) -> Duration {
         let policy = &self.plan.breed.policy;
-        let quiet_for = Duration::from_millis(policy.cooldown_ms + policy.min_run_ms);
+        Duration::from_millis(policy.cooldown_ms + policy.min_run_ms)
+    }
+
+    /// Waits until nothing has started for so long.
+    async fn until_quiet(&mut self, quiet_for: Duration) -> Result<(), Failure> {
         let began_at = clock::now();
         let (mut starts, mut since) = (self.ledger.starts, began_at);
         while clock::now().since(since) < quiet_for && clock::now().since(began_at) < START_PATIENCE {

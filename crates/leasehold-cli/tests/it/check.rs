@@ -388,6 +388,52 @@ fn story(url: &str, scenario: &str) -> Value {
     found
 }
 
+/// No node reaches the store for longer than the ttl: nothing runs twice, everything runs again, and what that caused is
+/// counted. On a server and on a file, both at once, since most of it is waiting.
+#[test]
+fn an_outage_of_the_store_is_survived_and_what_it_caused_is_told() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let Some(server) = RedisServer::start(Program::Redis) else { return };
+            outage(&server.address(), "3");
+            assert!(server.ask(&["KEYS", "*"]).list().is_empty());
+        });
+        scope.spawn(|| outage("local:x.db", "1"));
+    });
+}
+
+fn outage(url: &str, faults: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["--shards", "60", "--ttl", "2s", "--json", "--report", "r.html"];
+    let args = [&["check", "--store", url, "--scenario", "outage"], &small[..]].concat();
+    // What is kept of a broken promise goes with the folder.
+    let output = to_its_end(
+        Command::new(LEASEHOLD).args(args).current_dir(folder.path()).env("TMPDIR", folder.path()),
+    );
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+    let promises = found["promises"].as_array().unwrap();
+    for promise in promises.iter().filter(|promise| promise["name"] != "no_stampede") {
+        assert_eq!(promise["kept"], true, "{found:#}");
+    }
+    let told = &found["outage"];
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number in {found:#}"));
+    assert_eq!((&told["overlaps"], found["faults"].to_string().as_str()), (&0.into(), faults), "{found:#}");
+    assert!(number(&told["lasted_ms"]) > 2000 && number(&told["starts_per_shard"]["min"]) >= 1, "{found:#}");
+    number(&told["all_owned_after_ms"]);
+    for node in told["nodes"].as_array().unwrap() {
+        number(&node["stopped_after_ms"]);
+        number(&node["back_after_ms"]);
+    }
+    let started_twice = number(&told["starts_per_shard"]["shards_started_more_than_once"]);
+    let largest = number(&told["largest_share_with_all_back"]["shards"]);
+    let allowed = number(&told["bounded_share"]) + number(&told["slack"]);
+    let good = started_twice == 0 && largest <= allowed;
+    assert_eq!(kept(&found, "no_stampede"), Some(good), "{found:#}");
+    assert_eq!(output.status.code(), Some(if good { 0 } else { 6 }), "{found:#}");
+    let page = std::fs::read_to_string(folder.path().join("r.html")).unwrap();
+    assert!(page.contains("<h2>The outage</h2>") && page.contains("starts per shard since then"), "{page}");
+}
+
 /// Whether a promise was kept; `None` if it was not judged.
 fn kept(found: &Value, name: &str) -> Option<bool> {
     let promises = found["promises"].as_array()?;

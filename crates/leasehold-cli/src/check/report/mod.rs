@@ -6,6 +6,7 @@ mod timeline;
 use std::fmt::Write as _;
 
 use super::findings::{Findings, people};
+use super::outage::Told;
 
 /// How many violations of one promise are shown; the rest is counted.
 const SHOWN_MAX: usize = 8;
@@ -24,6 +25,7 @@ pub(super) fn page(findings: &Findings) -> String {
     setting(&mut page, findings);
     promises(&mut page, findings);
     let _ = writeln!(page, "<h2>Who ran what, and what was done to them</h2>\n{}", timeline::draw(findings));
+    outage(&mut page, findings);
     spans(&mut page, findings);
     load(&mut page, findings);
     page.push_str("</main></body></html>\n");
@@ -59,6 +61,30 @@ fn promises(page: &mut String, findings: &Findings) {
             page.push_str("</ul>");
         }
         page.push_str("</td></tr>\n");
+    }
+    page.push_str("</table>\n");
+}
+
+/// What the scenario `outage` shows, if that was told.
+fn outage(page: &mut String, findings: &Findings) {
+    let Some(outage) = &findings.outage else { return };
+    page.push_str("<h2>The outage</h2>\n<table class=\"spans\"><tr>");
+    for column in Told::COLUMNS {
+        let _ = write!(page, "<th>{column}</th>");
+    }
+    page.push_str("</tr>\n");
+    for row in outage.nodes() {
+        page.push_str("<tr>");
+        for cell in row {
+            let _ = write!(page, "<td>{}</td>", escaped(&cell));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str(
+        "</table>\n<p class=\"legend\">Stopped: since the outage began; back: since it ended.</p>\n<table>",
+    );
+    for (title, value) in outage.rows() {
+        let _ = writeln!(page, "<tr><td>{title}</td><td>{}</td></tr>", escaped(&value));
     }
     page.push_str("</table>\n");
 }
