@@ -3,7 +3,8 @@
 //! Everything else that stops work from inside needs a thread that still runs. This does not: a POSIX timer on the boot
 //! clock with SIGKILL fires on a process whose threads are all stuck, and on one that was stopped with SIGSTOP.
 //! It is set forward before the grants hear of a later deadline, so that it never stands behind them, and it is off
-//! while the node runs nothing.
+//! while the node runs nothing. It stands at the earliest moment by which anything that still runs must be gone: a new
+//! session gives no more time to what is stuck under a former one.
 
 use std::io;
 
@@ -15,6 +16,38 @@ pub(crate) trait Alarm {
     fn set(&mut self, at: Moment) -> io::Result<()>;
     /// Kills nothing.
     fn off(&mut self) -> io::Result<()>;
+}
+
+/// An alarm that outlives its owner while it is set: whatever ends the driver, work that still runs stays under it.
+#[derive(Debug)]
+pub(crate) struct Leash<A> {
+    alarm: Option<A>,
+    set: bool,
+}
+
+impl<A: Alarm> Leash<A> {
+    pub(crate) fn new(alarm: A) -> Self {
+        Leash { alarm: Some(alarm), set: false }
+    }
+
+    /// Kills the process at this moment, or never.
+    pub(crate) fn set(&mut self, at: Option<Moment>) -> io::Result<()> {
+        let Some(alarm) = &mut self.alarm else { return Ok(()) };
+        match at {
+            Some(at) => alarm.set(at)?,
+            None => alarm.off()?,
+        }
+        self.set = at.is_some();
+        Ok(())
+    }
+}
+
+impl<A> Drop for Leash<A> {
+    fn drop(&mut self) {
+        if self.set {
+            std::mem::forget(self.alarm.take());
+        }
+    }
 }
 
 /// For nodes without a dead-man timer.

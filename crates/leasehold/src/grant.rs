@@ -31,6 +31,7 @@ struct Inner {
     over: AtomicBool,
     stopping: CancellationToken,
     lost: CancellationToken,
+    kill: CancellationToken,
 }
 
 /// The grant is over: somebody else may be working on the shard, now or soon.
@@ -69,7 +70,9 @@ impl Grant {
     pub(crate) fn new(shard: ShardId, epoch: Epoch, clock: Clock, session: Arc<Session>) -> Self {
         let stopping = session.stopping().child_token();
         let lost = session.lost().child_token();
-        Grant(Arc::new(Inner { shard, epoch, clock, session, over: AtomicBool::new(false), stopping, lost }))
+        let kill = session.killed().child_token();
+        let over = AtomicBool::new(false);
+        Grant(Arc::new(Inner { shard, epoch, clock, session, over, stopping, lost, kill }))
     }
 
     /// The shard.
@@ -156,6 +159,11 @@ impl Grant {
         self.0.over.store(true, Ordering::Release);
         self.0.lost.cancel();
         self.0.stopping.cancel();
+    }
+
+    /// Cancelled when what still runs is cut off.
+    pub(crate) fn killed(&self) -> &CancellationToken {
+        &self.0.kill
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

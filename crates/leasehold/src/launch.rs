@@ -11,8 +11,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::chance;
 use crate::clock::Clock;
-use crate::deadman::{Alarm, NoAlarm};
-use crate::driver::{Calls, Driver, Finish, Grants, Input, Life, Publisher, Works};
+use crate::deadman::{Alarm, Leash, NoAlarm};
+use crate::driver::{Calls, Crew, Driver, Finish, Grants, Input, Life, Publisher, Works};
 use crate::error::Error;
 use crate::events::{self, Told};
 use crate::group::Handler;
@@ -144,19 +144,18 @@ impl Setup {
         let meters = Arc::new(Meters::new(&config.node));
         let tasks = Tasks::on(Handle::current());
         let calls = Calls::new(store, clock.clone(), tasks, ends.inputs.clone(), meters.clone());
-        let mut works = Works {
+        let crew = Crew {
             clock: clock.clone(),
             runtime,
             inputs: ends.inputs,
             grants: ends.grants,
             watchdog: ends.watchdog,
-            alarm,
+            alarm: Leash::new(alarm),
             kill_early,
-            siblings_stop_within: config.margin,
             handlers: Default::default(),
-            session: None,
-            running: Default::default(),
+            sessions: Default::default(),
         };
+        let mut works = Works::new(crew, config.margin);
         for (group, handler) in handlers {
             works.add_handler(group, handler);
         }
@@ -173,6 +172,7 @@ impl Setup {
             finished: ends.finished,
             inputs: ends.inbox,
             ttl: config.ttl,
+            margin: config.margin,
             life: Life::default(),
         };
         driver.run(follow_watch).await;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use leasehold_core::work::{Seen, SessionLost};
 use leasehold_core::{Deadlines, Moment};
 use tokio_util::sync::CancellationToken;
 
@@ -26,10 +27,6 @@ pub(crate) struct Session {
     lost: CancellationToken,
     kill: CancellationToken,
 }
-
-/// The session was lost before it could be extended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SessionLost;
 
 impl Session {
     /// A session with its first deadlines. Its work is killed `kill_early` before `kill_at`, so that a dead-man timer
@@ -109,6 +106,12 @@ impl Session {
     /// When work must be gone, by whatever means.
     pub(crate) fn die_at(&self) -> Moment {
         Moment::from_nanos(self.kill_at.load(Ordering::Acquire))
+    }
+
+    /// How it stands right now, for the watchdog.
+    pub(crate) fn look(&self) -> Seen {
+        let good_until = self.holds().then(|| self.stop_at());
+        Seen { good_until, told: self.is_told(), kill_at: self.kill_at() }
     }
 
     /// Whether everybody was told that it is lost.

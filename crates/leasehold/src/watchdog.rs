@@ -3,11 +3,11 @@
 //! It knows the deadlines from the sessions' own atomics. At `stop_at` it latches *lost* and tells all work; at
 //! `kill_at` it cuts off what still runs. The core does the same when it gets there; whoever comes first wins.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, mpsc};
 
 use leasehold_core::Moment;
+use leasehold_core::work::{Order as Due, Watch};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -40,10 +40,10 @@ impl Watchdog {
         clock: Clock,
         on_lost: impl Fn() + Send + 'static,
     ) -> io::Result<Watchdog> {
-        let watch = Watch { clock, sessions: Vec::new(), kills: BTreeMap::new(), count: 0 };
+        let dog = Dog { clock, watch: Watch::default() };
         match place {
-            Place::OwnThread => on_thread(watch, on_lost),
-            Place::CurrentRuntime => Ok(as_task(watch, on_lost)),
+            Place::OwnThread => on_thread(dog, on_lost),
+            Place::CurrentRuntime => Ok(as_task(dog, on_lost)),
         }
     }
 
@@ -76,39 +76,39 @@ impl Drop for Watchdog {
     }
 }
 
-fn on_thread(mut watch: Watch, on_lost: impl Fn() + Send + 'static) -> io::Result<Watchdog> {
+fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Watchdog> {
     let alarm = AlarmClock::new()?;
     let (orders, inbox) = mpsc::channel();
     let bell = alarm.bell();
     std::thread::Builder::new().name("leasehold-watchdog".to_owned()).spawn(move || {
         loop {
             for order in inbox.try_iter() {
-                if !watch.take(order) {
-                    return watch.end();
+                if !dog.take(order) {
+                    return dog.end();
                 }
             }
-            let next = watch.turn(&on_lost);
+            let next = dog.turn(&on_lost);
             if let Err(error) = alarm.wait_until(next) {
                 // The timer failed: without a way to wait in time, nothing may run on.
                 tracing::error!(%error, "the watchdog cannot wait: all work is stopped");
-                return watch.end();
+                return dog.end();
             }
         }
     })?;
     Ok(Watchdog(Line::Thread { orders, bell }))
 }
 
-fn as_task(mut watch: Watch, on_lost: impl Fn() + Send + 'static) -> Watchdog {
+fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
     let (orders, mut inbox) = tokio::sync::mpsc::unbounded_channel();
-    let clock = watch.clock.clone();
+    let clock = dog.clock.clone();
     tasks::spawn_on(&Handle::current(), async move {
         loop {
-            let next = watch.turn(&on_lost);
+            let next = dog.turn(&on_lost);
             tokio::select! {
                 biased;
                 order = inbox.recv() => {
-                    if !order.is_some_and(|order| watch.take(order)) {
-                        return watch.end();
+                    if !order.is_some_and(|order| dog.take(order)) {
+                        return dog.end();
                     }
                 }
                 () = clock.sleep_until(next) => {}
@@ -118,22 +118,18 @@ fn as_task(mut watch: Watch, on_lost: impl Fn() + Send + 'static) -> Watchdog {
     Watchdog(Line::Task { orders })
 }
 
-struct Watch {
+/// What the watchdog decides, and what it does.
+struct Dog {
     clock: Clock,
-    sessions: Vec<Arc<Session>>,
-    kills: BTreeMap<(Moment, u64), CancellationToken>,
-    count: u64,
+    watch: Watch<Arc<Session>, CancellationToken>,
 }
 
-impl Watch {
+impl Dog {
     /// Takes an order; false at the last one.
     fn take(&mut self, order: Order) -> bool {
         match order {
-            Order::Guard(session) => self.sessions.push(session),
-            Order::KillAt(at, kill) => {
-                self.count += 1;
-                self.kills.insert((at, self.count), kill);
-            }
+            Order::Guard(session) => self.watch.guard(session),
+            Order::KillAt(at, kill) => self.watch.cut_off_at(at, kill),
             Order::End => return false,
         }
         true
@@ -141,31 +137,10 @@ impl Watch {
 
     /// Does what is due and says when to come again.
     fn turn(&mut self, on_lost: &impl Fn()) -> Moment {
-        let mut next = Moment::NEVER;
-        let mut lost = false;
-        for session in &self.sessions {
-            if session.holds() {
-                next = next.min(session.stop_at());
-                continue;
-            }
-            if !session.is_told() {
-                session.lose();
-                lost = true;
-            }
-            if self.clock.now() >= session.kill_at() {
-                session.kill();
-            } else {
-                next = next.min(session.kill_at());
-            }
-        }
-        self.sessions.retain(|session| !session.killed().is_cancelled());
-        while let Some(first) = self.kills.first_entry() {
-            if self.clock.now() < first.key().0 {
-                next = next.min(first.key().0);
-                break;
-            }
-            first.remove().cancel();
-        }
+        let mut due = Vec::new();
+        let next = self.watch.turn(|| self.clock.now(), |session| session.look(), &mut due);
+        let lost = due.iter().any(|order| matches!(order, Due::Lose(_)));
+        perform(due);
         if lost {
             on_lost();
         }
@@ -174,8 +149,19 @@ impl Watch {
 
     /// The owner is gone: nothing that it started may run on.
     fn end(self) {
-        self.sessions.iter().for_each(|session| session.kill());
-        self.kills.into_values().for_each(|kill| kill.cancel());
+        let mut due = Vec::new();
+        self.watch.end(&mut due);
+        perform(due);
+    }
+}
+
+fn perform(due: Vec<Due<Arc<Session>, CancellationToken>>) {
+    for order in due {
+        match order {
+            Due::Lose(session) => session.lose(),
+            Due::Kill(session) => session.kill(),
+            Due::CutOff(kill) => kill.cancel(),
+        }
     }
 }
 

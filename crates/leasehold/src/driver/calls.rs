@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 
 use super::Input;
-use super::works::panic_text;
+use super::crew::panic_text;
 use crate::chance;
 use crate::clock::Clock;
 use crate::observe::Meters;

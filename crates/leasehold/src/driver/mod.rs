@@ -13,6 +13,7 @@
 //! watchdog stops all work in time.
 
 mod calls;
+mod crew;
 mod publish;
 mod works;
 #[cfg(test)]
@@ -28,8 +29,9 @@ use leasehold_core::{Action, Epoch, Event, GroupName, Moment, Now, ShardId, Wish
 use tokio::sync::{broadcast, mpsc, watch};
 
 pub(crate) use calls::{Calls, follow, unanswered};
+pub(crate) use crew::{Crew, Grants};
 pub(crate) use publish::Publisher;
-pub(crate) use works::{Grants, Works};
+pub(crate) use works::Works;
 
 use crate::chance;
 use crate::clock::Clock;
@@ -94,6 +96,8 @@ pub(crate) struct Driver<A> {
     pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
     /// How long after a leave was due the session has surely run out.
     pub(crate) ttl: Duration,
+    /// How long work has to stop when its runtime is gone.
+    pub(crate) margin: Duration,
     pub(crate) life: Life,
 }
 
@@ -203,13 +207,13 @@ impl<A: Alarm> Driver<A> {
     /// A node that can run nothing must not attract shards: it hands over what it has, and is of no more use. One that
     /// only holds shards, without any user code, needs no runtime.
     fn leave_if_nothing_can_run(&mut self) {
-        if !self.life.runtime_gone || (self.works.handlers.is_empty() && self.hooks.is_empty()) {
+        if !self.life.runtime_gone || (self.works.crew.handlers.is_empty() && self.hooks.is_empty()) {
             return;
         }
         tracing::error!(
             "the runtime of handlers and hooks was shut down: the node leaves, since it can run nothing"
         );
-        self.leave(self.works.siblings_stop_within, Returning::No);
+        self.leave(self.margin, Returning::No);
     }
 
     /// The core's timers come before anything that waits in the queue.
@@ -226,7 +230,7 @@ impl<A: Alarm> Driver<A> {
     fn publish_if_due(&mut self) {
         if self.clock.now() >= self.publisher.due_at() {
             let view = self.publisher.publish(&self.core, &self.clock);
-            self.meters.view(&view, self.works.running.len());
+            self.meters.view(&view, self.works.running());
         }
     }
 
@@ -265,7 +269,9 @@ impl<A: Alarm> Driver<A> {
                 self.life.lost_in_step = true;
             }
             Action::Start { shard, epoch } => return self.works.start(shard, epoch),
-            Action::Stop { shard, epoch, kill_at, .. } => return self.works.stop(&shard, epoch, kill_at),
+            Action::Stop { shard, epoch, why, kill_at } => {
+                return self.works.stop(&shard, epoch, why, kill_at);
+            }
             Action::AskGate(shard) => self.ask_gate(shard),
             Action::Tell(notice) => {
                 self.meters.tell(&notice);
@@ -277,12 +283,12 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn ask_gate(&self, shard: ShardId) {
-        let inputs = self.works.inputs.clone();
+        let inputs = self.works.crew.inputs.clone();
         let Some(gate) = self.hooks.gate.clone() else {
             let _ = inputs.send(Input::Core(Event::Gate { shard, verdict: Verdict::Take }));
             return;
         };
-        let (runtime, clock) = (self.works.runtime.clone(), self.clock.clone());
+        let (runtime, clock) = (self.works.crew.runtime.clone(), self.clock.clone());
         let within = self.hook_every;
         self.calls.tasks().spawn(async move {
             let about = shard.clone();
@@ -295,7 +301,7 @@ impl<A: Alarm> Driver<A> {
     /// Weight and health are asked again and again; only changes are passed on.
     fn start_hooks(&self) {
         let (every, clock) = (self.hook_every, self.clock.clone());
-        let (runtime, inputs) = (self.works.runtime.clone(), self.works.inputs.clone());
+        let (runtime, inputs) = (self.works.crew.runtime.clone(), self.works.crew.inputs.clone());
         if let Some(weight) = self.hooks.weight.clone() {
             let (clock, runtime, inputs) = (clock.clone(), runtime.clone(), inputs.clone());
             self.calls.tasks().spawn(async move {
@@ -331,20 +337,17 @@ impl<A: Alarm> Driver<A> {
     /// Clean, unless work still runs, the session was only given up at the end, or nobody could be told any more.
     fn how_it_finished(&self) -> Finish {
         let in_time = self.clock.now() < self.life.leave_by;
-        let clean = self.works.running.is_empty() && in_time && !self.life.lost_in_step;
+        let clean = self.works.running() == 0 && in_time && !self.life.lost_in_step;
         if clean { Finish::Clean } else { Finish::Unconfirmed }
     }
 
     fn end(mut self) {
         self.works.kill_all();
         let view = self.publisher.publish(&self.core, &self.clock);
-        self.meters.view(&view, self.works.running.len());
+        self.meters.view(&view, self.works.running());
         let _ = self.finished.send(self.life.finish);
-        if self.works.running.is_empty() {
+        if self.works.running() == 0 {
             self.calls.close_session();
-        } else {
-            // Work that is stuck in a thread outlives us: the kernel's timer must too.
-            std::mem::forget(self.works.alarm);
         }
     }
 }

@@ -3,17 +3,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::event::Ended;
+use leasehold_core::event::{Ended, StopReason};
 use leasehold_core::{Deadlines, Epoch, Event, GroupName, Moment, ShardId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::Input;
-use super::works::{Grants, Works};
+use super::crew::{Crew, Grants};
+use super::works::Works;
 use crate::clock::Clock;
-use crate::deadman::Alarm;
+use crate::deadman::{Alarm, Leash};
 use crate::grant::Grant;
 use crate::group::Handler;
+use crate::session::Session;
 use crate::tasks::Place;
 use crate::watchdog::Watchdog;
 
@@ -51,21 +53,25 @@ impl Bench {
     fn at(place: Place, clock: Clock, runtime: Handle) -> Self {
         let (inputs, inbox) = unbounded_channel();
         let notes = Notes::default();
-        let mut works = Works {
+        let crew = Crew {
             watchdog: Watchdog::start(place, clock.clone(), || {}).unwrap(),
             runtime,
             inputs,
             grants: Arc::new(Grants::default()),
-            alarm: notes.clone(),
+            alarm: Leash::new(notes.clone()),
             kill_early: Duration::ZERO,
-            siblings_stop_within: Duration::from_millis(200),
             handlers: Default::default(),
-            session: None,
-            running: Default::default(),
-            clock,
+            sessions: Default::default(),
+            clock: clock.clone(),
         };
-        works.extend(deadlines(&works.clock.clone(), 1000)).unwrap();
+        let mut works = Works::new(crew, Duration::from_millis(200));
+        works.extend(deadlines(&clock, 1000)).unwrap();
         Bench { works, inbox, notes }
+    }
+
+    /// The newest session.
+    fn session(&self) -> Arc<Session> {
+        self.works.crew.sessions.values().last().unwrap().clone()
     }
 
     fn handler<F, Fut>(&mut self, work: F)
@@ -118,14 +124,14 @@ async fn work_runs_until_told_to_stop_and_its_grant_ends_before_anybody_hears() 
         Ok(())
     });
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
-    let grant = bench.works.grants.get(&shard()).unwrap();
+    let grant = bench.works.crew.grants.get(&shard()).unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!((grant.check(), grant.epoch()), (Ok(()), Epoch(1)));
-    assert_eq!(bench.works.stop(&shard(), Epoch(1), None), None);
+    assert_eq!(bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None), None);
     assert_eq!(grant.check(), Ok(()), "told to stop, not yet over");
     assert_eq!(bench.next_end().await, finished(1));
     assert!(grant.is_lost());
-    assert!(bench.works.grants.all().is_empty() && bench.works.running.is_empty());
+    assert!(bench.works.crew.grants.all().is_empty() && bench.works.running() == 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +144,7 @@ async fn a_shard_whose_work_has_not_ended_is_never_started_again() {
         std::future::pending()
     });
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
-    bench.works.stop(&shard(), Epoch(1), None);
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None);
     let refused = bench.works.start(shard(), Epoch(2)).unwrap();
     assert!(failed(&refused).contains("former work"));
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -155,13 +161,13 @@ async fn panics_and_errors_are_failures_and_a_stop_that_crosses_them_is_answered
     assert_eq!(failed(&bench.next_end().await), "panicked: out of luck");
     bench.works.start(shard(), Epoch(2));
     assert_eq!(failed(&bench.next_end().await), "no database");
-    assert_eq!(bench.works.stop(&shard(), Epoch(2), None), Some(finished(2)));
+    assert_eq!(bench.works.stop(&shard(), Epoch(2), StopReason::Moving, None), Some(finished(2)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_ignores_the_stop_is_cut_off_and_only_then_reported() {
     let mut bench = Bench::new();
-    let clock = bench.works.clock.clone();
+    let clock = bench.works.crew.clock.clone();
     let gone = Arc::new(AtomicBool::new(false));
     struct SetOnDrop(Arc<AtomicBool>);
     impl Drop for SetOnDrop {
@@ -180,7 +186,7 @@ async fn work_that_ignores_the_stop_is_cut_off_and_only_then_reported() {
     bench.works.start(shard(), Epoch(1));
     tokio::time::sleep(Duration::from_millis(1)).await;
     let kill_at = clock.now() + Duration::from_millis(30);
-    bench.works.stop(&shard(), Epoch(1), Some(kill_at));
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(kill_at));
     assert_eq!(bench.next_end().await, finished(1));
     assert!(gone.load(Ordering::Acquire), "its future is dropped before its end is told");
     assert_eq!(clock.now(), kill_at);
@@ -189,11 +195,11 @@ async fn work_that_ignores_the_stop_is_cut_off_and_only_then_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_stops_all_work_and_cuts_it_off_at_kill_at() {
     let mut bench = Bench::new();
-    let clock = bench.works.clock.clone();
-    let kill_at = bench.works.session.as_ref().unwrap().kill_at();
+    let clock = bench.works.crew.clock.clone();
+    let kill_at = bench.session().kill_at();
     bench.handler(|_| std::future::pending());
     bench.works.start(shard(), Epoch(1));
-    let grant = bench.works.grants.get(&shard()).unwrap();
+    let grant = bench.works.crew.grants.get(&shard()).unwrap();
     // Nobody renews and nobody says anything: the watchdog acts alone.
     assert_eq!(bench.next_end().await, finished(1));
     assert!(grant.is_lost());
@@ -236,7 +242,7 @@ async fn all_handlers_of_a_group_are_one_work() {
     bench.works.start(shard(), Epoch(1));
     tokio::time::sleep(Duration::from_millis(10)).await;
     // One more joins the running work, under the same grant, and fails: the others are told to stop.
-    let clock = bench.works.clock.clone();
+    let clock = bench.works.crew.clock.clone();
     let joined_at = clock.now();
     bench.handler(|grant| async move {
         assert_eq!(grant.epoch(), Epoch(1));
@@ -250,23 +256,43 @@ async fn all_handlers_of_a_group_are_one_work() {
 async fn a_group_without_handlers_is_held_and_let_go_at_once() {
     let mut bench = Bench::new();
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
-    assert!(bench.works.grants.get(&shard()).unwrap().check().is_ok());
-    assert_eq!(bench.works.stop(&shard(), Epoch(1), None), Some(finished(1)));
-    assert!(bench.works.grants.get(&shard()).is_none());
+    assert!(bench.works.crew.grants.get(&shard()).unwrap().check().is_ok());
+    assert_eq!(bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None), Some(finished(1)));
+    assert!(bench.works.crew.grants.get(&shard()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_dead_man_timer_is_set_before_work_runs_moved_before_grants_and_off_when_idle() {
     let mut bench = Bench::new();
-    let clock = bench.works.clock.clone();
-    let first = bench.works.session.as_ref().unwrap().die_at();
+    let clock = bench.works.crew.clock.clone();
+    let first = bench.session().die_at();
     let later = deadlines(&clock, 2000);
     bench.works.start(shard(), Epoch(1));
     bench.works.extend(later).unwrap();
-    bench.works.stop(&shard(), Epoch(1), None);
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None);
     bench.works.extend(deadlines(&clock, 3000)).unwrap();
     let notes = bench.notes.0.lock().unwrap().clone();
     assert_eq!(notes, [Some(first), Some(later.kill_at), None], "idle nodes have no timer");
+}
+
+/// Work of a session that is over does not end: no renewal of a later session may give it more time.
+#[tokio::test(start_paused = true)]
+async fn a_new_session_does_not_postpone_the_dead_man_of_stuck_work() {
+    let mut bench = Bench::new();
+    bench.handler(|_| std::future::pending());
+    let clock = bench.works.crew.clock.clone();
+    assert_eq!(bench.works.start(shard(), Epoch(1)), None);
+    // Another node fenced the session. The handler is stuck: here, nobody takes the report of its end.
+    bench.works.lose();
+    let kill_at = clock.now() + Duration::from_millis(10);
+    bench.works.stop(&shard(), Epoch(1), StopReason::Detached, Some(kill_at));
+    bench.works.open_session();
+    bench.works.extend(deadlines(&clock, 1000)).unwrap();
+    for _ in 0..5 {
+        tokio::time::advance(Duration::from_millis(1)).await;
+        bench.works.extend(deadlines(&clock, 5000)).unwrap();
+    }
+    assert_eq!(bench.notes.0.lock().unwrap().last(), Some(&Some(kill_at)));
 }
 
 /// Code that blocks a thread cannot be cut off, and counts as running until it returns.
@@ -291,7 +317,7 @@ fn blocked_work_is_not_gone_before_it_returns() {
     while !began.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    bench.works.stop(&shard(), Epoch(1), Some(clock.now()));
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(clock.now()));
     let told = runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(10), bench.next_end())
             .await
