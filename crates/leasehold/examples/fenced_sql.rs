@@ -45,8 +45,13 @@ async fn run(
             async move {
                 let mut ticks = tokio::time::interval(Duration::from_millis(50));
                 while grant.stopping().run_until_cancelled(ticks.tick()).await.is_some() {
-                    grant.check()?;
-                    add(&table, &grant.shard().to_string(), grant.epoch(), 1)?;
+                    let table = table.clone();
+                    // SQLite blocks its thread, so the grant owns the call: the shard is not given away before it is over.
+                    let write = grant.spawn_blocking(move |grant| {
+                        grant.check()?;
+                        add(&table, &grant.shard().to_string(), grant.epoch(), 1)
+                    });
+                    write?.await??;
                 }
                 Ok(())
             }

@@ -136,7 +136,9 @@ impl Builder {
     ///
     /// Returning ends the shard's work for now; it is started again, with a growing pause if it failed. When the
     /// grant is [`stopping`](Grant::stopping) the handler should return soon: what still runs when time is up is cut
-    /// off at its next `await`. What a handler spawns by itself is not cut off with it, so let it look at the grant.
+    /// off at its next `await`. Work that a handler starts besides itself belongs to the shard only if it is started
+    /// by [`Grant::spawn`] or [`Grant::spawn_blocking`], or holds a [`Grant::guard`]; anything else is invisible to
+    /// Leasehold and runs on beside the next holder.
     /// A group may be given several times with the same settings, and one more handler each: a shard's work has ended
     /// when all returned.
     pub fn group<F, Fut>(mut self, group: Group, work: F) -> Self
@@ -213,7 +215,9 @@ impl Builder {
     }
 
     /// Lets the kernel kill this process when its session was not renewed in time while shards run here: even when
-    /// every thread is stuck, or the process is stopped. Linux only.
+    /// every thread is stuck, or the process is stopped. It covers handlers and what grants own
+    /// ([`Grant::spawn_blocking`] among them), also of a session that is over; a session that another node has ended
+    /// leaves `kill_budget`. Linux only.
     pub fn dead_man_timer(mut self) -> Self {
         self.dead_man = DeadManTimer::On;
         self

@@ -110,3 +110,45 @@ impl Alarm for DeadMan {
         DeadMan::off(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Notes when it is dropped, which switches a real one off.
+    struct Noted(Arc<AtomicBool>);
+
+    impl Alarm for Noted {
+        fn set(&mut self, _: Moment) -> io::Result<()> {
+            Ok(())
+        }
+        fn off(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A panic drops the driver and all that it has: the timer of work that still runs must stay.
+    #[test]
+    fn a_timer_that_is_set_outlives_a_panic_of_its_owner() {
+        for (at, switched_off) in [(Some(Moment::from_millis(7)), false), (None, true)] {
+            let dropped = Arc::new(AtomicBool::new(false));
+            let noted = Noted(dropped.clone());
+            let died = std::thread::Builder::new().spawn(move || {
+                let mut leash = Leash::new(noted);
+                leash.set(Some(Moment::from_millis(1))).unwrap();
+                leash.set(at).unwrap();
+                panic!("a bug");
+            });
+            died.unwrap().join().unwrap_err();
+            assert_eq!(dropped.load(Ordering::Relaxed), switched_off);
+        }
+    }
+}

@@ -9,6 +9,7 @@ use leasehold_core::{Epoch, GroupName, Moment, ShardId};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::owned::Owned;
 use crate::session::Session;
 
 /// The right to work on one shard, for as long as it holds.
@@ -19,6 +20,26 @@ use crate::session::Session;
 ///
 /// Call [`check`](Grant::check) right before every side effect, and put the epoch into the write itself where the
 /// target can compare it: an effect that was already sent cannot be recalled.
+///
+/// # What Leasehold can see
+///
+/// Leasehold sees the handler itself, and what is started by [`spawn`](Grant::spawn),
+/// [`spawn_blocking`](Grant::spawn_blocking) or under a [`guard`](Grant::guard): the shard is released, and the
+/// dead-man timer switched off, only when all of that is gone. **Everything else that a handler starts is invisible:**
+/// a `tokio::spawn`, a `tokio::task::spawn_blocking`, a thread, a child process. When the handler returns or is cut off,
+/// the shard goes to the next holder, and such work runs on beside it.
+///
+/// ```
+/// # async fn crunch(grant: leasehold::Grant) -> leasehold::Outcome {
+/// let crunching = grant.spawn_blocking(|grant| {
+///     while grant.check().is_ok() && !grant.stopping().is_cancelled() {
+///         // … a piece of work that blocks
+///     }
+/// })?;
+/// crunching.await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Grant(Arc<Inner>);
 
@@ -27,6 +48,7 @@ struct Inner {
     epoch: Epoch,
     clock: Clock,
     session: Arc<Session>,
+    owned: Owned,
     /// Nothing of the work may run any more, because its end was reported.
     over: AtomicBool,
     stopping: CancellationToken,
@@ -67,12 +89,18 @@ impl fmt::Display for LostReason {
 }
 
 impl Grant {
-    pub(crate) fn new(shard: ShardId, epoch: Epoch, clock: Clock, session: Arc<Session>) -> Self {
+    pub(crate) fn new(
+        shard: ShardId,
+        epoch: Epoch,
+        clock: Clock,
+        session: Arc<Session>,
+        owned: Owned,
+    ) -> Self {
         let stopping = session.stopping().child_token();
         let lost = session.lost().child_token();
         let kill = session.killed().child_token();
         let over = AtomicBool::new(false);
-        Grant(Arc::new(Inner { shard, epoch, clock, session, over, stopping, lost, kill }))
+        Grant(Arc::new(Inner { shard, epoch, clock, session, owned, over, stopping, lost, kill }))
     }
 
     /// The shard.
@@ -120,7 +148,7 @@ impl Grant {
     }
 
     #[cold]
-    fn why_lost(&self) -> Lost {
+    pub(crate) fn why_lost(&self) -> Lost {
         let why = if self.0.over.load(Ordering::Acquire) { LostReason::Ended } else { LostReason::Session };
         Lost { shard: self.0.shard.clone(), epoch: self.0.epoch, why }
     }
@@ -154,11 +182,21 @@ impl Grant {
         self.0.stopping.cancel();
     }
 
-    /// Ends the grant, because nothing of its work runs any more. Comes before anybody hears of that end.
-    pub(crate) fn end(&self) {
+    /// Ends the grant, because no handler of its work is left. Comes before anybody hears of that end. False if
+    /// something runs on that the grant owns: then it goes on.
+    pub(crate) fn end(&self) -> bool {
+        if !self.0.owned.close() {
+            return false;
+        }
         self.0.over.store(true, Ordering::Release);
         self.0.lost.cancel();
         self.0.stopping.cancel();
+        true
+    }
+
+    /// What the grant owns besides its handlers.
+    pub(crate) fn owns(&self) -> &Owned {
+        &self.0.owned
     }
 
     /// Cancelled when what still runs is cut off.
@@ -185,13 +223,16 @@ impl fmt::Debug for Grant {
 mod tests {
     use super::*;
     use leasehold_core::Deadlines;
+    use tokio::runtime::Handle;
+    use tokio::sync::mpsc::unbounded_channel;
 
     fn grant(stop_after_ms: u64) -> Grant {
         let clock = Clock::virtual_time();
         let stop_at = clock.now() + Duration::from_millis(stop_after_ms);
         let deadlines = Deadlines { stop_at, kill_at: stop_at, valid_until: stop_at };
         let session = Arc::new(Session::new(clock.clone(), deadlines, Duration::ZERO));
-        Grant::new("orders/3".parse().unwrap(), Epoch(7), clock, session)
+        let owned = Owned::new(Handle::current(), unbounded_channel().0);
+        Grant::new("orders/3".parse().unwrap(), Epoch(7), clock, session, owned)
     }
 
     #[tokio::test(start_paused = true)]
@@ -213,7 +254,7 @@ mod tests {
         grant.stop();
         grant.stopped().await;
         assert_eq!(grant.check(), Ok(()));
-        grant.end();
+        assert!(grant.end());
         assert_eq!(grant.lost().await.why, LostReason::Ended);
         assert!(grant.is_lost());
         assert_eq!(other.check(), Ok(()), "one shard's end is its own");

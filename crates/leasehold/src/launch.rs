@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use crate::chance;
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash, NoAlarm};
-use crate::driver::{Calls, Crew, Driver, Finish, Grants, Input, Life, Publisher, Works};
+use crate::driver::{Calls, Crew, Driver, Farewell, Finish, Grants, Input, Life, Publisher, Works};
 use crate::error::Error;
 use crate::events::{self, Told};
 use crate::group::Handler;
@@ -166,10 +166,8 @@ impl Setup {
             works,
             hooks,
             hook_every: hook_every.unwrap_or(config.renew_every),
-            publisher: ends.publisher,
-            meters,
+            farewell: Farewell::new(ends.publisher, meters, ends.finished),
             told: ends.told,
-            finished: ends.finished,
             inputs: ends.inbox,
             ttl: config.ttl,
             margin: config.margin,

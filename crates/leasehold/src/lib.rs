@@ -40,6 +40,11 @@
 //! `kill_at` is cut off at its next `await`. Code that blocks a thread cannot be cut off from inside:
 //! [`Builder::dead_man_timer`] lets the kernel kill the process then, and [`Grant::epoch`] lets the target of a write
 //! refuse whoever is behind.
+//!
+//! **Leasehold sees only handlers, and what a grant owns:** [`Grant::spawn`], [`Grant::spawn_blocking`] and
+//! [`Grant::guard`]. The shard stays held, and the dead-man timer armed, until all of that is gone. Any other task,
+//! thread or process that a handler starts is invisible, and runs on beside the next holder.
+//!
 //! The promises, and first what is not promised, are in the repository's `GUARANTEES.md`.
 
 #[cfg(doctest)]
@@ -62,6 +67,7 @@ mod launch;
 mod locate;
 mod node;
 pub mod observe;
+mod owned;
 mod pulse;
 pub mod registry;
 mod session;
@@ -85,6 +91,7 @@ pub use leasehold_core::{
     Epoch, GroupName, Moment, NodeName, Notice, Now, SessionId, ShardId, ShardName, View,
 };
 pub use node::Node;
+pub use owned::{CutOff, Task, WorkGuard};
 pub use pulse::Pulse;
 
 /// What stands in a [`Config`], what can be wrong with one, and what it amounts to.

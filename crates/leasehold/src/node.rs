@@ -289,6 +289,10 @@ impl Node {
     }
 
     fn send(&self, input: Input) -> Result<(), Error> {
+        // A driver that is over may still wait for work to end; it takes no more wishes.
+        if self.finished.borrow().is_some() {
+            return Err(Error::Left);
+        }
         self.inputs.send(input).map_err(|_| Error::Left)
     }
 }

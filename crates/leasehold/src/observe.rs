@@ -110,6 +110,22 @@ impl Meters {
         }
     }
 
+    /// The node's name.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The node is no more; what still runs is counted until it is gone.
+    pub(crate) fn gone(&self) {
+        let gauges = [&self.attached, &self.streak, &self.deadline, &self.owned, &self.wanted, &self.unowned];
+        gauges.into_iter().for_each(|gauge| gauge.set(0.0));
+    }
+
+    /// How many shards have work here that has not ended.
+    pub(crate) fn running(&self, running: usize) {
+        self.running.set(running as f64);
+    }
+
     /// Logs and counts what the core tells.
     pub(crate) fn tell(&self, notice: &Notice) {
         self.log(notice);

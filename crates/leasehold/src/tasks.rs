@@ -49,6 +49,12 @@ pub(crate) fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send +
     drop(runtime.spawn(task));
 }
 
+/// Runs a closure that blocks on a runtime's pool of threads. Its owner must count it until it returns.
+#[allow(clippy::disallowed_methods, reason = "the one place where tasks are started")]
+pub(crate) fn block_on_pool(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
+    drop(runtime.spawn_blocking(work));
+}
+
 /// Where the heart of a node, or the keeper of registered keys, runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash};
 use crate::grant::Grant;
 use crate::group::{Handler, Outcome};
+use crate::owned::Owned;
 use crate::session::Session;
 use crate::tasks;
 use crate::watchdog::Watchdog;
@@ -96,7 +97,8 @@ impl<A: Alarm> Hands for Crew<A> {
 
     fn run(&mut self, session: SessionNo, shard: &ShardId, epoch: Epoch) -> usize {
         let session = self.sessions.get(&session).expect("work starts only in a session that is open");
-        let grant = Grant::new(shard.clone(), epoch, self.clock.clone(), session.clone());
+        let owned = Owned::new(self.runtime.clone(), self.inputs.clone());
+        let grant = Grant::new(shard.clone(), epoch, self.clock.clone(), session.clone(), owned);
         self.grants.put(grant.clone());
         let handlers = self.handlers.get(&shard.group).cloned().unwrap_or_default();
         for handler in &handlers {
@@ -118,12 +120,13 @@ impl<A: Alarm> Hands for Crew<A> {
     }
 
     fn close(&mut self, shard: &ShardId, epoch: Epoch) -> bool {
+        let Some(grant) = self.grant(shard, epoch) else { return true };
         // The grant ends before anybody hears that the work has, because then the shard may be given away.
-        if let Some(grant) = self.grant(shard, epoch) {
-            grant.end();
+        let ended = grant.end();
+        if ended {
             self.grants.remove(shard);
         }
-        true
+        ended
     }
 }
 

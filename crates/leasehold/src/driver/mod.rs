@@ -14,22 +14,28 @@
 
 mod calls;
 mod crew;
+#[cfg(test)]
+mod death_tests;
+mod farewell;
 mod publish;
 mod works;
 #[cfg(test)]
 mod works_tests;
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use leasehold_core::event::{Ended, Returning, Verdict};
 use leasehold_core::store::WatchEvent;
 use leasehold_core::{Action, Epoch, Event, GroupName, Moment, Now, ShardId, Wish};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc};
 
 pub(crate) use calls::{Calls, follow, unanswered};
-pub(crate) use crew::{Crew, Grants};
+pub(crate) use crew::{Crew, Grants, panic_text};
+pub(crate) use farewell::Farewell;
 pub(crate) use publish::Publisher;
 pub(crate) use works::Works;
 
@@ -56,6 +62,8 @@ pub(crate) enum Input {
     Core(Event),
     /// One handler of a shard is gone.
     HandlerEnded { shard: ShardId, epoch: Epoch, how: Ended },
+    /// Nothing that the grant of a shard owns is left, or a part of it failed.
+    OwnedEnded { shard: ShardId, epoch: Epoch, how: Ended },
     /// Another handler for a group.
     Handle(GroupName, Handler),
     /// Whether the user welcomes new shards.
@@ -89,10 +97,8 @@ pub(crate) struct Driver<A> {
     pub(crate) works: Works<A>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Duration,
-    pub(crate) publisher: Publisher,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) farewell: Farewell,
     pub(crate) told: broadcast::Sender<Arc<Told>>,
-    pub(crate) finished: watch::Sender<Option<Finish>>,
     pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
     /// How long after a leave was due the session has surely run out.
     pub(crate) ttl: Duration,
@@ -130,8 +136,31 @@ impl Default for Life {
 }
 
 impl<A: Alarm> Driver<A> {
-    /// Runs until the node has left.
+    /// Runs until the node has left, or the driver dies of a bug, and then until nothing of its work is left.
     pub(crate) async fn run(mut self, follow_watch: bool) {
+        let panic = AssertUnwindSafe(self.live(follow_watch)).catch_unwind().await.err();
+        let Driver { core, clock, calls, mut works, farewell, inputs, life, hooks, told, .. } = self;
+        let meters = farewell.meters.clone();
+        match panic {
+            None => {
+                works.kill_all();
+                farewell.left(&core, &clock, life.finish.unwrap_or(Finish::Unconfirmed));
+            }
+            // As if it had detached: work is told now, and cut off at the deadline by the watchdog.
+            Some(panic) => {
+                works.lose();
+                farewell.died(&panic_text(&*panic));
+            }
+        }
+        // Whoever listens hears that nothing more comes, and what user code gave to hooks is let go.
+        drop((core, hooks, told));
+        let last = AssertUnwindSafe(outlive(works, calls, inputs, &meters)).catch_unwind().await;
+        if last.is_err() {
+            tracing::error!("the driver died twice: what still runs is cut off now");
+        }
+    }
+
+    async fn live(&mut self, follow_watch: bool) {
         let (watch_tx, mut watched) = mpsc::channel(256);
         if follow_watch {
             self.calls.follow(watch_tx.clone());
@@ -150,12 +179,11 @@ impl<A: Alarm> Driver<A> {
             self.tick_if_due();
             self.publish_if_due();
         }
-        self.end();
     }
 
     fn wake_at(&self) -> Moment {
         let soonest = self.clock.now() + OVERDUE_PAUSE;
-        self.core.deadline().max(soonest).min(self.publisher.due_at()).min(self.life.give_up_at)
+        self.core.deadline().max(soonest).min(self.farewell.publisher.due_at()).min(self.life.give_up_at)
     }
 
     fn take(&mut self, input: Input) {
@@ -163,6 +191,11 @@ impl<A: Alarm> Driver<A> {
             Input::Core(event) => self.step(event),
             Input::HandlerEnded { shard, epoch, how } => {
                 if let Some(event) = self.works.handler_ended(&shard, epoch, how) {
+                    self.step(event);
+                }
+            }
+            Input::OwnedEnded { shard, epoch, how } => {
+                if let Some(event) = self.works.owned_ended(&shard, epoch, how) {
                     self.step(event);
                 }
             }
@@ -228,9 +261,9 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn publish_if_due(&mut self) {
-        if self.clock.now() >= self.publisher.due_at() {
-            let view = self.publisher.publish(&self.core, &self.clock);
-            self.meters.view(&view, self.works.running());
+        if self.clock.now() >= self.farewell.publisher.due_at() {
+            let view = self.farewell.publisher.publish(&self.core, &self.clock);
+            self.farewell.meters.view(&view, self.works.running());
         }
     }
 
@@ -247,7 +280,7 @@ impl<A: Alarm> Driver<A> {
             }
         }
         if !quiet {
-            self.publisher.changed(self.clock.now());
+            self.farewell.publisher.changed(self.clock.now());
         }
     }
 
@@ -274,7 +307,7 @@ impl<A: Alarm> Driver<A> {
             }
             Action::AskGate(shard) => self.ask_gate(shard),
             Action::Tell(notice) => {
-                self.meters.tell(&notice);
+                self.farewell.meters.tell(&notice);
                 let _ = self.told.send(Arc::new(Told { unix_ms: self.clock.unix_ms(), notice }));
             }
             Action::Done => self.life.finish = Some(self.how_it_finished()),
@@ -340,14 +373,26 @@ impl<A: Alarm> Driver<A> {
         let clean = self.works.running() == 0 && in_time && !self.life.lost_in_step;
         if clean { Finish::Clean } else { Finish::Unconfirmed }
     }
+}
 
-    fn end(mut self) {
-        self.works.kill_all();
-        let view = self.publisher.publish(&self.core, &self.clock);
-        self.meters.view(&view, self.works.running());
-        let _ = self.finished.send(self.life.finish);
-        if self.works.running() == 0 {
-            self.calls.close_session();
+/// Waits until nothing of the work is left, and only then gives up what holds the session. The watchdog and the
+/// dead-man timer stay as they are; whoever still asks for something hears that the node has left.
+async fn outlive<A: Alarm>(
+    mut works: Works<A>,
+    mut calls: Calls,
+    mut inputs: mpsc::UnboundedReceiver<Input>,
+    meters: &Meters,
+) {
+    calls.tasks().end().cancel();
+    meters.running(works.running());
+    while works.running() > 0 {
+        match inputs.recv().await {
+            Some(Input::HandlerEnded { shard, epoch, how }) => drop(works.handler_ended(&shard, epoch, how)),
+            Some(Input::OwnedEnded { shard, epoch, how }) => drop(works.owned_ended(&shard, epoch, how)),
+            Some(_) => {}
+            None => return,
         }
+        meters.running(works.running());
     }
+    calls.close_session();
 }

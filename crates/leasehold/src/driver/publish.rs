@@ -36,6 +36,16 @@ impl Publisher {
         self.due_at
     }
 
+    /// The view that was published last.
+    pub(crate) fn last(&self) -> Arc<View> {
+        self.views.borrow().clone()
+    }
+
+    /// Publishes a view that was made elsewhere.
+    pub(crate) fn send(&self, view: View) {
+        self.views.send_replace(Arc::new(view));
+    }
+
     /// Makes and publishes a view.
     pub(crate) fn publish(&mut self, core: &leasehold_core::Node, clock: &Clock) -> Arc<View> {
         let began_at = clock.now();

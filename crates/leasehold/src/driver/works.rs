@@ -72,6 +72,13 @@ impl<A: Alarm> Works<A> {
         self.decisions.handler_ended(now, shard, epoch, how, &mut self.crew)
     }
 
+    /// Nothing that a grant owns is left, or a part of it failed; the answer is what to tell the core if nothing of the
+    /// work is left.
+    pub(crate) fn owned_ended(&mut self, shard: &ShardId, epoch: Epoch, how: Ended) -> Option<Event> {
+        let now = self.crew.clock.now();
+        self.decisions.owned_ended(now, shard, epoch, how, &mut self.crew)
+    }
+
     /// Adds a handler to a group, also to its shards that run already.
     pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler) {
         let joins = self.decisions.join(&group, &mut self.crew);

@@ -91,6 +91,11 @@ impl Bench {
                         return event;
                     }
                 }
+                Input::OwnedEnded { shard, epoch, how } => {
+                    if let Some(event) = self.works.owned_ended(&shard, epoch, how) {
+                        return event;
+                    }
+                }
                 _ => panic!("only ends are expected"),
             }
         }
@@ -293,6 +298,57 @@ async fn a_new_session_does_not_postpone_the_dead_man_of_stuck_work() {
         bench.works.extend(deadlines(&clock, 5000)).unwrap();
     }
     assert_eq!(bench.notes.0.lock().unwrap().last(), Some(&Some(kill_at)));
+}
+
+/// A handler starts a thread's worth of work under its grant and is cut off while that goes on.
+#[tokio::test(start_paused = true)]
+async fn what_a_grant_owns_runs_on_after_its_handler_and_so_does_the_timer() {
+    let mut bench = Bench::new();
+    let (kept, inbox) = std::sync::mpsc::channel();
+    bench.handler(move |grant| {
+        kept.send(grant.guard().unwrap()).unwrap();
+        std::future::pending()
+    });
+    bench.works.start(shard(), Epoch(1));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let guard = inbox.try_recv().unwrap();
+    let grant = guard.grant().clone();
+    let soon = bench.works.crew.clock.now() + Duration::from_millis(10);
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(soon));
+    let waited = tokio::time::timeout(Duration::from_millis(500), bench.next_end()).await;
+    assert!(waited.is_err(), "the handler is gone, but not its work: {waited:?}");
+    assert_eq!(grant.check(), Ok(()), "so the shard is held");
+    assert!(bench.works.start(shard(), Epoch(2)).is_some(), "and nothing starts beside it");
+    assert!(bench.notes.0.lock().unwrap().last().unwrap().is_some(), "the timer is armed");
+    let more = grant.guard().unwrap();
+    drop(guard);
+    drop(more);
+    assert_eq!(bench.next_end().await, finished(1));
+    assert_eq!(bench.notes.0.lock().unwrap().last(), Some(&None));
+    assert!(grant.guard().is_err() && grant.spawn(async {}).is_err(), "nothing begins under an ended grant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_a_grant_are_cut_off_like_handlers_and_their_panics_are_failures() {
+    let mut bench = Bench::new();
+    bench.handler(|grant| async move {
+        let sum = grant.spawn(async { 2 + 2 })?;
+        assert_eq!(sum.await, Ok(4));
+        let endless = grant.spawn(std::future::pending::<()>())?;
+        if grant.epoch() == Epoch(2) {
+            grant.spawn(async { panic!("out of luck") })?.await.unwrap_err();
+        }
+        drop(endless);
+        Ok(())
+    });
+    bench.works.start(shard(), Epoch(1));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let kill_at = bench.works.crew.clock.now() + Duration::from_millis(30);
+    bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(kill_at));
+    assert_eq!(bench.next_end().await, finished(1));
+    assert_eq!(bench.works.crew.clock.now(), kill_at);
+    bench.works.start(shard(), Epoch(2));
+    assert_eq!(failed(&bench.next_end().await), "panicked: out of luck");
 }
 
 /// Code that blocks a thread cannot be cut off, and counts as running until it returns.

@@ -86,9 +86,16 @@ fn node_child() {
             .ttl(Duration::from_secs(1))
             .new_namespace()
             .dead_man_timer()
-            .group(Group::leader("boss"), |grant| async move {
-                grant.stopped().await;
-                Ok(())
+            .group(Group::leader("boss"), move |grant| {
+                let owns = std::env::var("LEASEHOLD_DEADMAN_CASE").is_ok_and(|case| case == "owned");
+                async move {
+                    if owns {
+                        // It ignores its grant, and its handler is cut off while it waits here.
+                        grant.spawn_blocking(|_| std::thread::sleep(Duration::from_secs(30)))?.await?;
+                    }
+                    grant.stopped().await;
+                    Ok(())
+                }
             })
             .start()
             .await
@@ -106,6 +113,8 @@ fn node_child() {
         match case.as_str() {
             // The only thread of the runtime is blocked, so the handler cannot return and cannot be cut off.
             "blocked" => std::thread::sleep(Duration::from_secs(30)),
+            // The handler is cut off and gone; the thread that it started under its grant is not.
+            "owned" => tokio::time::sleep(Duration::from_secs(30)).await,
             // The handler returns when it is told to, so there is nothing to kill.
             "obedient" => {
                 grant.lost().await;
@@ -120,6 +129,13 @@ fn node_child() {
 #[test]
 fn a_node_whose_work_cannot_be_stopped_is_killed_before_its_session_is_over() {
     let (child, kill_at) = spawn_test("deadman::node_child", "blocked");
+    assert_eq!(wait(child, kill_at + SLACK), (Some(9), None));
+    assert!(clock::now() >= kill_at);
+}
+
+#[test]
+fn blocking_work_of_a_grant_does_not_outlive_the_dead_man() {
+    let (child, kill_at) = spawn_test("deadman::node_child", "owned");
     assert_eq!(wait(child, kill_at + SLACK), (Some(9), None));
     assert!(clock::now() >= kill_at);
 }
