@@ -40,7 +40,7 @@ pub struct Move<'a> {
 pub struct Receiver<'a> {
     /// Its name.
     pub node: &'a NodeName,
-    /// Whether it is there, active, accepting, and of any weight.
+    /// Whether it is there, active, of any weight, and takes shards now.
     pub receives: bool,
     /// For how long its record has not changed; `None` if there is none.
     pub silent_for: Option<Duration>,

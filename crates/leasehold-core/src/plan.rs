@@ -23,6 +23,8 @@ pub struct Member {
     pub state: NodeState,
     /// Whether it takes new shards.
     pub accepting: bool,
+    /// Whether it will in a moment.
+    pub returning: bool,
     /// Its weight, after what operators asked for.
     pub weight: u32,
     /// Its capacity in all.
@@ -44,6 +46,7 @@ impl Member {
             session: record.session,
             state: record.state,
             accepting: record.accepting,
+            returning: record.returning,
             weight: record.weight,
             capacity: record.capacity,
             zone: record.zone.clone(),
@@ -53,9 +56,14 @@ impl Member {
         }
     }
 
-    /// Whether the plan may give it shards at all.
+    /// Whether the plan may give it shards at all, now or in a moment.
     pub fn receives(&self) -> bool {
-        self.state == NodeState::Active && self.accepting && self.weight > 0
+        self.state == NodeState::Active && (self.accepting || self.returning) && self.weight > 0
+    }
+
+    /// Whether it takes now what the plan gives to it.
+    pub fn takes_now(&self) -> bool {
+        self.receives() && self.accepting
     }
 }
 
@@ -331,7 +339,8 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
     add(placement);
     for (name, member) in roster {
         add(name.as_str());
-        add(&format!("{:?} {} {} {:?}", member.state, member.accepting, member.weight, member.capacity));
+        let counts = member.accepting || member.returning;
+        add(&format!("{:?} {counts} {} {:?}", member.state, member.weight, member.capacity));
     }
     for (name, group) in groups {
         add(name.as_str());

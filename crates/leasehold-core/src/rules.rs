@@ -46,6 +46,8 @@ pub enum Rule {
     SpillOver,
     /// No stabiliser delays an unowned shard.
     UnownedAtOnce,
+    /// Nodes that are coming back count in the plan, so that the first one does not take what is theirs.
+    ReturningCounts,
     /// *Left* is never written while work is unconfirmed.
     LeftOnlyWhenStopped,
     /// A holder whose record does not name its session stops.

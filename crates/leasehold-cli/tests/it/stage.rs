@@ -92,6 +92,7 @@ fn node(name: &str, session: u128, state: NodeState, group: &GroupName) -> NodeR
         session: SessionId::from_bits(session << 96),
         state,
         accepting: true,
+        returning: false,
         weight: 100,
         capacity: (name == "beta").then_some(10),
         zone: Some(format!("zone-{session}")),

@@ -49,7 +49,12 @@ pub struct Explanation {
     pub failover_worst: Duration,
     /// How long a planned move leaves a shard unowned, at worst; usually two round trips to the store.
     pub move_gap_worst: Duration,
-    /// How long a shard can stay unowned, at worst, while a node that accepts it has room.
+    /// How long a node that lost its session and came back is waited for before the next in rank takes what the plan gives
+    /// to it.
+    pub returns_within: Duration,
+    /// How long a node that starts while nobody owns anything waits for others to start, at worst.
+    pub gathers: Duration,
+    /// How long a shard can stay unowned, at worst, while a node that accepts it has room. The two above are part of it.
     pub unowned_worst: Duration,
     /// For how long a node that restarts keeps its shards reserved, in the group where that is longest. Comes on top
     /// of `unowned_worst`.
@@ -96,6 +101,7 @@ impl Config {
         let polls =
             if self.acquire_retry_window.is_zero() { Duration::ZERO } else { self.acquire_retry_interval };
         let looks_at_shard = if polls.is_zero() { looks_every } else { polls.min(looks_every) };
+        let gathers = self.gather_for().saturating_mul(2);
         let outage = self.stop_after().saturating_sub(self.renew_every);
         Explanation {
             store: facts.kind,
@@ -125,10 +131,15 @@ impl Config {
             failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
             // Released, read, claimed.
             move_gap_worst: sum([looks_at_shard, calls(3)]),
-            // Listed, read, claimed, after all ranks before and a pause for a store error.
+            // Listed, read, claimed, after all ranks before and a pause for a store error. The first in rank may be one that
+            // comes back, and whoever takes it may have started this moment.
+            returns_within: self.returns_within(facts),
+            gathers,
             unowned_worst: sum([
                 looks_every,
                 self.debounce,
+                self.recover_window,
+                gathers,
                 self.turn_lasts(facts).saturating_mul(RANKS),
                 self.retry.longest(),
                 calls(3),
@@ -252,6 +263,15 @@ impl Explanation {
         line(f, self.failover, &failover)?;
         line(f, self.move_gap_worst, "at most in a planned move, counted from when its work has stopped")?;
         line(f, self.unowned_worst, "at most for any unowned shard, while a node that accepts it has room")?;
+        line(
+            f,
+            self.returns_within,
+            "of that, at most, is waited for a node that comes back from an outage",
+        )?;
+        if !self.gathers.is_zero() {
+            let gathers = "of that, at most, a node that starts alone waits for others to start";
+            line(f, self.gathers, gathers)?;
+        }
         if !self.restart_grace.is_zero() {
             line(
                 f,

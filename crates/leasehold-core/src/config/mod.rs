@@ -198,6 +198,22 @@ impl Config {
         }
     }
 
+    /// How long a node that comes back after it lost its session is waited for before others take what the plan gives to it:
+    /// until it must have been healthy for long enough, and its turn is over.
+    pub fn returns_within(&self, facts: &Facts) -> Duration {
+        self.recover_window.saturating_add(self.turn_lasts(facts))
+    }
+
+    /// How long a node that starts while nobody owns anything waits for others to start, before it takes the shards: this
+    /// much after the last of them, and twice as much at most. Those of one deployment then each take their share, and
+    /// nothing moves a moment later.
+    pub fn gather_for(&self) -> Duration {
+        match self.namespace {
+            Namespace::Unknown => self.debounce.saturating_mul(2),
+            Namespace::New => Duration::ZERO,
+        }
+    }
+
     /// How long others must see a session of this ttl silent, on their own clock, before they may fence it.
     pub fn silent_for(&self) -> Duration {
         stretch(self.ttl, self.drift_permille)

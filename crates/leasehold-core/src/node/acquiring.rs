@@ -1,6 +1,8 @@
 //! Getting shards: whose turn it is, whether there is room, what the gate says, and looking again when the watch is
 //! silent.
 
+use std::time::Duration;
+
 use super::Node;
 use super::requests::Purpose;
 use super::shards::Phase;
@@ -35,17 +37,20 @@ impl Node {
             self.wake_at(shard, unowned_since + self.config.ttl * 3);
             return None;
         }
-        if self.plan_is_stale() && !vacated {
+        if (self.plan_is_stale() && !vacated) || self.gather_until != Moment::NEVER {
             return None;
         }
         if self.is_me(wanted) {
             return Some(why);
         }
+        let comes_back = self.roster.get(wanted).is_some_and(|member| !member.takes_now());
         self.turn_since.entry(shard.clone()).or_insert(self.now.at);
         let ranked = self.planning.rank(&self.plan, shard);
         let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
         let delay = self.config.turn_lasts(&self.facts);
-        let turn_at = since + delay * rank.clamp(1, 4);
+        // Counted for the shard, not for the session: who comes back again and again is not waited for again and again.
+        let patience = if comes_back { self.config.recover_window } else { Duration::ZERO };
+        let turn_at = since + delay * rank.clamp(1, 4) + patience;
         if self.now.at >= turn_at {
             // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
             // and whoever took what others are about to write would only have to give it back.

@@ -182,6 +182,7 @@ impl Node {
             session,
             state: NodeState::Fenced,
             accepting: false,
+            returning: false,
             weight: 0,
             capacity: None,
             zone: None,

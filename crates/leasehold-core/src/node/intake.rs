@@ -325,6 +325,7 @@ impl Node {
         let record = seen.and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
         let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
+        let returning = record.is_some_and(|record| record.returning);
         let there = seen.is_some_and(|node| node.seen.is_some());
         let seen_lost = seen.is_some_and(|node| node.lost().is_some());
         let session = record.map(|record| record.session);
@@ -354,6 +355,8 @@ impl Node {
             };
             self.tell(Notice::NodeGone { node: node.clone(), session: was, how });
             match how {
+                // It comes back under a new session at once, and would have to be given everything back.
+                Gone::Left if returning => self.replan_soon(),
                 Gone::Left => self.replan_now(),
                 Gone::Fenced | Gone::Vanished => {
                     self.count_vanished();
@@ -363,6 +366,7 @@ impl Node {
         }
         if let Some(is) = is {
             self.missed_at.remove(&node);
+            self.gather_more();
             self.tell(Notice::NodeJoined { node, session: is });
             self.replan_soon();
         }

@@ -6,13 +6,13 @@ use super::Node;
 use super::requests::Purpose;
 use super::session::Session;
 use crate::event::Action;
-use crate::mirror::Source;
+use crate::mirror::{SeenNode, Source};
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{NodeState, Outage, Published, Record};
+use crate::record::{Holder, NodeState, Outage, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
-use crate::time::Now;
+use crate::time::{Moment, Now};
 
 /// A session that we tried to open.
 #[derive(Debug)]
@@ -247,10 +247,36 @@ impl Node {
         self.renewals_failed = 0;
         self.healthy_since = self.now.at;
         self.renew_at = join.sent_at.at + self.config.renew_every;
+        self.begin_to_gather();
         let to = if self.has_been_attached { Standing::Recovering } else { Standing::Attached };
         self.has_been_attached = true;
         self.set_standing(to, Cause::Joined);
         self.mend_groups();
         self.replan_soon();
+    }
+
+    /// A process that starts while nobody owns anything may be the first of several: they get a moment to start as well.
+    fn begin_to_gather(&mut self) {
+        let (at, wait) = (self.now.at, self.config.gather_for());
+        let speaks = |holder: &Holder| {
+            let node = self.mirror.nodes.get(&holder.node);
+            let silent_for = node.map_or(wait, |node| at.since(node.silent_from));
+            node.and_then(SeenNode::alive) == Some(holder.session)
+                && !self.mirror.dead.contains_key(&holder.session)
+                && silent_for < holder.ttl() / 2
+        };
+        let mut holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
+        // Where nothing has ever been owned, everybody has waited for the namespace to open, or it is known to be new.
+        let cold = !self.has_been_attached && !self.mirror.shards.is_empty() && !holders.any(speaks);
+        let gathers = cold && !wait.is_zero() && self.rules.hold(Rule::ReturningCounts);
+        self.gather_until = if gathers { at + wait } else { Moment::NEVER };
+        self.gather_latest_at = at + wait * 2;
+    }
+
+    /// Another node joined: if we wait for those that start with us, there may be more of them.
+    pub(super) fn gather_more(&mut self) {
+        if self.gather_until != Moment::NEVER {
+            self.gather_until = (self.now.at + self.config.gather_for()).min(self.gather_latest_at);
+        }
     }
 }

@@ -202,6 +202,9 @@ pub struct Node {
     acquire_paused_until: Moment,
     open_at: Moment,
     shy_until: Moment,
+    /// Until when we wait for others that start with us; `NEVER` if we do not.
+    gather_until: Moment,
+    gather_latest_at: Moment,
     wake: BTreeSet<(Moment, ShardId)>,
     waking: BTreeMap<ShardId, Moment>,
 }
@@ -315,6 +318,8 @@ impl Node {
             acquire_paused_until: Moment::ZERO,
             open_at: never,
             shy_until: never,
+            gather_until: never,
+            gather_latest_at: Moment::ZERO,
             wake: BTreeSet::new(),
             waking: BTreeMap::new(),
             config,
@@ -371,6 +376,7 @@ impl Node {
             self.acquire_at,
             self.open_at,
             self.shy_until,
+            self.gather_until,
             self.replan_at,
             self.fill_at,
             self.requests.give_up_at(),
@@ -404,6 +410,10 @@ impl Node {
         if at >= self.shy_until {
             self.shy_until = Moment::NEVER;
             self.record_changed = true;
+        }
+        if at >= self.gather_until {
+            self.gather_until = Moment::NEVER;
+            self.reconsider_all = true;
         }
         if at >= self.replan_at {
             self.replan();

@@ -59,7 +59,7 @@ impl Node {
         let record = seen.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         Receiver {
             node,
-            receives: member.is_some_and(|member| member.receives()),
+            receives: member.is_some_and(|member| member.takes_now()),
             silent_for: seen.map(|node| self.now.at.since(node.silent_from)),
             ttl: record.map_or(self.config.ttl, |record| record.ttl()),
             view: member.map_or(0, |member| member.view),
@@ -157,6 +157,13 @@ impl Node {
         self.given_up_for.remove(shard);
     }
 
+    /// Whether a node will take shards in a moment, for all that we can tell.
+    fn comes_back(&self, node: &NodeName) -> bool {
+        let seen_at = self.mirror.nodes.get(node).map_or(Moment::ZERO, |node| node.session_seen_at);
+        let returning = self.roster.get(node).is_some_and(|member| !member.takes_now() && member.receives());
+        returning && self.now.at < seen_at + self.config.returns_within(&self.facts)
+    }
+
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
         self.surplus_at = Moment::NEVER;
@@ -183,6 +190,8 @@ impl Node {
             if drains {
                 if to.is_none() && self.leaving.is_none() {
                     homeless += 1;
+                } else if !hurried && to.as_ref().is_some_and(|to| self.comes_back(to)) {
+                    // Nobody would run it until then.
                 } else if hurried || given_up < self.config.give_up_at_once {
                     given_up += 1;
                     self.stop(&shard, StopReason::Draining, None);

@@ -87,6 +87,7 @@ impl Node {
             session,
             state: if self.is_draining() { NodeState::Draining } else { NodeState::Active },
             accepting: self.offers(),
+            returning: self.returns(),
             weight: self.weight,
             capacity: self.capacity,
             zone: self.config.zone.clone(),

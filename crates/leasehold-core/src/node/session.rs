@@ -75,6 +75,8 @@ impl Node {
     pub(super) fn run_session_timers(&mut self) {
         if self.now.at >= self.recovered_at() {
             self.set_standing(Standing::Attached, Cause::Recovered);
+            // Nobody was late while we could not have taken anything ourselves.
+            self.turn_since.clear();
             self.record_changed = true;
             self.replan_now();
         }
@@ -267,6 +269,7 @@ impl Node {
             session,
             state,
             accepting: self.offers(),
+            returning: self.returns(),
             weight: self.weight,
             capacity: self.capacity,
             zone: self.config.zone.clone(),
@@ -301,6 +304,12 @@ impl Node {
             outage: self.outage.clone(),
             extra: Default::default(),
         }
+    }
+
+    /// Whether this node lost a session and will take shards again once a new one has been healthy for a while.
+    pub(super) fn returns(&self) -> bool {
+        let recovers = matches!(self.standing, Standing::Recovering | Standing::Detached);
+        self.accepting && recovers && self.leaving.is_none() && self.rules.hold(Rule::ReturningCounts)
     }
 
     /// Whether this node takes new shards.

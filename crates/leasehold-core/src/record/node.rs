@@ -21,6 +21,10 @@ pub struct NodeRecord {
     pub state: NodeState,
     /// Whether it takes new shards.
     pub accepting: bool,
+    /// It lost a session and takes nothing yet, but will once its new one has been healthy for a while. Until then the
+    /// others count it in their plans, so that whoever is back first does not take everything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returning: bool,
     /// How much of the work it takes, relative to the others; 0 takes nothing.
     pub weight: u32,
     /// The most shards that it holds in all groups together.

@@ -30,6 +30,7 @@ pub(crate) fn node_record(
         session,
         state,
         accepting: true,
+        returning: false,
         weight: 100,
         capacity: None,
         zone: None,
