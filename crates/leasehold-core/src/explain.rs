@@ -172,7 +172,7 @@ fn left_out(member: &Member, shard: &ShardId) -> Option<&'static str> {
         _ if member.state == NodeState::Draining => Some("is draining"),
         _ if !member.accepting && !member.returning => Some("takes no shards now (unhealthy or recovering)"),
         _ if member.weight == 0 => Some("has weight 0"),
-        _ if member.declined.contains(shard) => Some("declines this shard"),
+        _ if member.declines(shard) => Some("declines this shard"),
         _ => None,
     }
 }

@@ -56,6 +56,32 @@ impl Member {
         }
     }
 
+    /// Whether it declines a shard.
+    pub fn declines(&self, shard: &ShardId) -> bool {
+        self.declined.contains(shard)
+            || self.groups.get(&shard.group).is_some_and(|served| served.declines(&shard.name))
+    }
+
+    /// The shards of a group that it declines, of those that the group has.
+    fn declined_of(&self, name: &GroupName, group: &GroupSettings) -> Vec<ShardId> {
+        let mut declined: Vec<ShardId> =
+            self.declined.iter().filter(|shard| shard.group == *name).cloned().collect();
+        let Some(served) = self.groups.get(name) else { return declined };
+        match group.set {
+            ShardSet::Numbered(slots) => {
+                // What is beyond the group may be anything, in a record that somebody damaged.
+                let ranges = served.slots_declined.ranges().take_while(|(from, _)| *from < slots);
+                let all = ranges.flat_map(|(from, last)| from..=last.min(slots - 1));
+                declined.extend(all.map(|slot| ShardId::slot(name, slot)));
+            }
+            ShardSet::Named if !served.names_declined.is_empty() || served.names_known.is_some() => {
+                declined.extend(group.shards.iter().filter(|shard| served.declines(&shard.name)).cloned());
+            }
+            ShardSet::Named => {}
+        }
+        declined
+    }
+
     /// Whether the plan may give it shards at all, now or in a moment.
     pub fn receives(&self) -> bool {
         self.state == NodeState::Active && (self.accepting || self.returning) && self.weight > 0
@@ -316,8 +342,11 @@ fn question(
             capacity,
             zone: member.zone.clone(),
         });
-        for shard in member.declined.iter().filter(|shard| shard.group == *name) {
-            declined.entry(shard.clone()).or_default().push(node.clone());
+        for shard in member.declined_of(name, group) {
+            let by: &mut Vec<NodeName> = declined.entry(shard).or_default();
+            if by.last() != Some(node) {
+                by.push(node.clone());
+            }
         }
     }
     let pins = control.map(|control| {
@@ -348,7 +377,12 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
         for node in &group.question.nodes {
             add(&format!("{} {} {:?} {:?}", node.name, node.weight, node.capacity, node.zone));
         }
-        add(&format!("{:?} {:?}", group.question.pins, group.question.declined));
+        // Without declines as earlier versions have it.
+        add(&format!("{:?} {{}}", group.question.pins));
+        for (shard, by) in &group.question.declined {
+            add(shard.name.as_str());
+            by.iter().for_each(|node| add(node.as_str()));
+        }
     }
     hash.digest()
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::Node;
 use super::requests::Purpose;
 use super::shards::Phase;
-use crate::config::Gate;
-use crate::event::{Action, Verdict};
+use crate::event::Verdict;
 use crate::name::{NodeName, ShardId};
 use crate::notice::{Notice, Standing};
 use crate::record::{MoveReason, ShardSet};
@@ -90,59 +89,15 @@ impl Node {
     }
 
     /// A named shard that nobody has engaged here, so that it cannot run here.
-    fn is_unheard_of(&self, shard: &ShardId) -> bool {
+    pub(super) fn is_unheard_of(&self, shard: &ShardId) -> bool {
         let named = self.settings.get(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
         named && !self.engaged.contains(shard)
     }
 
-    /// Lets the others know before they give a shard up for us that it cannot run here.
-    pub(super) fn decline_unheard_of(&mut self, shard: &ShardId) {
-        let wanted_here = self.plan.wanted(shard) == Some(&self.config.node);
-        if wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard) {
-            self.decline(shard);
-        }
-    }
-
-    /// Lets the others plan around us for this shard, for a while.
-    pub(super) fn decline(&mut self, shard: &ShardId) {
-        let until = self.now.at + self.config.ttl;
-        if self.declined.insert(shard.clone(), until).is_none() {
-            self.record_changed = true;
-            self.replan_now();
-        }
-        self.wake_at(shard, until);
-    }
-
-    /// Asks again after a while; `true` if there is nothing else to do now.
-    pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
-        let Some(until) = self.declined.get(shard).copied() else { return false };
-        let unknown = self.is_unheard_of(shard);
-        if self.now.at < until {
-            self.wake_at(shard, until);
-        } else if unknown && self.plan.has(shard) {
-            self.retire_if_nobody_has_it(shard);
-            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.wake_at(shard, self.now.at + self.config.ttl);
-        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.plan.has(shard) {
-            // The others plan around us until the gate has said that it has changed its mind: a shard that comes
-            // here only to be refused has moved for nothing.
-            self.inquired.insert(shard.clone());
-            self.out.push(Action::AskGate(shard.clone()));
-            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.wake_at(shard, self.now.at + self.config.ttl);
-        } else {
-            self.declined.remove(shard);
-            self.record_changed = true;
-            self.replan_now();
-        }
-        true
-    }
-
     pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
         if self.inquired.remove(&shard) {
-            if verdict == Verdict::Take && self.declined.remove(&shard).is_some() {
-                self.record_changed = true;
-                self.replan_now();
+            if verdict == Verdict::Take {
+                self.no_longer_declined(&shard);
             }
             return;
         }

@@ -15,12 +15,14 @@
 //! - the store: `requests` (what was asked), `intake` (what comes back), `incarnation` (meta), `tidy` (what is long gone)
 //! - the session: `joining`, `session` (its deadlines and its end), `renewing`, `leaving`; of others: `death`
 //! - the plan: `planning` (roster and plan), `moves` (what the plan wants elsewhere)
-//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `publishing`
-//!   (may it start?), `running` (its work), `writes` (its record), `settling` (what became of a write)
+//! - the shards: `shards` (decides about one), `freedom` (may it be claimed?), `acquiring` (is it our turn?), `declines` (what
+//!   cannot run here), `publishing` (may it start?), `running` (its work), `writes` (its record), `settling` (what became of a
+//!   write)
 //! - people: `look` (the view), `overruled` (what the store wants otherwise than the node's own settings)
 
 mod acquiring;
 mod death;
+mod declines;
 mod freedom;
 mod incarnation;
 mod intake;

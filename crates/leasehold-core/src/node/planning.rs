@@ -3,7 +3,7 @@
 use super::Node;
 use super::requests::Purpose;
 use crate::mirror::{Lasting, Seen};
-use crate::name::{NodeName, ShardId, WriteId};
+use crate::name::{GroupName, NodeName, ShardId, WriteId};
 use crate::notice::Notice;
 use crate::plan::{self, GroupSettings, Member, Roster};
 use crate::record::{FORMAT, GroupRecord, NodeState, Record, Served, ShardSet};
@@ -28,6 +28,12 @@ impl Node {
         if self.frozen_until > self.now.at {
             self.frozen_until = self.now.at + self.config.ttl * 2;
         }
+    }
+
+    /// Plans anew within a moment, however much more comes until then: where a plan after each of many changes would cost more
+    /// than it helps.
+    pub(super) fn replan_within_debounce(&mut self) {
+        self.replan_at = self.replan_at.min(self.now.at + self.config.debounce);
     }
 
     pub(super) fn replan_if_never(&mut self) {
@@ -59,8 +65,13 @@ impl Node {
         }
         // It drains, or declines: waiting would only leave its shards without a plan.
         let withdraws = known.receives() && !fresh.receives() || !fresh.declined.is_subset(&known.declined);
+        let declines = |(name, group): (&GroupName, &Served)| {
+            known.groups.get(name).is_some_and(|known| !known.declines_as(group))
+        };
+        let declines_many = fresh.groups.iter().any(declines);
         match withdraws {
             true => self.replan_now(),
+            false if declines_many => self.replan_within_debounce(),
             false => self.replan_soon(),
         }
     }
@@ -78,11 +89,7 @@ impl Node {
     }
 
     fn as_member(&self, session: crate::name::SessionId) -> Member {
-        let too_many = self.declined.len() > 64;
-        let groups = self.offered().map(|(name, group)| {
-            let declined = too_many && self.declined.keys().any(|shard| shard.group == *name);
-            (name.clone(), Served { capacity: group.capacity, declined, ..Served::default() })
-        });
+        let (groups, declined) = self.offer();
         Member {
             session,
             state: if self.is_draining() { NodeState::Draining } else { NodeState::Active },
@@ -91,8 +98,8 @@ impl Node {
             weight: self.weight,
             capacity: self.capacity,
             zone: self.config.zone.clone(),
-            groups: groups.collect(),
-            declined: if too_many { Default::default() } else { self.declined.keys().cloned().collect() },
+            groups,
+            declined,
             view: self.plan.view,
         }
     }

@@ -9,13 +9,11 @@ use super::requests::Purpose;
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{SessionId, WriteId};
 use crate::notice::{Cause, Notice, Standing};
-use crate::record::{FORMAT, Meta, NodeRecord, NodeState, PROTOCOL, Published, Report, Served};
+use crate::record::{FORMAT, Meta, NodeRecord, NodeState, PROTOCOL, Published, Report};
 use crate::rules::Rule;
 use crate::store::{Lane, Op, Version};
 use crate::time::{Moment, Now};
 
-/// The most shards that a node's record lists as declined; beyond that it declines their whole groups.
-const DECLINED_MAX: usize = 64;
 /// The most shards that a report lists of each kind.
 const REPORTED_MAX: usize = 32;
 
@@ -251,17 +249,7 @@ impl Node {
     /// Our record, as it should be now.
     pub(super) fn node_record(&mut self, session: SessionId, seq: u64, state: NodeState) -> NodeRecord {
         let published = self.publication();
-        let mut groups: std::collections::BTreeMap<_, _> = (self.offered())
-            .map(|(name, group)| (name.clone(), Served { capacity: group.capacity, ..Served::default() }))
-            .collect();
-        let mut declined: Vec<_> = self.declined.keys().cloned().collect();
-        if declined.len() > DECLINED_MAX {
-            for shard in declined.drain(..) {
-                if let Some(served) = groups.get_mut(&shard.group) {
-                    served.declined = true;
-                }
-            }
-        }
+        let (groups, declined) = self.offer();
         NodeRecord {
             format: FORMAT,
             write: WriteId::from_bits(self.chance.bits()),
@@ -276,7 +264,7 @@ impl Node {
             address: self.address.clone(),
             labels: self.labels.clone(),
             groups,
-            declined,
+            declined: declined.into_iter().collect(),
             ttl_ms: self.config.ttl.as_millis() as u64,
             seq,
             unproved: self.now.at < self.unproved_until,

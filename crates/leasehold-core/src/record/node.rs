@@ -1,10 +1,10 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, MetaMark, Published, Record, RecordError, check_floor, check_ttl, record};
-use crate::name::{GroupName, NodeName, SessionId, ShardId, WriteId};
+use super::{Extra, MetaMark, Published, Record, RecordError, SlotSet, check_floor, check_ttl, record};
+use crate::name::{GroupName, NodeName, SessionId, ShardId, ShardName, WriteId};
 
 /// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,12 +123,40 @@ pub struct Served {
     /// The most shards of this group that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// It takes no new shard of this group (its gate refused too many to list).
+    /// It takes no new shard of this group. Written by older versions only, where their gate refused too many to list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub declined: bool,
+    /// The slots of this group that it declines, where those are too many for the record's own list.
+    #[serde(default, skip_serializing_if = "SlotSet::is_empty")]
+    pub slots_declined: SlotSet,
+    /// The same of a named group.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub names_declined: BTreeSet<ShardName>,
+    /// Of this named group it takes these alone, where they are fewer than those that it does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names_known: Option<BTreeSet<ShardName>>,
     /// What newer versions wrote.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Served {
+    /// Whether it declines a shard of the group, by what is said of the group.
+    pub fn declines(&self, shard: &ShardName) -> bool {
+        self.declined
+            || self.names_known.as_ref().is_some_and(|known| !known.contains(shard))
+            || self.names_declined.contains(shard)
+            || (!self.slots_declined.is_empty()
+                && shard.as_slot().is_some_and(|slot| self.slots_declined.contains(slot)))
+    }
+
+    /// Whether it declines what it is said to decline here, and nothing else.
+    pub fn declines_as(&self, other: &Served) -> bool {
+        self.declined == other.declined
+            && self.slots_declined == other.slots_declined
+            && self.names_declined == other.names_declined
+            && self.names_known == other.names_known
+    }
 }
 
 /// Alive or over.

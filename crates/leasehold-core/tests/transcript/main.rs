@@ -7,6 +7,7 @@
 //! that did not rise, a node that spins. No story may have one, whatever its file says.
 
 mod commands;
+mod declines;
 mod names;
 mod print;
 mod process;

@@ -1,6 +1,6 @@
 //! One process of a story: its node, its work, and what is wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::event::Deadlines;
@@ -26,6 +26,10 @@ pub(crate) struct Process {
     pub(crate) works: BTreeMap<ShardId, Work>,
     pub(crate) manners: BTreeMap<ShardId, Manner>,
     pub(crate) gates: BTreeMap<ShardId, GateManner>,
+    /// For how many shards its gate has room, if it counts them.
+    pub(crate) gate_room: Option<usize>,
+    /// Shards that its gate has set room aside for.
+    pub(crate) admitted: BTreeSet<ShardId>,
     pub(crate) deadlines: Deadlines,
     pub(crate) lost: bool,
     /// How often it was woken at one and the same moment.
@@ -57,6 +61,21 @@ pub(crate) enum GateManner {
     TakeAfter(Duration),
     Refuse,
     Silent,
+}
+
+impl Process {
+    /// What the gate says about a shard. One that counts takes what it has room for.
+    pub(crate) fn gate_says(&mut self, shard: &ShardId) -> GateManner {
+        if let Some(manner) = self.gates.get(shard) {
+            return *manner;
+        }
+        let full = self.gate_room.is_some_and(|room| self.admitted.len() >= room);
+        if full && !self.admitted.contains(shard) {
+            return GateManner::Refuse;
+        }
+        self.admitted.insert(shard.clone());
+        GateManner::Take
+    }
 }
 
 /// Something wrong between a process and the store.
@@ -132,6 +151,8 @@ impl Process {
             works: BTreeMap::new(),
             manners: BTreeMap::new(),
             gates: BTreeMap::new(),
+            gate_room: None,
+            admitted: BTreeSet::new(),
             deadlines: Deadlines::default(),
             lost: false,
             spins: 0,

@@ -66,7 +66,7 @@ pub(crate) struct World {
     #[cfg(feature = "sabotage")]
     pub(crate) rules: leasehold_core::rules::Rules,
     /// The highest epoch that each shard was started under.
-    epochs: BTreeMap<ShardId, Epoch>,
+    pub(crate) epochs: BTreeMap<ShardId, Epoch>,
 }
 
 impl World {
@@ -215,6 +215,7 @@ impl World {
             return;
         };
         process.works.remove(&shard);
+        process.admitted.remove(&shard);
         let (word, how) = match how {
             End::Stopped => ("stopped".to_owned(), Ended::Finished),
             End::Killed => ("KILLED".to_owned(), Ended::Finished),
@@ -356,9 +357,8 @@ impl World {
                 }
             }
             Action::AskGate(shard) => {
-                let manner = process.gates.get(&shard).copied().unwrap_or(GateManner::Take);
                 let soon = Duration::from_millis(1);
-                let (after, verdict) = match manner {
+                let (after, verdict) = match process.gate_says(&shard) {
                     GateManner::Take => (soon, Verdict::Take),
                     GateManner::TakeAfter(after) => (after, Verdict::Take),
                     GateManner::Refuse => (soon, Verdict::Refuse),

@@ -1,0 +1,114 @@
+//! Shards that cannot run here: the acquire gate refuses them, or nobody has engaged them here. The others are told, so that
+//! they plan around us, and exactly so: what is not declined stays ours to take, and what runs goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Node;
+use crate::config::Gate;
+use crate::event::Action;
+use crate::name::{GroupName, ShardId, ShardName};
+use crate::record::{Served, ShardSet};
+
+/// The most declined shards that a node's record lists one by one, as all versions read them. More are told by group, as sets.
+const DECLINED_LISTED_MAX: usize = 64;
+
+impl Node {
+    /// Lets the others know before they give a shard up for us that it cannot run here.
+    pub(super) fn decline_unheard_of(&mut self, shard: &ShardId) {
+        let wanted_here = match self.plan.wanted(shard) {
+            Some(node) => self.is_me(node),
+            // Whoever tells what it knows is not planned for anything else; what nobody knows must be found out all the same.
+            None => self.declined.len() > DECLINED_LISTED_MAX && self.plan.has(shard) && !self.hands_over(),
+        };
+        if wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard) {
+            self.decline(shard);
+        }
+    }
+
+    /// Lets the others plan around us for this shard, for a while.
+    pub(super) fn decline(&mut self, shard: &ShardId) {
+        let until = self.now.at + self.config.ttl;
+        if self.declined.insert(shard.clone(), until).is_none() {
+            self.declines_changed();
+        }
+        self.wake_at(shard, until);
+    }
+
+    /// Asks again after a while; `true` if there is nothing else to do now.
+    pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
+        let Some(until) = self.declined.get(shard).copied() else { return false };
+        let unknown = self.is_unheard_of(shard);
+        if self.now.at < until {
+            self.wake_at(shard, until);
+        } else if unknown && self.plan.has(shard) {
+            self.retire_if_nobody_has_it(shard);
+            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.wake_at(shard, self.now.at + self.config.ttl);
+        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.plan.has(shard) {
+            // The others plan around us until the gate has said that it has changed its mind: a shard that comes
+            // here only to be refused has moved for nothing.
+            self.inquired.insert(shard.clone());
+            self.out.push(Action::AskGate(shard.clone()));
+            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.wake_at(shard, self.now.at + self.config.ttl);
+        } else {
+            self.no_longer_declined(shard);
+        }
+        true
+    }
+
+    pub(super) fn no_longer_declined(&mut self, shard: &ShardId) {
+        if self.declined.remove(shard).is_some() {
+            self.declines_changed();
+        }
+    }
+
+    /// A few are planned around at once. A gate that refuses thousands says so one by one.
+    fn declines_changed(&mut self) {
+        self.record_changed = true;
+        match self.declined.len() > DECLINED_LISTED_MAX {
+            true => self.replan_within_debounce(),
+            false => self.replan_now(),
+        }
+    }
+
+    /// What we offer to the others: the groups, with what we decline of each, and the shards that we decline where those are
+    /// few.
+    pub(super) fn offer(&self) -> (BTreeMap<GroupName, Served>, BTreeSet<ShardId>) {
+        let served = |capacity| Served { capacity, ..Served::default() };
+        let mut groups: BTreeMap<GroupName, Served> =
+            self.offered().map(|(name, group)| (name.clone(), served(group.capacity))).collect();
+        if self.declined.len() <= DECLINED_LISTED_MAX {
+            return (groups, self.declined.keys().cloned().collect());
+        }
+        for shard in self.declined.keys() {
+            let Some(served) = groups.get_mut(&shard.group) else { continue };
+            let numbered = self.served.get(&shard.group).is_some_and(|group| group.shards != ShardSet::Named);
+            match shard.name.as_slot().filter(|_| numbered) {
+                Some(slot) => {
+                    served.slots_declined.insert(slot);
+                }
+                None => {
+                    served.names_declined.insert(shard.name.clone());
+                }
+            }
+        }
+        for (name, served) in &mut groups {
+            self.tell_what_is_known(name, served);
+        }
+        (groups, BTreeSet::new())
+    }
+
+    /// Where fewer names are engaged here than are unknown, those are told instead.
+    fn tell_what_is_known(&self, group: &GroupName, served: &mut Served) {
+        let is_unknown =
+            |name: &ShardName| !self.engaged.contains(&ShardId { group: group.clone(), name: name.clone() });
+        let unknown = served.names_declined.iter().filter(|name| is_unknown(name)).count();
+        let engaged = self.engaged.iter().filter(|shard| shard.group == *group);
+        if unknown == 0 || engaged.clone().count() > unknown {
+            return;
+        }
+        served.names_known = Some(engaged.map(|shard| shard.name.clone()).collect());
+        served.names_declined.retain(|name| !is_unknown(name));
+    }
+}
