@@ -131,7 +131,8 @@ impl Config {
             failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
             // Released, read, claimed.
             move_gap_worst: sum([looks_at_shard, calls(3)]),
-            // Listed, read, claimed, after all ranks before and a pause for a store error. The first in rank may be one that
+            // Listed, claimed, published, all nodes read, after all ranks before and a pause for a store error; and somebody
+            // who only planned to take it looks, and takes that back. The first in rank may be one that
             // comes back, and whoever takes it may have started this moment.
             returns_within: self.returns_within(facts),
             gathers,
@@ -142,7 +143,8 @@ impl Config {
                 gathers,
                 self.turn_lasts(facts).saturating_mul(RANKS),
                 self.retry.longest(),
-                calls(3),
+                looks_every.saturating_mul(if watch { 1 } else { 2 }),
+                calls(6),
             ]),
             restart_grace: Duration::from_millis(
                 self.groups.iter().map(|group| group.policy.restart_grace_ms).max().unwrap_or(0),

@@ -13,6 +13,7 @@ use super::shards::{Hold, Phase};
 use super::writes::Replaces;
 use crate::mirror::Reach;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::notice::Standing;
 use crate::record::{MoveReason, Published, ShardSet};
 use crate::rules::Rule;
 use crate::store::{Lane, Op};
@@ -77,8 +78,10 @@ impl Node {
             .filter(|(_, hold)| hold.is_published())
             .map(|(shard, hold)| (shard, Some(hold)));
         let me = &self.config.node;
-        let planned =
-            self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
+        // Whoever recovers starts nothing yet, and must not keep others from it.
+        let starts = matches!(self.standing, Standing::Joining | Standing::Attached | Standing::Degraded);
+        let planned = self.plan.iter().filter(|_| starts);
+        let planned = planned.filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
         let planned =
             planned.map(|(shard, _)| (shard, None)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
         for (shard, hold) in holds.chain(planned) {
