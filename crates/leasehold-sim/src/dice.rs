@@ -15,6 +15,7 @@ pub(crate) enum Purpose {
     Watch,
     Store,
     Operator,
+    Reading,
 }
 
 /// One stream of chance, in integers only.

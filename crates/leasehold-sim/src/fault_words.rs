@@ -150,6 +150,9 @@ impl fmt::Display for Fault {
                 write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))
             }
             Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
+            Fault::Stall { slot, lasts } => {
+                write!(f, "what node {slot} writes is under way for {}", Span(*lasts))
+            }
             Fault::Sluggish { slot, lasts, lag } => {
                 write!(f, "node {slot} does all up to {} late for {}", Span(*lag), Span(*lasts))
             }

@@ -3,6 +3,7 @@
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::dice::{Dice, Purpose};
+use crate::network::UNDER_WAY_MAX;
 use crate::options::Options;
 use crate::profile::{Peril, Profile, Swarm};
 use crate::setting::{NAMED, Setting};
@@ -99,6 +100,8 @@ pub enum Fault {
     WallStep { slot: usize, by_ms: i64 },
     /// Whatever the process of a slot does, it does up to this much late.
     Sluggish { slot: usize, lasts: Instant, lag: Instant },
+    /// What the node of a slot writes, but for renewals, reaches the store only when this is over.
+    Stall { slot: usize, lasts: Instant },
 }
 
 /// What comes after a process ended.
@@ -239,6 +242,7 @@ fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
             let Some(fault) = draw(peril, &mut dice, setting) else { continue };
             if matches!(fault, Fault::Emptied { .. }) {
                 planned.extend(emptied_again(&mut dice, setting, at).map(|at| (at, fault.clone())));
+                planned.extend(emptied_early(&mut dice, setting, &fault));
             }
             if matches!(fault, Fault::Downgrade { .. }) {
                 planned.extend(upgraded_before(&mut dice, setting, at));
@@ -269,6 +273,19 @@ fn keep_what_says_so(planned: &mut Vec<(Instant, Fault)>) {
 fn emptied_again(dice: &mut Dice, setting: &Setting, at: Instant) -> Option<Instant> {
     let again = at + setting.ttl_max + dice.below(8 * SECOND);
     (dice.permille(400) && again < setting.faults_for).then_some(again)
+}
+
+/// Sometimes a store is emptied while the first nodes come, one after the other, and all records are being made: what is
+/// under way at that moment lands in the empty store.
+fn emptied_early(dice: &mut Dice, setting: &Setting, fault: &Fault) -> Vec<(Instant, Fault)> {
+    if !dice.permille(250) {
+        return Vec::new();
+    }
+    let at = dice.between(300 * MS, 1200 * MS);
+    let slot = dice.below(setting.nodes as u64) as usize;
+    let lasts = dice.between(500 * MS, UNDER_WAY_MAX);
+    let before = dice.below(SECOND / 2).min(lasts);
+    vec![(at, Fault::Stall { slot, lasts }), (at + lasts - before, fault.clone())]
 }
 
 /// Only what is newer can go back.
@@ -437,6 +454,7 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
             Fault::WallStep { slot, by_ms: if dice.permille(500) { by } else { -by } }
         }
         Peril::Sluggish => Fault::Sluggish { slot, lasts, lag: dice.between(MS, ttl / 10) },
+        Peril::Stall => Fault::Stall { slot, lasts: lasts.min(UNDER_WAY_MAX) },
     };
     setting.allows(&fault).then_some(fault)
 }

@@ -191,6 +191,9 @@ impl World {
             self.relent(index)?;
         }
         self.weather.clear();
+        for slot in &mut self.slots {
+            slot.stalled_until = 0;
+        }
         // Somebody must be left to take what is drained.
         if self.operator.permille(300) && self.setting.nodes > 1 {
             let slot = self.operator.below(self.setting.nodes as u64) as usize;

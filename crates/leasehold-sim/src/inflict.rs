@@ -139,6 +139,9 @@ impl World {
                 return self.spawn(machine);
             }
             Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(by_ms),
+            Fault::Stall { slot, lasts } => {
+                self.slots[slot].stalled_until = self.slots[slot].stalled_until.max(self.at + lasts);
+            }
             Fault::Sluggish { slot, lag, .. } => {
                 self.slots[slot].sluggish.begin(index, lag);
                 self.starve(slot)?;

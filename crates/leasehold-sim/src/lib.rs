@@ -28,6 +28,7 @@ mod outcome;
 mod process;
 mod profile;
 mod queue;
+mod reading;
 mod records;
 pub mod report;
 mod runner;
@@ -54,7 +55,7 @@ pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, 
 pub use outcome::{Mark, Outcome, Stats};
 pub use profile::{Peril, Profile};
 pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
-pub use sabotage::{Duty, Sabotage, sabotage_table};
+pub use sabotage::{Duty, Order, Sabotage, sabotage_table};
 pub use shape::StoreKind;
 pub use shrink::shrink;
 pub use store::Generation;

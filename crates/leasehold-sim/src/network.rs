@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::event::Event;
 use leasehold_core::store::{
-    Answer, Key, LISTS_A_SWEEP, Lane, Listing, Op, Request, RequestId, StoreError, StoreErrorKind, Swap,
-    Swapped,
+    Answer, Key, Lane, Op, Request, RequestId, StoreError, StoreErrorKind, Swap, Swapped,
 };
 
 use crate::clock::{Instant, MS, SECOND};
@@ -54,7 +53,7 @@ impl World {
                 self.as_asked_for(swap);
             }
         }
-        let mut latency = self.latency(process);
+        let mut latency = self.latency(process) + self.reads_longer(&request.op);
         if self.slots[slot].requests_cut > 0 {
             // Some of what was sent into a cut line is sent again by the network when the line is back.
             let dice = &mut self.processes[process].network;
@@ -125,6 +124,12 @@ impl World {
             self.stats.felt.note(Peril::CutWork);
             return Ok(());
         }
+        let stalled_until = self.slots[slot].stalled_until;
+        if self.at < stalled_until && request.lane == Lane::Work && matches!(request.op, Op::Swap(_)) {
+            self.stats.felt.note(Peril::Stall);
+            self.put_at(stalled_until, Due::Arrive { process, request: Box::new(request), sent_at });
+            return Ok(());
+        }
         let errors = self.weather.errors();
         if errors > 0 && self.processes[process].network.permille(errors) {
             self.stats.felt.note(Peril::Errors);
@@ -184,31 +189,9 @@ impl World {
 
     fn serve(&mut self, process: usize, op: &Op) -> Result<Answer, crate::invariants::Violation> {
         Ok(match op {
-            Op::Read(keys) => {
-                self.stats.reads += 1;
-                let read = |key| {
-                    let mut stored = self.store.get(key).cloned();
-                    self.as_read(process, key, stored.as_mut());
-                    stored
-                };
-                let found = keys.iter().map(read).collect();
-                Answer::Read { found, generation: self.store.generation().to_owned() }
-            }
-            Op::List => {
-                self.stats.lists += 1;
-                let mut listing = match self.processes[process].lists >= LISTS_A_SWEEP {
-                    true => Listing { newest: true, ..self.store.list() },
-                    false => self.list_for(process).0,
-                };
-                self.as_listed(process, &mut listing);
-                Answer::Listed(listing)
-            }
-            Op::ListNodes => {
-                self.stats.reads += 1;
-                let mut listing = Listing { newest: true, ..self.store.list() }.nodes_only();
-                self.as_listed(process, &mut listing);
-                Answer::Listed(listing)
-            }
+            Op::Read(keys) => self.serve_read(process, keys),
+            Op::List => self.serve_list(process),
+            Op::ListNodes => self.serve_nodes(process),
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::with_capacity(swaps.len());
                 for swap in swaps {
@@ -221,21 +204,6 @@ impl World {
                 Answer::Swapped { outcomes, generation: self.store.generation().to_owned() }
             }
         })
-    }
-
-    /// A listing for a process, and how much of the log it shows: on some stores it is behind.
-    pub(crate) fn list_for(&mut self, process: usize) -> (Listing, usize) {
-        let behind = self.weather.stale_by().max(self.setting.shape.stale_by());
-        if behind == 0 {
-            return (self.store.list(), self.store.changes());
-        }
-        let dice = &mut self.processes[process].network;
-        let (lag, which) = (dice.below(behind), dice.below(2) as usize);
-        if lag > self.setting.shape.stale_by() {
-            self.stats.felt.note(Peril::StaleLists);
-        }
-        let listing = self.store.list_behind(self.at, lag, which);
-        (listing, self.store.seen_behind(which))
     }
 
     fn apply(&mut self, process: usize, swap: &Swap) -> Result<Swapped, crate::invariants::Violation> {

@@ -39,6 +39,8 @@ pub(crate) struct Slot {
     pub(crate) answers_cut: u32,
     /// How many faults keep everything but renewals from the store.
     pub(crate) work_cut: u32,
+    /// Until when what it writes, but for renewals, is under way.
+    pub(crate) stalled_until: Instant,
     pub(crate) watch_lag: Lags,
     pub(crate) watch_loss: u32,
     pub(crate) refusing: u32,
@@ -92,6 +94,7 @@ impl Slot {
             requests_cut: 0,
             answers_cut: 0,
             work_cut: 0,
+            stalled_until: 0,
             watch_lag: Lags::default(),
             watch_loss: 0,
             refusing: 0,

@@ -104,6 +104,8 @@ pub enum Peril {
     WallStep,
     /// A process is starved: whatever it does, it does late.
     Sluggish,
+    /// What a process writes, but for renewals, is under way for long.
+    Stall,
 }
 
 /// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
@@ -156,6 +158,7 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::Twin, "twin", "process", 600),
     (Peril::WallStep, "wall-step", "clock", 900),
     (Peril::Sluggish, "sluggish", "process", 700),
+    (Peril::Stall, "stall", "network", 700),
 ];
 
 impl Peril {
@@ -375,7 +378,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_row() {
-        assert_eq!(Peril::all().count(), Peril::Sluggish as usize + 1);
+        assert_eq!(Peril::all().count(), Peril::Stall as usize + 1);
         assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
     }
 }

@@ -19,6 +19,8 @@ pub enum Sabotage {
     Core(Rule),
     /// A duty of the driver.
     Driver(Duty),
+    /// The order in which a store reads.
+    Store(Order),
 }
 
 /// What a driver owes to the core; the simulated one can fail to.
@@ -34,6 +36,13 @@ pub enum Duty {
     EndedMeansEnded,
     /// Each write of user code carries the epoch that its work began under.
     OwnEpochWithWrite,
+}
+
+/// What a store that cannot read as of one instant owes to the core; the simulated one can fail to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// It reads `meta` after everything else, and of several keys the last one last.
+    MetaReadLast,
 }
 
 const RULES: [Rule; 32] = [
@@ -83,7 +92,8 @@ impl Sabotage {
     /// Everything that this build can switch off.
     pub fn all() -> Vec<Sabotage> {
         let rules = RULES.into_iter().filter(|_| cfg!(feature = "sabotage")).map(Sabotage::Core);
-        rules.chain(DUTIES.into_iter().map(Sabotage::Driver)).collect()
+        let duties = DUTIES.into_iter().map(Sabotage::Driver);
+        rules.chain(duties).chain([Sabotage::Store(Order::MetaReadLast)]).collect()
     }
 }
 
@@ -103,6 +113,7 @@ impl Sabotage {
             Sabotage::Core(Rule::OwnRecordNotOlder) => {
                 Some((Some(StoreKind::Etcd), "rolled-back=8,doubled-writes=12,cut-work=12,leave=6"))
             }
+            Sabotage::Store(Order::MetaReadLast) => Some((Some(StoreKind::Object), "emptied=6")),
             _ => None,
         }
     }
@@ -119,6 +130,9 @@ impl Sabotage {
             Sabotage::Driver(Duty::EndedMeansEnded) => "work has ended only when nothing of it runs",
             Sabotage::Driver(Duty::OwnEpochWithWrite) => {
                 "a write carries the epoch that its work began under"
+            }
+            Sabotage::Store(Order::MetaReadLast) => {
+                "a store that cannot read as of one instant reads `meta` last"
             }
         }
     }
@@ -171,6 +185,7 @@ impl fmt::Display for Sabotage {
         let name = match self {
             Sabotage::Core(rule) => format!("{rule:?}"),
             Sabotage::Driver(duty) => format!("{duty:?}"),
+            Sabotage::Store(order) => format!("{order:?}"),
         };
         let mut words = String::new();
         for c in name.chars() {

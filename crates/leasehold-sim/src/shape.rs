@@ -60,6 +60,7 @@ impl StoreKind {
             poll_every: Duration::from_secs(2),
             swaps_max: 64,
             reads: Freshness::Newest,
+            reading: Reading::OneInstant,
             removes: true,
             safety: Safety::Strict,
             ttl: Duration::from_secs(10),
@@ -84,6 +85,7 @@ impl StoreKind {
             },
             StoreKind::Kubernetes => Shape {
                 swaps_max: 8,
+                reading: Reading::KeysApart,
                 ttl: Duration::from_secs(15),
                 answer_in: (4 * MS, 40 * MS),
                 tail: 400 * MS,
@@ -93,6 +95,7 @@ impl StoreKind {
             StoreKind::Object => Shape {
                 watch: false,
                 reads: Freshness::ListsMayLag,
+                reading: Reading::AllApart,
                 swaps_max: 16,
                 ttl: Duration::from_secs(20),
                 answer_in: (20 * MS, 150 * MS),
@@ -130,6 +133,7 @@ pub(crate) struct Shape {
     pub(crate) poll_every: Duration,
     pub(crate) swaps_max: usize,
     pub(crate) reads: Freshness,
+    pub(crate) reading: Reading,
     pub(crate) removes: bool,
     pub(crate) safety: Safety,
     pub(crate) ttl: Duration,
@@ -141,6 +145,17 @@ pub(crate) struct Shape {
     pub(crate) revision: bool,
     pub(crate) versions: Versions,
     pub(crate) proves_death: bool,
+}
+
+/// Whether what a store shows in one answer is all of one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reading {
+    /// It is: one transaction, pages of one revision, or pages that are read again until they are.
+    OneInstant,
+    /// A listing is. Several keys are read one by one, after the mark of identity, the last one asked for last.
+    KeysApart,
+    /// Nothing is: a listing is many objects, each read at its own instant, and `meta` after all of them.
+    AllApart,
 }
 
 /// Whether a store has a mark of identity that changes when it loses something.

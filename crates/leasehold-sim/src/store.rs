@@ -17,6 +17,8 @@ pub(crate) struct SimStore {
     revision: u64,
     generations: u32,
     generation: String,
+    /// The mark of identity before this one, and until when it had that.
+    former: (Instant, String),
     behind: [Replica; 2],
 }
 
@@ -54,14 +56,16 @@ impl SimStore {
             revision: 0,
             generations: 0,
             generation: String::new(),
+            former: (0, String::new()),
             behind: Default::default(),
         };
-        store.next_generation();
+        store.next_generation(0);
         store
     }
 
-    fn next_generation(&mut self) {
+    fn next_generation(&mut self, at: Instant) {
         if self.shape.generation == Generations::OnRestore {
+            self.former = (at, std::mem::take(&mut self.generation));
             self.generations += 1;
             self.generation = format!("g{}", self.generations);
         }
@@ -74,6 +78,11 @@ impl SimStore {
 
     pub(crate) fn generation(&self) -> &str {
         &self.generation
+    }
+
+    /// Its mark of identity as it was at that instant, or before the last change of it.
+    pub(crate) fn generation_at(&self, at: Instant) -> &str {
+        if at < self.former.0 { &self.former.1 } else { &self.generation }
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Stored> {
@@ -131,6 +140,20 @@ impl SimStore {
         listing
     }
 
+    /// What was under a key at that instant.
+    pub(crate) fn get_at(&self, key: &Key, at: Instant) -> Option<&Stored> {
+        let known = self.changes_by(at);
+        if !self.log[known..].iter().any(|entry| entry.key == *key) {
+            return self.get(key);
+        }
+        self.log[..known].iter().rfind(|entry| entry.key == *key).and_then(|entry| entry.stored.as_ref())
+    }
+
+    /// How many changes there had been at that instant.
+    pub(crate) fn changes_by(&self, at: Instant) -> usize {
+        self.log.partition_point(|entry| entry.at <= at)
+    }
+
     /// How much of the log the copy that answers stale listings has seen: where a watch from its snapshot begins.
     pub(crate) fn seen_behind(&self, which: usize) -> usize {
         self.behind[which % 2].seen
@@ -170,7 +193,7 @@ impl SimStore {
     pub(crate) fn empty(&mut self, at: Instant, generation: Generation) {
         self.become_as(at, BTreeMap::new());
         if generation == Generation::New {
-            self.next_generation();
+            self.next_generation(at);
             self.forget_revision(0);
             self.catch_up();
         }
@@ -188,7 +211,7 @@ impl SimStore {
         }
         let newest = records.values().filter_map(|stored| revision_of(&stored.version)).max();
         self.become_as(at, records);
-        self.next_generation();
+        self.next_generation(at);
         self.forget_revision(newest.unwrap_or(0));
         self.catch_up();
     }

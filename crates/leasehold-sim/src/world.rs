@@ -20,7 +20,7 @@ use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
 use crate::process::{Process, Slot};
 use crate::records::Records;
-use crate::sabotage::{Duty, Sabotage};
+use crate::sabotage::{Duty, Order, Sabotage};
 use crate::setting::Setting;
 use crate::sink::Sink;
 use crate::store::SimStore;
@@ -115,6 +115,8 @@ pub(crate) struct World {
     pub(crate) proved_gone: Vec<SessionId>,
     pub(crate) operator: Dice,
     pub(crate) store_dice: Dice,
+    /// When the parts of an answer are read.
+    pub(crate) apart: Dice,
     pub(crate) trace: Trace,
     pub(crate) marks: Vec<(Instant, usize, Mark)>,
     pub(crate) stats: Stats,
@@ -159,6 +161,7 @@ impl World {
             proved_gone: Vec::new(),
             operator: Dice::new(seed, Purpose::Operator, 0),
             store_dice: Dice::new(seed, Purpose::Store, 0),
+            apart: Dice::new(seed, Purpose::Reading, 0),
             trace: Trace::new(options.tracing),
             marks: Vec::new(),
             stats: Stats::default(),
@@ -334,6 +337,10 @@ impl World {
 
     pub(crate) fn broken(&self, duty: Duty) -> bool {
         self.sabotage == Some(Sabotage::Driver(duty))
+    }
+
+    pub(crate) fn misreads(&self, order: Order) -> bool {
+        self.sabotage == Some(Sabotage::Store(order))
     }
 
     /// Adds a line to the story, if it is told.

@@ -127,8 +127,9 @@ impl Config {
             lost_for: stretch(self.ttl_max, self.drift_permille),
             failover_proved: proves_death(facts.kind).then_some(self.debounce),
             failover: sum([looks_soon, self.silent_for(), self.debounce]),
-            // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed.
-            failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(5)]),
+            // The last renewal lands and is listed; silence; the proof is read, the session fenced, the shard claimed, all
+            // nodes read.
+            failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(6)]),
             // Released, read, claimed.
             move_gap_worst: sum([looks_at_shard, calls(3)]),
             // Listed, claimed, published, all nodes read, after all ranks before and a pause for a store error; and somebody
