@@ -15,20 +15,55 @@ const MILLION: u128 = 1_000_000;
 /// How the clocks of one machine run.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// What the boot clock read when the run began.
+    /// What the boot clock read at `since`.
     pub(crate) boot: u64,
+    /// From when on it runs at this rate.
+    pub(crate) since: Instant,
     /// Nanoseconds of the boot clock per million of true time: within the stated drift of a million.
     pub(crate) rate: u64,
     /// What the wall clock read when the run began, in milliseconds since 1970; moved by steps.
     pub(crate) wall_ms: u64,
     /// For how long the boot clock stood still. Only a sabotaged clock ever does.
     pub(crate) stood_still: u64,
+    /// At which rates it ran before, oldest first.
+    pub(crate) former: Vec<Piece>,
+}
+
+/// A time in which a clock ran at one rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    boot: u64,
+    since: Instant,
+    rate: u64,
+}
+
+impl Piece {
+    fn shows(self, at: Instant) -> u64 {
+        self.boot + (u128::from(at - self.since) * u128::from(self.rate) / MILLION) as u64
+    }
+
+    fn when(self, shown: u64) -> Instant {
+        let ran = u128::from(shown.saturating_sub(self.boot)) * MILLION;
+        let at = u128::from(self.since) + ran.div_ceil(u128::from(self.rate));
+        u64::try_from(at).unwrap_or(Instant::MAX)
+    }
 }
 
 impl Clock {
+    fn piece(&self) -> Piece {
+        Piece { boot: self.boot, since: self.since, rate: self.rate }
+    }
+
     pub(crate) fn moment(&self, at: Instant) -> Moment {
-        let ran = (u128::from(at) * u128::from(self.rate) / MILLION) as u64;
-        Moment::from_nanos(self.boot + ran - self.stood_still)
+        let before = || self.former.iter().rfind(|piece| piece.since <= at).copied();
+        let piece = if at >= self.since { self.piece() } else { before().unwrap_or(self.piece()) };
+        Moment::from_nanos(piece.shows(at) - self.stood_still)
+    }
+
+    /// From now on it runs at another rate.
+    pub(crate) fn set_rate(&mut self, at: Instant, rate: u64) {
+        self.former.push(self.piece());
+        (self.boot, self.since, self.rate) = (self.piece().shows(at), at, rate);
     }
 
     pub(crate) fn now(&self, at: Instant) -> Now {
@@ -40,9 +75,12 @@ impl Clock {
         if moment == Moment::NEVER {
             return Instant::MAX;
         }
-        let ran = (moment.as_nanos() + self.stood_still).saturating_sub(self.boot);
-        let at = (u128::from(ran) * MILLION).div_ceil(u128::from(self.rate));
-        u64::try_from(at).unwrap_or(Instant::MAX)
+        let shown = moment.as_nanos() + self.stood_still;
+        if shown >= self.boot || self.former.is_empty() {
+            return self.piece().when(shown);
+        }
+        let before = self.former.iter().rfind(|piece| piece.boot <= shown).or(self.former.first());
+        before.map_or(0, |piece| piece.when(shown))
     }
 
     /// A step of the wall clock, which must change nothing.
@@ -55,11 +93,17 @@ impl Clock {
 mod tests {
     use super::*;
 
+    fn steady(rate: u64) -> Clock {
+        Clock { boot: 77 * SECOND + 13, since: 0, rate, wall_ms: 0, stood_still: 0, former: Vec::new() }
+    }
+
     #[test]
     fn there_and_back() {
         for rate in [990_000, 999_983, 1_000_000, 1_010_000] {
-            let clock = Clock { boot: 77 * SECOND + 13, rate, wall_ms: 0, stood_still: 0 };
-            for at in [0, 1, 999, 5 * SECOND + 7, 200 * SECOND] {
+            let mut clock = steady(rate);
+            clock.set_rate(3 * SECOND, 1_000_000);
+            clock.set_rate(9 * SECOND, rate);
+            for at in [0, 1, 999, 3 * SECOND, 5 * SECOND + 7, 9 * SECOND - 1, 200 * SECOND] {
                 let moment = clock.moment(at);
                 let when = clock.when(moment);
                 assert!(when <= at && clock.moment(when) >= moment, "rate {rate}, at {at}");

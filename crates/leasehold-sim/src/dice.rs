@@ -16,6 +16,8 @@ pub(crate) enum Purpose {
     Store,
     Operator,
     Reading,
+    World,
+    Neighbours,
 }
 
 /// One stream of chance, in integers only.

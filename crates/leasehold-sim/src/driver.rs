@@ -73,7 +73,7 @@ impl World {
                     let dice = &mut self.processes[process].driver;
                     let refuses = dice.permille(200) && !self.healing.began;
                     let verdict = if refuses { Verdict::Refuse } else { Verdict::Take };
-                    let after = dice.below(20 * MS);
+                    let after = self.gate_takes(process);
                     self.put(after, Due::Gate { process, shard, verdict });
                 }
                 Action::Tell(notice) => self.hear(process, &notice),
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// The next time the core wants to be called. A tick that comes too early is put off, not taken.
-    fn plan_tick(&mut self, process: usize) {
+    pub(crate) fn plan_tick(&mut self, process: usize) {
         let lag = self.lag(process, 2 * MS);
         let slot = &self.slots[self.processes[process].slot];
         let due = slot.clock.when(self.processes[process].core.deadline());

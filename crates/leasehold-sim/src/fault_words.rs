@@ -150,6 +150,21 @@ impl fmt::Display for Fault {
                 write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))
             }
             Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
+            Fault::SlowGate { slot, lasts } => {
+                write!(f, "the gate at node {slot} takes up to {} to answer", Span(*lasts))
+            }
+            Fault::ClockRate { slot, rate } => {
+                write!(
+                    f,
+                    "the boot clock of node {slot} runs {}.{:06} times as fast",
+                    rate / 1_000_000,
+                    rate % 1_000_000
+                )
+            }
+            Fault::FullDisk { lasts } => write!(f, "the store refuses all writes for {}", Span(*lasts)),
+            Fault::Placement { slot, lasts } => {
+                write!(f, "node {slot} is killed and comes back with another placement for {}", Span(*lasts))
+            }
             Fault::Stall { slot, lasts } => {
                 write!(f, "what node {slot} writes is under way for {}", Span(*lasts))
             }

@@ -102,6 +102,14 @@ pub enum Fault {
     Sluggish { slot: usize, lasts: Instant, lag: Instant },
     /// What the node of a slot writes, but for renewals, reaches the store only when this is over.
     Stall { slot: usize, lasts: Instant },
+    /// The acquire gate at a slot answers some time before this is over.
+    SlowGate { slot: usize, lasts: Instant },
+    /// The boot clock of a slot's machine runs at another rate: nanoseconds per million.
+    ClockRate { slot: usize, rate: u64 },
+    /// The store refuses all writes, and can be read.
+    FullDisk { lasts: Instant },
+    /// The process of a slot is restarted with another placement than the others have.
+    Placement { slot: usize, lasts: Instant },
 }
 
 /// What comes after a process ended.
@@ -455,6 +463,13 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         }
         Peril::Sluggish => Fault::Sluggish { slot, lasts, lag: dice.between(MS, ttl / 10) },
         Peril::Stall => Fault::Stall { slot, lasts: lasts.min(UNDER_WAY_MAX) },
+        Peril::SlowGate => Fault::SlowGate { slot, lasts: lasts * 2 },
+        Peril::ClockRate => {
+            let within = dice.between(990_000, 1_010_001);
+            Fault::ClockRate { slot, rate: dice.pick(&[990_000, 1_010_000, within]) }
+        }
+        Peril::FullDisk => Fault::FullDisk { lasts },
+        Peril::Placement => Fault::Placement { slot, lasts: lasts + ttl / 2 },
     };
     setting.allows(&fault).then_some(fault)
 }

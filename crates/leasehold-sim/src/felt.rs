@@ -69,7 +69,10 @@ impl World {
     fn is_met(&self, fault: &Fault) -> bool {
         let runs = |slot: usize| self.slots[slot].process.is_some();
         match fault {
-            Fault::Crash { slot, .. } | Fault::Upgrade { slot, .. } => runs(*slot),
+            Fault::Crash { slot, .. }
+            | Fault::Upgrade { slot, .. }
+            | Fault::Placement { slot, .. }
+            | Fault::ClockRate { slot, .. } => runs(*slot),
             Fault::Weight { slot, weight } => runs(*slot) && self.slots[*slot].weight != Some(*weight),
             Fault::Capacity { slot, capacity } => {
                 runs(*slot) && self.slots[*slot].capacity.flatten() != *capacity
@@ -200,6 +203,8 @@ impl Fault {
             Fault::Resize { .. } => Peril::Resize,
             Fault::Upgrade { .. } => Peril::Upgrade,
             Fault::WallStep { .. } => Peril::WallStep,
+            Fault::ClockRate { .. } => Peril::ClockRate,
+            Fault::Placement { .. } => Peril::Placement,
             _ => return None,
         })
     }

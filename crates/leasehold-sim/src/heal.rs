@@ -109,7 +109,7 @@ impl Healing {
             self.resized_at = at;
         }
         if disturbs(fault) {
-            let over_at = at + fault.lasts().unwrap_or(0);
+            let over_at = at + fault.lasts().or(fault.holds_up()).unwrap_or(0);
             self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);
         }
     }
@@ -132,6 +132,7 @@ fn disturbs(fault: &Fault) -> bool {
             | Fault::Release { .. }
             | Fault::Refuse { .. }
             | Fault::WallStep { .. }
+            | Fault::ClockRate { .. }
             | Fault::MassLeave { how: Going::Told, .. }
             | Fault::RollingRestart { how: Going::Told, .. }
             | Fault::Downgrade { how: Going::Told, .. }
@@ -193,6 +194,7 @@ impl World {
         self.weather.clear();
         for slot in &mut self.slots {
             slot.stalled_until = 0;
+            slot.gate_slow_until = 0;
         }
         // Somebody must be left to take what is drained.
         if self.operator.permille(300) && self.setting.nodes > 1 {

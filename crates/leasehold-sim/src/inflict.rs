@@ -139,6 +139,18 @@ impl World {
                 return self.spawn(machine);
             }
             Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(by_ms),
+            Fault::SlowGate { slot, lasts } => {
+                self.slots[slot].gate_slow_until = self.slots[slot].gate_slow_until.max(self.at + lasts);
+            }
+            Fault::ClockRate { slot, rate } => {
+                self.slots[slot].clock.set_rate(self.at, rate);
+                self.rate_changed(slot)?;
+            }
+            Fault::FullDisk { .. } => self.weather.begin(index, Trouble::Full),
+            Fault::Placement { slot, .. } => {
+                self.slots[slot].contrary += 1;
+                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+            }
             Fault::Stall { slot, lasts } => {
                 self.slots[slot].stalled_until = self.slots[slot].stalled_until.max(self.at + lasts);
             }
@@ -178,7 +190,12 @@ impl World {
             | Fault::LostAnswers { .. }
             | Fault::DoubledAnswers { .. }
             | Fault::DoubledWrites { .. }
+            | Fault::FullDisk { .. }
             | Fault::StaleLists { .. } => self.weather.end(index),
+            Fault::Placement { slot, .. } => {
+                self.slots[slot].contrary -= 1;
+                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+            }
             Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag.end(index),
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
             Fault::NotAccepting { slot, .. } => {
@@ -328,6 +345,14 @@ impl World {
 }
 
 impl Fault {
+    /// For how long it holds something up that is done when its time has come.
+    pub(crate) fn holds_up(&self) -> Option<Instant> {
+        match self {
+            Fault::Stall { lasts, .. } | Fault::SlowGate { lasts, .. } => Some(*lasts),
+            _ => None,
+        }
+    }
+
     /// For how long it is on, if it has to be ended.
     pub(crate) fn lasts(&self) -> Option<Instant> {
         match self {
@@ -351,6 +376,8 @@ impl Fault {
             | Fault::WorkCrash { lasts, .. }
             | Fault::Protocol { lasts, .. }
             | Fault::Twin { lasts, .. }
+            | Fault::FullDisk { lasts }
+            | Fault::Placement { lasts, .. }
             | Fault::Sluggish { lasts, .. } => Some(*lasts),
             _ => None,
         }

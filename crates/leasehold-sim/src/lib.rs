@@ -20,6 +20,7 @@ mod heal;
 mod inflict;
 mod invariants;
 mod lifecycle;
+mod machine;
 mod network;
 mod operator;
 mod options;

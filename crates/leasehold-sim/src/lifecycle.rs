@@ -29,6 +29,7 @@ impl World {
         seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&chance.draw().to_le_bytes()));
         let name = self.slots[slot].name.clone();
         let config = self.setting.config(slot, name.clone());
+        let own = self.placement_of(slot);
         let kill_budget = config.kill_budget.as_nanos() as u64;
         let process = Process {
             slot,
@@ -39,7 +40,7 @@ impl World {
             name,
             version: self.slots[slot].version,
             began_at: self.at,
-            core: self.sabotaged(Node::new(config, self.setting.facts.clone(), seed)),
+            core: self.sabotaged(Node::with_placement(config, self.setting.facts.clone(), seed, own)),
             alive: true,
             paused: None,
             pauses: 0,

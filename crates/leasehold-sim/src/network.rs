@@ -87,7 +87,7 @@ impl World {
         if self.store.generations() != echo.generation {
             return Ok(());
         }
-        if !self.weather.down() {
+        if !self.weather.down() && !self.weather.full() {
             self.stats.felt.note(Peril::DoubledWrites);
             self.served_from = echo.sent_at;
             let answer = self.serve(process, &echo.request.op)?;
@@ -128,6 +128,12 @@ impl World {
         if self.at < stalled_until && request.lane == Lane::Work && matches!(request.op, Op::Swap(_)) {
             self.stats.felt.note(Peril::Stall);
             self.put_at(stalled_until, Due::Arrive { process, request: Box::new(request), sent_at });
+            return Ok(());
+        }
+        if matches!(request.op, Op::Swap(_)) && self.weather.full() {
+            self.stats.felt.note(Peril::FullDisk);
+            let failed = failed(StoreErrorKind::Refused, "no space left on device");
+            self.reply(process, request.id, failed);
             return Ok(());
         }
         let errors = self.weather.errors();

@@ -41,6 +41,10 @@ pub(crate) struct Slot {
     pub(crate) work_cut: u32,
     /// Until when what it writes, but for renewals, is under way.
     pub(crate) stalled_until: Instant,
+    /// Until when its gate takes its time.
+    pub(crate) gate_slow_until: Instant,
+    /// How many faults let it plan with another placement than the others.
+    pub(crate) contrary: u32,
     pub(crate) watch_lag: Lags,
     pub(crate) watch_loss: u32,
     pub(crate) refusing: u32,
@@ -95,6 +99,8 @@ impl Slot {
             answers_cut: 0,
             work_cut: 0,
             stalled_until: 0,
+            gate_slow_until: 0,
+            contrary: 0,
             watch_lag: Lags::default(),
             watch_loss: 0,
             refusing: 0,

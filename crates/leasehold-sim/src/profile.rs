@@ -106,6 +106,14 @@ pub enum Peril {
     Sluggish,
     /// What a process writes, but for renewals, is under way for long.
     Stall,
+    /// The gate of a node takes long to answer.
+    SlowGate,
+    /// The rate of a boot clock changes, within the bound.
+    ClockRate,
+    /// The store refuses writes, and can be read.
+    FullDisk,
+    /// A node plans with another placement than the others, for a while.
+    Placement,
 }
 
 /// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
@@ -159,6 +167,10 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::WallStep, "wall-step", "clock", 900),
     (Peril::Sluggish, "sluggish", "process", 700),
     (Peril::Stall, "stall", "network", 700),
+    (Peril::SlowGate, "slow-gate", "work", 900),
+    (Peril::ClockRate, "clock-rate", "clock", 900),
+    (Peril::FullDisk, "full-disk", "store", 500),
+    (Peril::Placement, "placement", "process", 400),
 ];
 
 impl Peril {
@@ -378,7 +390,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_row() {
-        assert_eq!(Peril::all().count(), Peril::Stall as usize + 1);
+        assert_eq!(Peril::all().count(), Peril::Placement as usize + 1);
         assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
-use leasehold_core::record::{Policy, ShardSet};
+use leasehold_core::record::{Policy, ShardSet, ZoneRule};
 use leasehold_core::store::{Facts, Freshness, Safety};
 use leasehold_core::{Config, GroupConfig, GroupName, NodeName, ShardId, ShardName};
 
@@ -26,6 +26,8 @@ pub(crate) struct Setting {
     /// The group of named shards, in runs that have one.
     pub(crate) named: Option<GroupName>,
     pub(crate) policy: Policy,
+    /// Whether other namespaces are on the same store.
+    pub(crate) neighbours: bool,
     /// The ttl of most nodes.
     pub(crate) ttl: Instant,
     /// The longest ttl that any node may have.
@@ -72,6 +74,8 @@ impl Setting {
         let ttl = dice.pick(&[usual, usual, usual / 2]);
         let mixed = dice.permille(250);
         let drawn = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
+        let mut more = Dice::new(seed, Purpose::World, 0);
+        let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
         let walls = if options.script.is_some() { Walls::Steady } else { drawn };
         Setting {
             seed,
@@ -82,7 +86,8 @@ impl Setting {
             shape,
             group: GroupName::new("work").expect("a valid name"),
             named: dice.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
-            policy: policy(&mut dice),
+            policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut dice) },
+            neighbours: more.permille(300),
             ttl,
             ttl_max: ttl * 2,
             ttl_longest: if mixed { ttl * 2 } else { ttl },
@@ -101,6 +106,7 @@ impl Setting {
         match fault {
             Fault::WatchBreak { .. } | Fault::WatchLag { .. } | Fault::WatchLoss { .. } => self.shape.watch,
             Fault::Disengage { .. } => self.named.is_some(),
+            Fault::SlowGate { .. } => self.gate == Gate::Ask,
             Fault::StaleLists { .. } => self.shape.reads == Freshness::ListsMayLag,
             Fault::Failover { .. } => {
                 self.shape.safety == Safety::LosesLastWrites && self.walls == Walls::Steady
@@ -128,6 +134,8 @@ impl Setting {
             rate: dice.pick(&[990_000, 1_010_000, 1_000_000, within]),
             wall_ms: 1_750_000_000_000 + dice.below(spread_ms),
             stood_still: 0,
+            since: 0,
+            former: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use leasehold_core::store::{Key, Listing, Stored, Swap, Swapped, Version};
 
 use crate::clock::Instant;
+use crate::dice::Dice;
 use crate::shape::{Generations, Shape, StoreKind, Versions};
 
 /// One namespace on a simulated store.
@@ -20,6 +21,8 @@ pub(crate) struct SimStore {
     /// The mark of identity before this one, and until when it had that.
     former: (Instant, String),
     behind: [Replica; 2],
+    /// Other namespaces, which nobody here sees: all that they do is to use up revisions.
+    neighbours: Option<Dice>,
 }
 
 /// One change of one record.
@@ -58,9 +61,19 @@ impl SimStore {
             generation: String::new(),
             former: (0, String::new()),
             behind: Default::default(),
+            neighbours: None,
         };
         store.next_generation(0);
         store
+    }
+
+    /// The same store, with other namespaces on it.
+    pub(crate) fn with_neighbours(self, neighbours: Option<Dice>) -> Self {
+        SimStore { neighbours, ..self }
+    }
+
+    fn others_wrote(&mut self, at_most: u64) -> u64 {
+        self.neighbours.as_mut().map_or(0, |dice| dice.below(at_most + 1))
     }
 
     fn next_generation(&mut self, at: Instant) {
@@ -104,7 +117,7 @@ impl SimStore {
 
     /// Writes whatever is there, as somebody who does not ask may.
     pub(crate) fn put(&mut self, at: Instant, key: Key, value: Option<Arc<[u8]>>) -> Version {
-        self.revision += 1;
+        self.revision += 1 + self.others_wrote(4);
         let version = match self.shape.versions {
             Versions::ComeAgain => Version::new(self.revision.to_string()),
             Versions::Unique => Version::new(format!("{}.{}", self.generations, self.revision)),
@@ -224,7 +237,8 @@ impl SimStore {
 
     fn forget_revision(&mut self, to: u64) {
         if self.shape.versions == Versions::ComeAgain {
-            self.revision = to;
+            // Whoever watches the revision may find it higher than before, although writes were lost.
+            self.revision = to + self.others_wrote(3000);
         }
     }
 

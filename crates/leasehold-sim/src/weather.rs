@@ -18,6 +18,8 @@ pub(crate) enum Trouble {
     DoubledAnswers(u32),
     DoubledWrites(u32),
     StaleLists(Instant),
+    /// Writes are refused.
+    Full,
     /// Which kind of fault it is down from.
     Down(Peril),
 }
@@ -68,6 +70,11 @@ impl Weather {
 
     pub(crate) fn stale_by(&self) -> Instant {
         self.worst(|trouble| if let Trouble::StaleLists(lag) = trouble { Some(lag) } else { None })
+    }
+
+    /// Whether the store refuses writes.
+    pub(crate) fn full(&self) -> bool {
+        self.troubles.iter().any(|(_, trouble)| *trouble == Trouble::Full)
     }
 
     /// Whether the store is down, and from what.

@@ -139,6 +139,7 @@ impl World {
             let name = NodeName::new(format!("n{slot}")).expect("a valid name");
             Slot::new(name, setting.clock(slot))
         });
+        let neighbours = setting.neighbours.then(|| Dice::new(seed, Purpose::Neighbours, 0));
         World {
             sabotage: options.sabotage,
             at: 0,
@@ -146,7 +147,7 @@ impl World {
             slots: slots.collect(),
             processes: Vec::new(),
             workers: Vec::new(),
-            store: SimStore::new(setting.kind),
+            store: SimStore::new(setting.kind).with_neighbours(neighbours),
             records: Records::default(),
             weather: Weather::default(),
             sink: Sink::default(),

@@ -1,6 +1,8 @@
 //! Once everything has settled, no node holds more than its fair share times the balance of the policy, rounded up,
 //! and everything is where the plan wants it.
 
+use leasehold_core::record::ZoneRule;
+
 use crate::heal::Census;
 use crate::world::{Judged, World};
 
@@ -18,7 +20,8 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
         u64::from(world.slots[slot].weight.unwrap_or(own))
     };
     let total: u64 = census.alive.iter().filter(|p| receives(**p)).map(|p| weight(*p)).sum();
-    if total == 0 {
+    // Zones go before balance.
+    if total == 0 || world.setting.policy.zones != ZoneRule::Ignore {
         return Ok(());
     }
     let slots: Vec<_> = census.shards.iter().filter(|owned| owned.shard < world.slots_wanted()).collect();
