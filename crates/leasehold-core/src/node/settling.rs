@@ -8,7 +8,7 @@ use super::Node;
 use super::publishing::Check;
 use super::requests::{Purpose, Sent};
 use super::shards::Phase;
-use super::writes::{Replaces, Stage, WriteKind};
+use super::writes::{Stage, WriteKind};
 use crate::mirror::Source;
 use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
