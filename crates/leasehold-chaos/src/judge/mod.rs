@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::history::History;
 
 pub use every_shard_owned::{NAME as EVERY_SHARD_OWNED, judge as every_shard_owned};
+pub use stopped_before_deadline::NAME as STOPPED_BEFORE_DEADLINE;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -5,7 +5,8 @@
 use super::Violation;
 use crate::history::{History, Run};
 
-pub(super) const NAME: &str = "stopped_before_deadline";
+/// The name of the promise.
+pub const NAME: &str = "stopped_before_deadline";
 
 /// Work that was told to stop notes its end when it is next given the processor, which a busy machine may put off: until
 /// then it has done nothing. What it did is told by beats and by `at_ns`, which are judged without any such time.

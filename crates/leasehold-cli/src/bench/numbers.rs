@@ -10,6 +10,9 @@ use super::plain_writes::Plain;
 use super::session::Measured;
 use crate::settings::span;
 
+/// How many broken promises are shown; the rest is counted.
+const BROKEN_MAX: usize = 10;
+
 /// Everything that was measured.
 #[derive(Debug)]
 pub(super) struct Numbers {
@@ -148,8 +151,11 @@ impl Numbers {
                 let _ = writeln!(text, "{} of those writes failed.", plain.failed);
             }
         }
-        for broken in &measured.broken {
+        for broken in measured.broken.iter().take(BROKEN_MAX) {
             let _ = writeln!(text, "BROKEN: {broken}");
+        }
+        if measured.broken.len() > BROKEN_MAX {
+            let _ = writeln!(text, "… and {} more", measured.broken.len() - BROKEN_MAX);
         }
         text
     }

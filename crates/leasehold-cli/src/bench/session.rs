@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
             rest,
             node_records: Sizes::of(&listing, |key| matches!(key, Key::Node(_))),
             shard_records: Sizes::of(&listing, |key| matches!(key, Key::Shard(_))),
-            broken: judge::judge(&history).iter().map(ToString::to_string).collect(),
+            broken: broken(&history),
         })
     }
 
@@ -229,5 +229,33 @@ impl<'a> Session<'a> {
     fn last_start(&self) -> Result<Moment, Failure> {
         let history: History = self.cluster.history()?;
         Ok(Moment::from_nanos(history.runs.iter().map(|run| run.from_ns).max().unwrap_or(0)))
+    }
+}
+
+/// The promises that were broken. Of work that lost its session nobody knows here until when its grant was good: it asks
+/// only when it starts and when it is told to stop.
+fn broken(history: &History) -> Vec<String> {
+    let violations = judge::judge(history).into_iter();
+    let known = violations.filter(|violation| violation.invariant != judge::STOPPED_BEFORE_DEADLINE);
+    known.map(|violation| violation.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(event: &str, node: &str, epoch: u64, at: u64) -> String {
+        format!(
+            "{{\"event\":\"{event}\",\"shard\":\"0\",\"node\":\"{node}\",\"epoch\":{epoch},\"at_ns\":{at},\"valid_until_ns\":50,\"ended_ns\":9000000000}}\n"
+        )
+    }
+
+    #[test]
+    fn overlaps_are_told_and_deadlines_that_nobody_knows_are_not() {
+        let lost = line("started", "a", 1, 1) + &line("stopped", "a", 1, 2);
+        assert_eq!(judge::judge(&History::read([("x", lost.as_str())])).len(), 1);
+        assert!(broken(&History::read([("x", lost.as_str())])).is_empty());
+        let twice = lost + &line("started", "b", 2, 2);
+        assert_eq!(broken(&History::read([("x", twice.as_str())])).len(), 1);
     }
 }
