@@ -228,6 +228,16 @@ fn network_name(magic: u32) -> Option<&'static str> {
         0x7375_7245 => "Coda",
         0x564c => "NCP",
         0x0131_11a8 => "IBRIX",
+        0x1983_0326 => "BeeGFS",
+        0x2003_0528 => "OrangeFS",
+        0xaad7_aaea => "PanFS",
+        0xbeef_dead => "StorNext",
+        0x786f_4256 => "vboxsf, a folder shared by VirtualBox",
+        0xbacb_acbc => "hgfs, a folder shared by VMware",
+        0x7c7c_6673 => "prl_fs, a folder shared by Parallels",
+        // sshfs, GlusterFS, JuiceFS, s3fs and many more. The kernel tells none of them apart from one that is only of this
+        // machine, and a virtual machine's virtiofs has the same number.
+        0x6573_5546 => "FUSE or virtiofs, which may be shared by machines",
         _ => return None,
     })
 }
@@ -270,6 +280,17 @@ mod tests {
     #[test]
     fn network_file_systems_are_known_and_local_ones_are_not() {
         assert_eq!(network_name(0x6969), Some("NFS"));
+        // As in linux/magic.h and in the sources of each.
+        let shared = [
+            (0x6573_5546, "FUSE"),
+            (0x6573_5546, "virtiofs"),
+            (0x786f_4256, "vboxsf"),
+            (0xbacb_acbc, "hgfs"),
+            (0x1983_0326, "BeeGFS"),
+        ];
+        for (magic, name) in shared {
+            assert!(network_name(magic).is_some_and(|told| told.contains(name)), "{name}");
+        }
         for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
             assert_eq!(network_name(local), None, "{local:x}");
         }

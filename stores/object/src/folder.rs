@@ -158,7 +158,8 @@ impl Folder {
     pub(crate) fn listing(&self) -> Listing {
         let shelf = self.shelf();
         let (foreign, newest) = (shelf.foreign().to_vec(), !shelf.has_doubts());
-        let mut listing = Listing { foreign, newest, ..Listing::default() };
+        let unreadable = shelf.deleted().iter().map(|object| format!("{object} (deleted)")).collect();
+        let mut listing = Listing { foreign, newest, unreadable, ..Listing::default() };
         for (object, held, hidden) in shelf.all() {
             let content = &held.content;
             listing.foreign.extend(content.strange(object));
@@ -226,8 +227,14 @@ impl Folder {
                     }
                 }
             }
+            let before = shelf.deleted();
             for object in gone {
                 shelf.put(&object, issued, Held::nothing());
+            }
+            // Whoever deletes an object does not rewrite the marker, so the first one to miss it tells the others: they would
+            // find out only when they list everything by themselves.
+            if looked == Looked::Everything && !shelf.deleted().is_subset(&before) {
+                self.marker.owe();
             }
         }
         let mut fetched = stream::iter(changed)
@@ -238,6 +245,7 @@ impl Folder {
         }
         drop(fetched);
         self.shelf().looked(marker, foreign);
+        self.marker.settle(&self.work, self.options.marker_within).await;
         Ok(looked)
     }
 }

@@ -63,11 +63,13 @@ struct Slot {
     /// Records that may be in the object although it does not show them: what was in it when it was last read, and what
     /// was asked for since.
     hidden: BTreeSet<Key>,
+    /// It had records and is not there any more. Nobody does that but people: Leasehold leaves a page without rows.
+    deleted: bool,
 }
 
 impl Slot {
     fn new() -> Self {
-        Slot { held: Held::nothing(), doubted: true, known_at: 0, hidden: BTreeSet::new() }
+        Slot { held: Held::nothing(), doubted: true, known_at: 0, hidden: BTreeSet::new(), deleted: false }
     }
 
     fn set(&mut self, found: Held) {
@@ -83,6 +85,7 @@ impl Slot {
                 }
             }
         }
+        self.deleted = found.mark.is_none() && (self.deleted || self.held.content.keys().next().is_some());
         (self.held, self.doubted) = (found, false);
     }
 }
@@ -130,6 +133,12 @@ impl Shelf {
     /// What is held of an object, if anything is known of it.
     pub(crate) fn get(&self, object: &str) -> Option<Held> {
         self.slots.get(object).filter(|slot| !slot.doubted).map(|slot| slot.held.clone())
+    }
+
+    /// The objects that had records and that somebody deleted.
+    pub(crate) fn deleted(&self) -> BTreeSet<String> {
+        let deleted = self.slots.iter().filter(|(_, slot)| slot.deleted && !slot.doubted);
+        deleted.map(|(object, _)| object.clone()).collect()
     }
 
     /// Whether something must be fetched whatever the marker says.

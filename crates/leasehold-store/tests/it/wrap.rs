@@ -2,8 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use leasehold_core::SessionId;
 use leasehold_store::wrap::{Call, Counting, CutOff, Fault, Faulty, Latency, Link, Rates, Slow};
-use leasehold_store::{Lane, LeaseState, MemoryServer, Store, StoreErrorKind, Swapped, WatchEvent};
+use leasehold_store::{
+    Charged, Facts, Finding, Key, Lane, LeaseState, Listing, MemoryServer, Reading, Store, StoreError,
+    StoreErrorKind, Swap, SwapReply, Swapped, Throwaway, WatchEvent,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{get, next, one, put, swap, text};
@@ -291,4 +295,115 @@ async fn registered_keys_go_through_the_wrappers() {
     cut.heal();
     assert_eq!(registry.keys().await.unwrap().len(), 1);
     assert_eq!(store.counts().of(Call::Registry), 4);
+}
+
+/// A store that says of itself what it was asked.
+struct Telling(std::sync::Mutex<Vec<String>>, Arc<dyn Store>);
+
+impl Telling {
+    fn tell(&self, what: &str) {
+        self.0.lock().unwrap().push(what.to_owned());
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Telling {
+    fn facts(&self) -> Facts {
+        self.1.facts()
+    }
+
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.tell("vet");
+        Ok(())
+    }
+
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        self.1.read(keys).await
+    }
+
+    async fn list(&self) -> Result<Listing, StoreError> {
+        self.1.list().await
+    }
+
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        self.tell("list_nodes");
+        self.1.list_nodes().await
+    }
+
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        self.1.swap(lane, swaps).await
+    }
+
+    async fn generation(&self) -> Result<String, StoreError> {
+        self.1.generation().await
+    }
+
+    fn release_session(&self, _session: SessionId) {
+        self.tell("release_session");
+    }
+
+    fn is_gone(&self, _session: SessionId) -> bool {
+        true
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        Some("somebody".to_owned())
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        vec![Finding::bad("examined", "")]
+    }
+
+    fn aside(&self, _throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        self.tell("aside");
+        Ok(Some(self.1.clone()))
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        Some(Charged { writes: 7, ..Charged::default() })
+    }
+
+    async fn discard(&self, _throwaway: &Throwaway) -> Result<(), StoreError> {
+        self.tell("discard");
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrappers_take_nothing_from_the_store_inside() {
+    type Wrap = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+    let wrappers: [(&str, Wrap); 4] = [
+        ("Counting", |inner| Arc::new(Counting::new(inner))),
+        ("CutOff", |inner| Arc::new(CutOff::new(inner))),
+        ("Faulty", |inner| Arc::new(Faulty::new(inner, Rates::default(), 1))),
+        ("Slow", |inner| Arc::new(Slow::new(inner, Latency::fixed(SECOND), 1))),
+    ];
+    let throwaway = Throwaway::new("test").unwrap();
+    for (name, wrap) in wrappers {
+        let (_, memory) = memory();
+        let telling = Arc::new(Telling(std::sync::Mutex::default(), memory));
+        let store = wrap(telling.clone());
+        store.vet().await.unwrap();
+        store.list_nodes().await.unwrap();
+        store.release_session(SessionId::from_bits(1));
+        assert!(store.is_gone(SessionId::from_bits(1)), "{name}");
+        assert_eq!(store.held_up_by().as_deref(), Some("somebody"), "{name}");
+        assert_eq!(store.examine().await.len(), 1, "{name}");
+        assert_eq!(store.charged().map(|charged| charged.writes), Some(7), "{name}");
+        assert!(store.aside(&throwaway).unwrap().is_some(), "{name}");
+        store.discard(&throwaway).await.unwrap();
+        let told = telling.0.lock().unwrap().clone();
+        assert_eq!(told, ["vet", "list_nodes", "release_session", "aside", "discard"], "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_aside_is_no_way_past_a_wrapper() {
+    let (_, memory) = memory();
+    let cut = CutOff::new(Arc::new(Telling(std::sync::Mutex::default(), memory)));
+    let throwaway = Throwaway::new("test").unwrap();
+    let aside = cut.aside(&throwaway).unwrap().unwrap();
+    cut.set(Link::Cut);
+    assert_eq!(aside.list().await.unwrap_err().kind, StoreErrorKind::Unreachable);
+    assert_eq!(cut.discard(&throwaway).await.unwrap_err().kind, StoreErrorKind::Unreachable);
 }

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures::FutureExt;
 
 use leasehold_core::Epoch;
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{GroupRecord, Policy, Record, ShardRecord, ShardSet, Slots};
 use leasehold_object::Bucket;
 use leasehold_servers::{Program, S3Server};
+use leasehold_store::conformance::Step;
 use leasehold_store::{
-    Key, Lane, LeaseState, Listing, Store, StoreErrorKind, Stored, Swap, Swapped, Version,
+    Key, Lane, LeaseState, Listing, Registry, Store, StoreErrorKind, Stored, Swap, Swapped, Version,
 };
 
 use crate::common::{BUCKET, fresh, open, open_at, server};
@@ -203,6 +206,73 @@ async fn sweeps(store: &Bucket) -> Vec<Listing> {
         newest.extend(Some(store.list().await.unwrap()).filter(|listing| listing.newest));
     }
     newest
+}
+
+#[tokio::test]
+async fn whoever_misses_a_page_that_was_deleted_tells_the_others() {
+    let Some(scene) = scene(Program::SeaweedFs, "deleted").await else { return };
+    let (first, second) = (&scene.calm, &scene.troubled);
+    let shard = key("shards/g/0");
+    let version = put(first, &shard, None, "{}").await;
+    let (a, b) = (sweeps(first).await, sweeps(second).await);
+    for listing in a.iter().chain(&b) {
+        assert!(listing.unreadable.is_empty() && listing.entries.iter().any(|(key, _)| *key == shard));
+    }
+    let folder = format!("leasehold/{}/shards/g", scene.namespace);
+    let page = scene.server.objects(BUCKET, &folder).remove(0);
+    scene.server.delete_object(BUCKET, &page);
+    // One of them lists everything, as each does now and then. The other one need not wait for its own turn.
+    sweeps(first).await;
+    for store in [first, second] {
+        let listing = store.list().await.unwrap();
+        assert!(!listing.entries.iter().any(|(key, _)| *key == shard), "it is gone: {listing:?}");
+        assert_eq!(listing.unreadable.len(), 1, "and people are told: {listing:?}");
+        let told = listing.unreadable[0].strip_suffix(" (deleted)").expect("what happened to it");
+        assert!(page.ends_with(told), "{page}: {listing:?}");
+    }
+    let lost = swap(second, &shard, Some(&version), "{}").await;
+    assert_eq!(lost, Swapped::Lost(None), "what is not there was not replaced");
+    put(second, &shard, None, "{}").await;
+    for store in [first, second] {
+        let listing = store.list().await.unwrap();
+        assert!(listing.unreadable.is_empty(), "it is there again: {listing:?}");
+        assert!(listing.entries.iter().any(|(key, _)| *key == shard));
+    }
+}
+
+/// Both look first, and then both write: no matter who is faster, one of them must hear that it was not registered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_that_register_a_key_at_once_one_is_told() {
+    let Some(server) = server(Program::SeaweedFs) else { return };
+    let namespace = fresh("at-once");
+    let met = Arc::new(tokio::sync::Barrier::new(2));
+    let contender = || {
+        let (met, sent) = (met.clone(), Arc::new(AtomicU64::new(1000)));
+        let count = sent.clone();
+        let step: Step = Arc::new(move || {
+            let (met, sent) = (met.clone(), sent.fetch_add(1, Ordering::SeqCst) + 1);
+            // The lease, the key as it is, and the key as it shall be.
+            async move { drop(if sent == 3 { Some(met.wait().await) } else { None }) }.boxed()
+        });
+        let proxy = Proxy::stepping(server.port(), Some(step));
+        let address = server.address_at(&proxy.endpoint(), BUCKET, "&poll=200ms&timeout=10s");
+        (open_at(&address, &namespace), count)
+    };
+    let ((a, a_sent), (b, b_sent)) = (contender(), contender());
+    let lease = a.grant(Duration::from_secs(60)).await.unwrap();
+    let other = b.grant(Duration::from_secs(60)).await.unwrap();
+    for round in 0..25 {
+        let key = if round % 2 == 0 { format!("k{round}") } else { format!("k{}", round - 1) };
+        a_sent.store(0, Ordering::SeqCst);
+        b_sent.store(0, Ordering::SeqCst);
+        let (first, second) = tokio::join!(a.put(&lease, &key, b"a"), b.put(&other, &key, b"b"));
+        let won = match (&first, &second) {
+            (Ok(LeaseState::Alive), Err(error)) if error.kind == StoreErrorKind::Busy => b"a",
+            (Err(error), Ok(LeaseState::Alive)) if error.kind == StoreErrorKind::Busy => b"b",
+            both => panic!("round {round}: {both:?}"),
+        };
+        assert_eq!(a.values(&[key]).await.unwrap(), [Some(won.to_vec())], "round {round}");
+    }
 }
 
 #[tokio::test]
