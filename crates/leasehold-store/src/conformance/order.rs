@@ -121,7 +121,7 @@ impl Race {
     }
 
     fn expect_last(&self, found: &BTreeMap<Key, Stored>) -> Result<(), Unmet> {
-        let count = |key: &Key| found.get(key).and_then(|stored| number(stored));
+        let count = |key: &Key| found.get(key).and_then(number);
         let last = count(&self.last);
         for key in &self.others {
             let seen = count(key);

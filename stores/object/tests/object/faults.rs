@@ -240,6 +240,43 @@ async fn whoever_misses_a_page_that_was_deleted_tells_the_others() {
     }
 }
 
+/// Every node lists the nodes when it starts and after a failover, so that costs one list and a read for each node.
+#[tokio::test]
+async fn nodes_are_listed_at_the_cost_of_the_nodes() {
+    let Some(scene) = scene(Program::SeaweedFs, "nodes").await else { return };
+    let shards: Vec<Swap> = (0..200).map(|n| wish(&key(&format!("shards/g/{n}")), None, "{}")).collect();
+    scene.calm.swap(Lane::Work, &shards).await.unwrap();
+    put(&scene.calm, &key("meta"), None, "{}").await;
+    let long = format!("nodes/{}", "x".repeat(190));
+    for node in ["nodes/a", "nodes/b", "nodes/c", &long] {
+        put(&scene.calm, &key(node), None, "{}").await;
+    }
+    let stranger = open(scene.server, &scene.namespace);
+    let listing = stranger.list_nodes().await.unwrap();
+    assert!(listing.newest && listing.unreadable.is_empty(), "{listing:?}");
+    assert_eq!(listing.entries.len(), 5);
+    let spent = stranger.requests();
+    assert_eq!((spent.lists, spent.gets, spent.puts), (1, 5, 0), "four nodes and meta");
+    // What cannot be read is shown as damaged, or told of where its name is not known.
+    let folder = format!("leasehold/{}/nodes/", scene.namespace);
+    for object in scene.server.objects(BUCKET, &folder) {
+        if object.ends_with("/a.json") || object.contains("xxx") {
+            scene.server.put_object(BUCKET, &object, b"garbage");
+        }
+    }
+    let cold = open(scene.server, &scene.namespace);
+    let listing = cold.list_nodes().await.unwrap();
+    let damaged = listing.entries.iter().find(|(found, _)| *found == key("nodes/a"));
+    assert!(
+        damaged.is_some_and(|(_, stored)| stored.version.as_str().starts_with("damaged:")),
+        "{listing:?}"
+    );
+    assert_eq!(listing.entries.len(), 4, "{listing:?}");
+    assert_eq!(listing.unreadable.len(), 1, "{listing:?}");
+    let known = stranger.list_nodes().await.unwrap();
+    assert!(known.entries.iter().any(|(found, _)| *found == key(&long)), "who read it before knows its name");
+}
+
 /// Both look first, and then both write: no matter who is faster, one of them must hear that it was not registered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_that_register_a_key_at_once_one_is_told() {

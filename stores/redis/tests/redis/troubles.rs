@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_servers::{Program, RedisServer, RedisShell};
-use leasehold_store::{Lane, Registry, Store, StoreErrorKind, Swapped, WatchEvent};
+use leasehold_store::{Lane, Registry, Store, StoreErrorKind, Swap, Swapped, WatchEvent};
 
 use crate::common::{applied, key, next, now, open, put, read, run, try_swap, try_swap_on, until_ok};
 
@@ -212,6 +212,47 @@ fn what_people_do_by_hand_is_seen() {
         server.ask(&["LPUSH", "{test}:shard:g/1", "a list"]);
         let strange = read(&store, "shards/g/1").await.unwrap();
         applied(&store, put("shards/g/1", Some(&strange.version), "mended")).await;
+    });
+}
+
+/// Nodes are listed by a set of their names, which writers of this version keep complete: then nothing else is looked through.
+/// Whatever writers of an older version did, or people, it never lacks one.
+#[test]
+fn the_set_of_nodes_is_complete_whoever_wrote() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let store = open(&server.address());
+    let upto = || server.ask(&["ZSCORE", "{test}:nodes", "upto"]).text();
+    let revision = || server.ask(&["HGET", "{test}:store", "revision"]).text();
+    run(async {
+        let names = async || {
+            let listing = store.list_nodes().await.unwrap();
+            let mut names: Vec<String> = listing.entries.iter().map(|(key, _)| key.to_string()).collect();
+            names.sort();
+            names
+        };
+        let gone = applied(&store, put("nodes/gone", None, "1")).await;
+        for name in ["meta", "nodes/a", "shards/g/0", "groups/g"] {
+            applied(&store, put(name, None, "1")).await;
+            assert_eq!(upto(), revision(), "after {name}");
+        }
+        store
+            .swap(Lane::Work, &[Swap { key: key("nodes/gone"), expect: Some(gone), value: None }])
+            .await
+            .unwrap();
+        assert_eq!(upto(), revision());
+        assert_eq!(names().await, ["meta", "nodes/a"]);
+        // An older version writes the record, the index and the revision, and knows nothing of the set.
+        server.ask(&["HSET", "{test}:node:old", "version", "100.x", "value", "1"]);
+        server.ask(&["ZADD", "{test}:index", "100", "node:old"]);
+        server.ask(&["HSET", "{test}:store", "revision", "100"]);
+        applied(&store, put("nodes/b", None, "1")).await;
+        assert_ne!(upto(), revision(), "it lacked something before, and does so still");
+        assert_eq!(names().await, ["meta", "nodes/a", "nodes/b", "nodes/old"]);
+        assert_eq!(upto(), revision());
+        server.ask(&["DEL", "{test}:nodes"]);
+        assert_eq!(names().await, ["meta", "nodes/a", "nodes/b", "nodes/old"]);
+        server.ask(&["DEL", "{test}:node:old", "{test}:meta"]);
+        assert_eq!(names().await, ["nodes/a", "nodes/b"]);
     });
 }
 
