@@ -138,6 +138,14 @@ fn a_store_that_is_emptied() {
 }
 
 #[test]
+fn a_meta_that_is_damaged() {
+    let calm = Setup { crashes: false, pauses: false, voluntary: false, ..Setup::new(2, 1) };
+    let setup = Setup { wipes: 1, damages: 1, used_before: true, ..calm };
+    let kinds = [WIPED, &["DamageMeta", "RestoreMeta", "ReplaceMeta"]].concat();
+    as_far_as_asked("two nodes, one shard, ttl 3, the store is emptied and meta damaged", &setup, &kinds);
+}
+
+#[test]
 fn every_state_leads_on_to_one_where_all_runs() {
     for (title, setup) in [
         ("two nodes, one shard, ttl 3", Setup::new(2, 1)),

@@ -48,6 +48,9 @@ pub(crate) enum Move {
     CreateMeta(usize),
     OpenMeta(usize),
     LearnMeta(usize),
+    DamageMeta,
+    RestoreMeta(usize),
+    ReplaceMeta(usize),
 }
 
 /// What must never happen.
@@ -90,6 +93,7 @@ pub(crate) fn successors(setup: &Setup, state: &State, out: &mut Vec<Next>) {
         step.release_lands(x);
     }
     step.store_fails();
+    step.meta_is_damaged();
 }
 
 /// Collects the steps out of one state.
@@ -180,7 +184,10 @@ kinds!(
     NoticeWipe,
     CreateMeta,
     OpenMeta,
-    LearnMeta
+    LearnMeta,
+    DamageMeta,
+    RestoreMeta,
+    ReplaceMeta
 );
 
 impl fmt::Display for Move {
@@ -248,6 +255,11 @@ impl fmt::Display for Move {
             Move::CreateMeta(p) => write!(f, "{} begins a new incarnation, which settles", a(p)),
             Move::OpenMeta(p) => write!(f, "{} opens the new incarnation", a(p)),
             Move::LearnMeta(p) => write!(f, "{} learns of the incarnation", a(p)),
+            Move::DamageMeta => write!(f, "somebody damages meta"),
+            Move::RestoreMeta(p) => write!(f, "{} writes meta back as it knew it", a(p)),
+            Move::ReplaceMeta(p) => {
+                write!(f, "{} begins a new incarnation over the damaged meta, which settles", a(p))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Leaves out of a state what cannot matter any more, so that states that behave alike are one.
 
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Phase, Proc, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Proc, Request, Session, State, Work};
 
 impl State {
     /// Forgets what cannot matter any more, and numbers lives and epochs anew.
@@ -17,6 +17,9 @@ impl State {
         }
         for proc in &mut self.procs[..setup.procs] {
             proc.normalise(setup);
+        }
+        if self.meta != Meta::Damaged {
+            self.procs.iter_mut().for_each(|proc| (proc.asked, proc.vouched) = (false, false));
         }
         for name in &mut self.names {
             if name.join.is_none() {
@@ -189,8 +192,9 @@ impl Proc {
         if !matches!(self.phase, Phase::Attached | Phase::Lost) {
             self.left_for = 0;
         }
+        self.vouched &= self.phase == Phase::Attached;
         if self.renewal == Request::None {
-            (self.age, self.creates) = (0, false);
+            (self.age, self.creates, self.asked) = (0, false, false);
         }
         for holding in &mut self.holding {
             if holding.claim == Request::None {

@@ -96,9 +96,12 @@ fn walk(setup: &Setup, state: &mut State, bits: &mut impl Bits) {
     for shard in &mut state.shards[..setup.shards] {
         walk_shard(shard, bits);
     }
-    choice!(bits, state.meta, 2, Meta::Absent, Meta::Settling, Meta::Open);
+    choice!(bits, state.meta, 2, Meta::Absent, Meta::Settling, Meta::Open, Meta::Damaged);
     bits.field(&mut state.vanishes, 2);
     bits.field(&mut state.wipes, 2);
+    if setup.damages > 0 {
+        bits.field(&mut state.damages, 2);
+    }
 }
 
 fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
@@ -123,6 +126,10 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
     if setup.wipes > 0 {
         bits.field(&mut proc.incarnation, 2);
         bits.field(&mut proc.settled, 3);
+    }
+    if setup.damages > 0 {
+        flag(bits, &mut proc.asked);
+        flag(bits, &mut proc.vouched);
     }
 }
 

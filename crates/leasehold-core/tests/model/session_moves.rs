@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Phase, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Request, Session, State, Work};
 
 impl Steps<'_> {
     /// What a process does about its own session and about those of others.
@@ -70,7 +70,9 @@ impl Steps<'_> {
         };
         if may && proc.renewal == Request::None {
             self.plain(Move::SendRenewal(p), |_, state| {
+                let damaged = state.meta == Meta::Damaged;
                 let proc = &mut state.procs[p];
+                proc.asked = damaged;
                 (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
             });
         }
@@ -192,6 +194,7 @@ impl State {
         let since = if setup.holds(Rule::DeadlineFromSending) { proc.age } else { 0 };
         let good_for = setup.ttl - since.min(setup.ttl);
         proc.renewal = Request::None;
+        proc.vouched |= std::mem::take(&mut proc.asked) && proc.phase == Phase::Attached;
         let revived = matches!(proc.phase, Phase::Lost | Phase::Over) && !setup.holds(Rule::LostIsForEver);
         match proc.phase {
             Phase::Attached => proc.left_for = proc.left_for.max(good_for),

@@ -65,6 +65,9 @@ pub(crate) enum Rule {
     MetaBeforeRelease,
     /// A node whose own record is older than one that it has seen detaches.
     OwnRecordNotOlder,
+    /// A damaged `meta` is restored only by a session that was renewed after the damage was seen: its record is still
+    /// there, so the store is still the one that it knew.
+    RestoredByTheRenewed,
 }
 
 /// One run of the model.
@@ -84,6 +87,8 @@ pub(crate) struct Setup {
     pub(crate) vanishes: u8,
     /// How many times the whole store may be emptied.
     pub(crate) wipes: u8,
+    /// How many times `meta` may be damaged beyond reading.
+    pub(crate) damages: u8,
     /// Whether requests that nobody waits for any more are followed until they land: late renewals, first records
     /// and claims of former lives, and fences and leaves between sending and landing. `spec/model.md` says why they
     /// can only make less happen; runs with them on confirm it.
@@ -112,6 +117,7 @@ impl Setup {
             margin: 1,
             vanishes: 0,
             wipes: 0,
+            damages: 0,
             latecomers: false,
             crashes: true,
             pauses: true,

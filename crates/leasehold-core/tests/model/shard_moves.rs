@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps, Violation};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Phase, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Request, Session, State, Work};
 
 impl Steps<'_> {
     /// What a process and the store do about one shard.
@@ -145,7 +145,7 @@ impl State {
     /// Whether a reading of `meta` right now would show `p` the incarnation that it knows. `p` reads it once more before
     /// it replaces a record that may have been created late, as far as this rule is in force.
     fn knows_present(&self, setup: &Setup, rule: Rule, p: usize) -> bool {
-        self.procs[p].incarnation != 2 || !setup.holds(rule)
+        (self.procs[p].incarnation != 2 && self.meta != Meta::Damaged) || !setup.holds(rule)
     }
 
     /// Whether `p` may try to claim the shard as it is now.
@@ -203,7 +203,8 @@ impl State {
         let holding = &mut self.procs[p].holding[x];
         holding.claim = Request::None;
         let created = std::mem::take(&mut holding.creates);
-        let store_changed = setup.wipes > 0 && self.procs[p].incarnation != 1;
+        let unread = self.meta == Meta::Damaged;
+        let store_changed = setup.wipes > 0 && (self.procs[p].incarnation != 1 || unread);
         if created && store_changed && setup.holds(Rule::MetaAfterCreate) {
             self.detach(setup, p);
             return None;

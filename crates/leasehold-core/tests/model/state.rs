@@ -93,6 +93,9 @@ pub(crate) struct Proc {
     pub(crate) incarnation: u8,
     /// For how long it has seen the new incarnation settle; 0 is not yet, then from 1.
     pub(crate) settled: u8,
+    /// Its renewal was sent after `meta` was seen to be damaged; it was heard of, so the store is the one that it knew.
+    pub(crate) asked: bool,
+    pub(crate) vouched: bool,
 }
 
 /// The state of a node record.
@@ -155,6 +158,8 @@ pub(crate) enum Meta {
     Settling,
     #[default]
     Open,
+    /// Nobody can read it.
+    Damaged,
 }
 
 /// One state.
@@ -166,13 +171,15 @@ pub(crate) struct State {
     pub(crate) meta: Meta,
     pub(crate) vanishes: u8,
     pub(crate) wipes: u8,
+    pub(crate) damages: u8,
 }
 
 impl State {
     /// Every process has just started. The store is empty, or all names have been used before and all shards are
     /// vacant.
     pub(crate) fn start(setup: &Setup) -> State {
-        let mut state = State { vanishes: setup.vanishes, wipes: setup.wipes, ..State::default() };
+        let Setup { vanishes, wipes, damages, .. } = *setup;
+        let mut state = State { vanishes, wipes, damages, ..State::default() };
         for p in 0..setup.procs {
             state.procs[p].incarnation = u8::from(setup.wipes > 0);
             if setup.used_before {

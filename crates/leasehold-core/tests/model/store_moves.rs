@@ -1,8 +1,8 @@
 //! A store that loses a record or everything, and how the processes live through that.
 
 use crate::moves::{Move, Steps};
-use crate::setup::Rule;
-use crate::state::{Hold, Life, Meta, Phase, Session};
+use crate::setup::{Rule, Setup};
+use crate::state::{Hold, Life, Meta, Phase, Session, State};
 
 impl Steps<'_> {
     /// The store loses something.
@@ -38,11 +38,53 @@ impl Steps<'_> {
         }
     }
 
+    /// Somebody scribbles over `meta`.
+    pub(crate) fn meta_is_damaged(&mut self) {
+        if self.from.damages > 0 && matches!(self.from.meta, Meta::Settling | Meta::Open) {
+            self.plain(Move::DamageMeta, |setup, state| {
+                state.damages -= 1;
+                state.meta = Meta::Damaged;
+                state.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 0);
+            });
+        }
+    }
+
+    /// Who is sure that the store is the one that it knew writes `meta` back as it knew it; who knows nothing begins anew.
+    fn restore(&mut self, p: usize) {
+        let proc = self.from.procs[p];
+        let sure = proc.vouched && proc.phase == Phase::Attached;
+        if proc.incarnation != 0 && (sure || !self.setup.holds(Rule::RestoredByTheRenewed)) {
+            self.plain(Move::RestoreMeta(p), |setup, state| {
+                state.meta = Meta::Open;
+                // What was is again, and what is was: that is what goes wrong if the store was emptied in between.
+                if state.procs[p].incarnation == 2 {
+                    for proc in &mut state.procs[..setup.procs] {
+                        proc.incarnation = [0, 2, 1][usize::from(proc.incarnation)];
+                    }
+                    state.shards[..setup.shards].iter_mut().for_each(|shard| shard.floor = 0);
+                }
+            });
+        }
+        if proc.incarnation == 0 {
+            self.plain(Move::ReplaceMeta(p), |setup, state| {
+                for proc in &mut state.procs[..setup.procs] {
+                    if proc.incarnation == 1 {
+                        proc.incarnation = 2;
+                    }
+                }
+                state.begin_incarnation(setup);
+            });
+        }
+    }
+
     /// How a process notices, and how a new incarnation begins.
     pub(crate) fn meta(&mut self, p: usize) {
         let proc = self.from.procs[p];
         if self.setup.wipes == 0 || proc.paused {
             return;
+        }
+        if self.from.meta == Meta::Damaged {
+            return self.restore(p);
         }
         if proc.incarnation == 2 {
             self.plain(Move::NoticeWipe(p), |setup, state| {
@@ -56,17 +98,10 @@ impl Steps<'_> {
             return;
         }
         match self.from.meta {
-            Meta::Absent => self.plain(Move::CreateMeta(p), |setup, state| {
-                state.meta = Meta::Settling;
-                state.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 1);
-                for x in 0..setup.shards {
-                    let highest = state.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
-                    let shard = &mut state.shards[x];
-                    if setup.holds(Rule::FloorAboveAll) {
-                        shard.floor = highest.max(shard.started).max(shard.epoch) + 1;
-                    }
-                }
-            }),
+            Meta::Damaged => {}
+            Meta::Absent => {
+                self.plain(Move::CreateMeta(p), |setup, state| state.begin_incarnation(setup));
+            }
             Meta::Settling => {
                 if proc.settled > self.setup.wait() || !self.setup.holds(Rule::SettleBeforeClaim) {
                     self.plain(Move::OpenMeta(p), |setup, state| {
@@ -78,6 +113,21 @@ impl Steps<'_> {
                 }
             }
             Meta::Open => self.plain(Move::LearnMeta(p), |_, state| state.procs[p].incarnation = 1),
+        }
+    }
+}
+
+impl State {
+    /// A new incarnation begins, and settles: its epochs are above all that were.
+    fn begin_incarnation(&mut self, setup: &Setup) {
+        self.meta = Meta::Settling;
+        self.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 1);
+        for x in 0..setup.shards {
+            let highest = self.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
+            let shard = &mut self.shards[x];
+            if setup.holds(Rule::FloorAboveAll) {
+                shard.floor = highest.max(shard.started).max(shard.epoch) + 1;
+            }
         }
     }
 }

@@ -64,6 +64,7 @@ goes_wrong! {
     created_without_reading_meta: MetaAfterCreate, emptied(true), OVERLAP;
     claimed_without_reading_meta: MetaAfterVersion, emptied(true), OVERLAP;
     released_without_reading_meta: MetaBeforeRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
+    restored_from_stale_memory: RestoredByTheRenewed, Setup { damages: 1, ..emptied(true) }, OVERLAP;
     renewing_over_an_older_record: OwnRecordNotOlder, emptied(false), OVERLAP;
 }
 
