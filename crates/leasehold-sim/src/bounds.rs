@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) fn new(setting: &Setting) -> Self {
         let name = NodeName::new("n").expect("a valid name");
-        let mut config = setting.config(0, name.clone());
+        let mut config = setting.config(0, name.clone(), None);
         let shortest = config.renew_every.min(Duration::from_nanos(setting.ttl / 5));
         let groups = std::mem::take(&mut config.groups);
         let mut slowest = leasehold_core::Config::with_ttl(name, Duration::from_nanos(setting.ttl_longest));

@@ -150,6 +150,11 @@ impl fmt::Display for Fault {
                 write!(f, "a second process runs under the name of node {slot} for {}", Span(*lasts))
             }
             Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
+            Fault::RollingTtl { gap, how, ttl } => {
+                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                let (ttl, gap) = (Span(*ttl), Span(*gap));
+                write!(f, "all nodes are {how} and come back with a ttl of {ttl}, one every {gap}")
+            }
             Fault::SlowGate { slot, lasts } => {
                 write!(f, "the gate at node {slot} takes up to {} to answer", Span(*lasts))
             }

@@ -110,6 +110,8 @@ pub enum Fault {
     FullDisk { lasts: Instant },
     /// The process of a slot is restarted with another placement than the others have.
     Placement { slot: usize, lasts: Instant },
+    /// All nodes are restarted with this ttl, one after the other.
+    RollingTtl { gap: Instant, how: Going, ttl: Instant },
 }
 
 /// What comes after a process ended.
@@ -470,6 +472,11 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         }
         Peril::FullDisk => Fault::FullDisk { lasts },
         Peril::Placement => Fault::Placement { slot, lasts: lasts + ttl / 2 },
+        Peril::RollingTtl => Fault::RollingTtl {
+            gap: dice.between(500 * MS, ttl * 3),
+            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
+            ttl: dice.pick(&[setting.ttl, setting.ttl_max]),
+        },
     };
     setting.allows(&fault).then_some(fault)
 }

@@ -75,7 +75,9 @@ impl World {
                     self.go(slot, how, then)?;
                 }
             }
-            Fault::RollingRestart { .. } | Fault::Downgrade { .. } => return self.roll(0, index),
+            Fault::RollingRestart { .. } | Fault::Downgrade { .. } | Fault::RollingTtl { .. } => {
+                return self.roll(0, index);
+            }
             Fault::Weight { slot, weight } => {
                 self.slots[slot].weight = Some(weight);
                 self.wish(slot, Wish::Weight(weight))?;
@@ -323,7 +325,9 @@ impl World {
 
     pub(crate) fn roll(&mut self, slot: usize, fault: usize) -> Judged {
         let (gap, how) = match self.faults[fault].fault {
-            Fault::RollingRestart { gap, how } | Fault::Downgrade { gap, how } => (gap, how),
+            Fault::RollingRestart { gap, how }
+            | Fault::Downgrade { gap, how }
+            | Fault::RollingTtl { gap, how, .. } => (gap, how),
             _ => return Ok(()),
         };
         if slot >= self.setting.nodes || self.healing.began {
@@ -337,6 +341,11 @@ impl World {
                 self.stats.felt.note(Peril::Downgrade);
             }
             self.slots[slot].version = Version::This;
+        } else if let Fault::RollingTtl { ttl, .. } = self.faults[fault].fault {
+            if self.slots[slot].process.is_some() {
+                self.stats.felt.note(Peril::RollingTtl);
+            }
+            self.slots[slot].ttl = Some(ttl);
         } else if self.slots[slot].process.is_some() {
             self.stats.felt.note(Peril::RollingRestart);
         }

@@ -28,7 +28,7 @@ impl World {
         let mut seed = [0; 32];
         seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&chance.draw().to_le_bytes()));
         let name = self.slots[slot].name.clone();
-        let config = self.setting.config(slot, name.clone());
+        let config = self.setting.config(slot, name.clone(), self.slots[slot].ttl);
         let own = self.placement_of(slot);
         let kill_budget = config.kill_budget.as_nanos() as u64;
         let process = Process {

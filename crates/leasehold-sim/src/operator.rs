@@ -63,7 +63,7 @@ impl World {
             incarnation: Incarnation::from_bits(u128::from(self.operator.draw())),
             state: MetaState::Open,
             seq: 1,
-            max_ttl_ms: self.setting.ttl_max / MS,
+            max_ttl_ms: if self.setting.untold { self.setting.ttl } else { self.setting.ttl_max } / MS,
             epoch_floor: Epoch(self.operator.below(100)),
             generation: self.store.generation().to_owned(),
             protocol: PROTOCOL,

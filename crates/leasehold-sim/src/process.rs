@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     /// What its user asked for, which a new process is told again.
     pub(crate) weight: Option<u32>,
     pub(crate) capacity: Option<Option<u32>>,
+    /// The ttl that the next process there is given, if it is another than its own.
+    pub(crate) ttl: Option<Instant>,
     /// How many faults keep its requests from the store.
     pub(crate) requests_cut: u32,
     /// How many faults keep the store's answers from it.
@@ -95,6 +97,7 @@ impl Slot {
             version: Version::This,
             weight: None,
             capacity: None,
+            ttl: None,
             requests_cut: 0,
             answers_cut: 0,
             work_cut: 0,

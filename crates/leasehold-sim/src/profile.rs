@@ -114,6 +114,8 @@ pub enum Peril {
     FullDisk,
     /// A node plans with another placement than the others, for a while.
     Placement,
+    /// All nodes are restarted with another ttl, one after the other.
+    RollingTtl,
 }
 
 /// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
@@ -171,6 +173,7 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::ClockRate, "clock-rate", "clock", 900),
     (Peril::FullDisk, "full-disk", "store", 500),
     (Peril::Placement, "placement", "process", 400),
+    (Peril::RollingTtl, "rolling-ttl", "process", 2000),
 ];
 
 impl Peril {
@@ -390,7 +393,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_row() {
-        assert_eq!(Peril::all().count(), Peril::Placement as usize + 1);
+        assert_eq!(Peril::all().count(), Peril::RollingTtl as usize + 1);
         assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Setting {
     /// The longest ttl that a node does have.
     pub(crate) ttl_longest: Instant,
     mixed: bool,
+    /// Nodes say their own ttl and nothing of longer ones: `ttl_max` is not set.
+    pub(crate) untold: bool,
     /// The ttl of a holder that nobody is, in damaged records.
     pub(crate) usurper_ttl: Instant,
     pub(crate) faults_for: Instant,
@@ -76,6 +78,9 @@ impl Setting {
         let drawn = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
         let mut more = Dice::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
+        let untold = options.script.is_none() && more.permille(150);
+        let (ttl, longer) = if untold { (usual / 2, 4) } else { (ttl, 2) };
+        let mixed = mixed || untold;
         let walls = if options.script.is_some() { Walls::Steady } else { drawn };
         Setting {
             seed,
@@ -89,10 +94,11 @@ impl Setting {
             policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut dice) },
             neighbours: more.permille(300),
             ttl,
-            ttl_max: ttl * 2,
-            ttl_longest: if mixed { ttl * 2 } else { ttl },
+            ttl_max: ttl * longer,
+            ttl_longest: if mixed { ttl * longer } else { ttl },
             mixed,
-            usurper_ttl: ttl * if mixed { 8 } else { 4 },
+            untold,
+            usurper_ttl: 4 * ttl * if mixed { longer } else { 1 },
             faults_for: (options.faults_for.as_nanos() as u64).max(5 * SECOND),
             gate: dice.pick(&[Gate::Open, Gate::Open, Gate::Open, Gate::Ask]),
             dead_man: dice.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),
@@ -103,7 +109,11 @@ impl Setting {
 
     /// Whether this store, in this run, can meet this fault.
     pub(crate) fn allows(&self, fault: &Fault) -> bool {
+        if self.untold && loses_meta(fault) {
+            return false;
+        }
         match fault {
+            Fault::RollingTtl { .. } => self.untold,
             Fault::WatchBreak { .. } | Fault::WatchLag { .. } | Fault::WatchLoss { .. } => self.shape.watch,
             Fault::Disengage { .. } => self.named.is_some(),
             Fault::SlowGate { .. } => self.gate == Gate::Ask,
@@ -139,12 +149,15 @@ impl Setting {
         }
     }
 
-    /// The settings of a node.
-    pub(crate) fn config(&self, slot: usize, name: NodeName) -> Config {
+    /// The settings of a node that begins in a slot, with this ttl if it was given another than it has by itself.
+    pub(crate) fn config(&self, slot: usize, name: NodeName, ttl: Option<Instant>) -> Config {
         let mut dice = Dice::new(self.seed, Purpose::Setting, 1000 + slot as u64);
-        let ttl = if self.mixed && dice.permille(400) { self.ttl_max } else { self.ttl };
+        let own = if self.mixed && dice.permille(400) { self.ttl_max } else { self.ttl };
+        let ttl = ttl.unwrap_or(own);
         let mut config = Config::with_ttl(name, Duration::from_nanos(ttl));
-        config.ttl_max = Duration::from_nanos(self.ttl_max);
+        if !self.untold {
+            config.ttl_max = Duration::from_nanos(self.ttl_max);
+        }
         config.weight = dice.pick(&[100, 100, 100, 200]);
         config.zone = Some(if slot.is_multiple_of(2) { "a" } else { "b" }.to_owned());
         config.groups = vec![GroupConfig {
@@ -193,6 +206,19 @@ impl Setting {
             _ => dice.between(SECOND, self.ttl / 2),
         }
     }
+}
+
+/// Whether `meta` may be gone after it, and with it the longest ttl. Whoever comes then can only wait for its own, which is
+/// promised to be enough only where ttls do not differ or `ttl_max` is set (GUARANTEES, what is not promised).
+fn loses_meta(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Emptied { .. }
+            | Fault::RolledBack { .. }
+            | Fault::Failover { .. }
+            | Fault::Corrupt { what: Target::Meta, .. }
+            | Fault::Vanish { what: Target::Meta }
+    )
 }
 
 fn policy(dice: &mut Dice) -> Policy {

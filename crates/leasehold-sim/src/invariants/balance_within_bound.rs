@@ -16,7 +16,7 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     };
     let weight = |process: usize| {
         let slot = world.processes[process].slot;
-        let own = world.setting.config(slot, world.processes[process].name.clone()).weight;
+        let own = world.setting.config(slot, world.processes[process].name.clone(), None).weight;
         u64::from(world.slots[slot].weight.unwrap_or(own))
     };
     let total: u64 = census.alive.iter().filter(|p| receives(**p)).map(|p| weight(*p)).sum();
