@@ -223,6 +223,7 @@ pub fn what_if(
                 groups,
                 declined: Default::default(),
                 view: 0,
+                ttl_ms: 0,
             };
             changed.insert(node.clone(), member);
         }

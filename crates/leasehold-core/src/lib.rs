@@ -21,6 +21,7 @@ pub mod rules;
 pub mod store;
 pub mod time;
 pub mod view;
+pub mod warning;
 pub mod work;
 
 pub use config::{Config, GroupConfig};

@@ -7,6 +7,7 @@ use crate::event::StopReason;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{MoveReason, ShardSet};
 use crate::store::Key;
+use crate::warning::Warning;
 
 /// Where a node stands with its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -294,6 +295,8 @@ pub enum Notice {
         /// How many shards.
         shards: usize,
     },
+    /// Settings or plug-ins do not fit together.
+    Warning(Warning),
     /// A record that Leasehold did not write, or that is damaged.
     CorruptRecord {
         /// Where.

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::config::GroupConfig;
 use crate::mirror::{Lasting, Mirror};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked};
+use crate::placement::{Assignment, Candidate, Fault, Placement, Planner, Question, Ranked};
 use crate::record::{
     Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState, Slots,
 };
@@ -37,6 +37,8 @@ pub struct Member {
     pub declined: BTreeSet<ShardId>,
     /// Hash of the view that it plans with.
     pub view: u64,
+    /// Its ttl, in milliseconds.
+    pub ttl_ms: u64,
 }
 
 impl Member {
@@ -53,6 +55,7 @@ impl Member {
             groups: record.groups.clone(),
             declined: record.declined.iter().cloned().collect(),
             view: record.view,
+            ttl_ms: record.ttl_ms,
         }
     }
 
@@ -120,6 +123,8 @@ pub struct GroupPlan {
     pub question: Question,
     /// Who should hold what.
     pub answer: Arc<Assignment>,
+    /// What was wrong with the answer of the user's own placement.
+    pub fault: Option<Fault>,
 }
 
 /// Who should hold what.
@@ -188,6 +193,11 @@ impl Planning {
     /// The same rule, with nothing remembered: for trying out what would happen.
     pub fn afresh(&self) -> Self {
         Planning { rules: self.rules.clone(), ..Planning::new(self.own.clone()) }
+    }
+
+    /// The id of the user's own placement, if there is one.
+    pub fn own_id(&self) -> Option<String> {
+        self.own.as_ref().map(|_| self.planner().id())
     }
 
     #[cfg(feature = "sabotage")]
@@ -278,7 +288,8 @@ impl Planning {
                     *left = left.saturating_sub(1);
                 }
             }
-            groups.insert(name.clone(), GroupPlan { question, answer });
+            let fault = planner.fault().cloned();
+            groups.insert(name.clone(), GroupPlan { question, answer, fault });
         }
         let id = self.planner().id();
         Plan { view: view_hash(&id, roster, &groups), groups }

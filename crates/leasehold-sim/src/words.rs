@@ -92,6 +92,7 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
         Notice::Frozen { vanished, of } => {
             format!("moves nothing: {vanished} of {of} nodes vanished at once")
         }
+        Notice::Warning(warning) => format!("warns: {warning}"),
         Notice::Thawed => "moves shards again".to_owned(),
         Notice::NoReceiver { shards } => format!("has nobody to hand {shards} shards to"),
         Notice::CorruptRecord { key, error } => format!("cannot read {key}: {error}"),

@@ -274,6 +274,7 @@ impl Meters {
             Notice::Frozen { vanished, of } => {
                 tracing::warn!(node, vanished, of, "voluntary moves are frozen: much of the roster vanished");
             }
+            Notice::Warning(warning) => tracing::error!(node, kind = warning.kind(), "{warning}"),
             Notice::Thawed => tracing::info!(node, "voluntary moves are allowed again"),
             Notice::NoReceiver { shards } => {
                 tracing::warn!(node, shards, "draining, but nobody can take these shards; they run on here");

@@ -94,6 +94,7 @@ fn node(name: &str, session: u128, state: NodeState, group: &GroupName) -> NodeR
         state,
         accepting: true,
         returning: false,
+        placement: None,
         weight: 100,
         capacity: (name == "beta").then_some(10),
         zone: Some(format!("zone-{session}")),

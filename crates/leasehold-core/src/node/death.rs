@@ -183,6 +183,7 @@ impl Node {
             state: NodeState::Fenced,
             accepting: false,
             returning: false,
+            placement: None,
             weight: 0,
             capacity: None,
             zone: None,

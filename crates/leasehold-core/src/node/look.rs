@@ -8,6 +8,7 @@ use crate::may_move::Unmoved;
 use crate::name::{Epoch, GroupName, ShardId};
 use crate::time::{Moment, Now};
 use crate::view::{self, Me, Problem, ShardPhase, View};
+use crate::warning::Warning;
 
 impl Node {
     /// What the node knows and does, as plain data.
@@ -43,6 +44,10 @@ impl Node {
                     view.problems.push(Problem::stuck(&shard.id.0, hold.epoch));
                 }
             }
+        }
+        // Everybody can see from the records which placements are in use.
+        for warning in self.warnings.iter().filter(|it| !matches!(it, Warning::PlacementsDiffer(_))) {
+            view.problems.push(Problem::of_warning(warning));
         }
         if self.name_taken_told && self.session.is_none() {
             view.problems.push(Problem {

@@ -57,6 +57,7 @@ use crate::record::{Control, Meta, Outage};
 use crate::rules::Rules;
 use crate::store::Facts;
 use crate::time::{Moment, Now};
+use crate::warning::Warning;
 
 pub use crate::may_move::Unmoved;
 
@@ -150,6 +151,8 @@ pub struct Node {
     vanish_of: usize,
     frozen_until: Moment,
     no_room: BTreeMap<GroupName, usize>,
+    /// What does not fit together, as it was told.
+    warnings: BTreeSet<Warning>,
     /// Groups that the store has of the other kind than we were set up for, as it was told.
     other_kind_told: BTreeSet<GroupName>,
     /// What the store has otherwise than we were set up for, as it was told.
@@ -283,6 +286,7 @@ impl Node {
             vanish_of: 0,
             frozen_until: Moment::ZERO,
             no_room: BTreeMap::new(),
+            warnings: BTreeSet::new(),
             other_kind_told: BTreeSet::new(),
             differing_told: BTreeMap::new(),
             asked_told: Control::empty(WriteId::from_bits(0)),

@@ -6,7 +6,9 @@ use super::Node;
 use crate::config::GroupConfig;
 use crate::name::{GroupName, ShardId, WriteId};
 use crate::notice::{Asked, Differing, Notice};
+use crate::placement::Fault;
 use crate::record::{Control, GroupRecord, ShardSet, group_settings};
+use crate::warning::Warning;
 
 impl Node {
     /// Whether this node takes shards of the group.
@@ -133,6 +135,34 @@ impl Node {
         }
         for asked in asked {
             self.tell(Notice::Asked(asked));
+        }
+    }
+
+    /// After a new plan: what does not fit together, each once.
+    pub(super) fn tell_warnings(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        let faults = self.plan.groups.iter().filter_map(|(group, plan)| {
+            let (group, asked) = (group.clone(), plan.question.shards.len());
+            Some(match plan.fault.clone()? {
+                Fault::Panicked(panic) => Warning::PlacementPanicked { group, panic },
+                Fault::Length(answered) => Warning::PlacementLength { group, answered, asked },
+            })
+        });
+        let mut now: BTreeSet<Warning> = faults.collect();
+        now.extend(Warning::of_placements(&self.mirror));
+        let max_ttl_ms = self.config.ttl_max.as_millis() as u64;
+        for (name, member) in self.roster.iter().filter(|(_, member)| member.ttl_ms > max_ttl_ms) {
+            now.insert(Warning::TtlAboveMax { node: name.clone(), ttl_ms: member.ttl_ms, max_ttl_ms });
+        }
+        // Nobody takes that back but whoever sets the group anew.
+        let lasting = |warning: &&Warning| matches!(warning, Warning::GroupWrittenAnew(_));
+        now.extend(self.warnings.iter().filter(lasting).cloned());
+        let fresh: Vec<Warning> = now.difference(&self.warnings).cloned().collect();
+        self.warnings = now;
+        for warning in fresh {
+            self.tell(Notice::Warning(warning));
         }
     }
 }

@@ -6,9 +6,10 @@ use crate::mirror::{Lasting, Seen};
 use crate::name::{GroupName, NodeName, ShardId, WriteId};
 use crate::notice::Notice;
 use crate::plan::{self, GroupSettings, Member, Roster};
-use crate::record::{FORMAT, GroupRecord, NodeState, Record, Served, ShardSet};
+use crate::record::{FORMAT, GroupRecord, NodeState, Record, Served, ShardSet, ShardState};
 use crate::store::{Key, Lane, Swap, Version};
 use crate::time::Moment;
+use crate::warning::Warning;
 
 impl Node {
     /// Plans anew before this step ends.
@@ -101,6 +102,7 @@ impl Node {
             groups,
             declined,
             view: self.plan.view,
+            ttl_ms: self.config.ttl.as_millis() as u64,
         }
     }
 
@@ -123,9 +125,18 @@ impl Node {
         self.no_receiver_told = false;
         self.tell_room();
         self.tell_overruled();
+        self.tell_warnings();
         self.reconsider_all = true;
         self.surplus_at = self.now.at;
         self.begin_to_look_for_wanted();
+    }
+
+    /// A named shard that nobody holds and that is not engaged here. Whoever has it engaged tells if there is no room for it;
+    /// if nobody has, it is retired in a while.
+    fn is_about_to_retire(&self, shard: &ShardId) -> bool {
+        let record = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        let vacant = record.is_some_and(|record| matches!(record.state, ShardState::Vacant { .. }));
+        vacant && self.is_unheard_of(shard)
     }
 
     fn tell_room(&mut self) {
@@ -135,7 +146,8 @@ impl Node {
         let mut told = Vec::new();
         let mut homeless = std::collections::BTreeMap::new();
         for (name, group) in &self.plan.groups {
-            let count = group.answer.to.iter().filter(|to| to.is_none()).count();
+            let unplaced = group.question.shards.iter().zip(&group.answer.to).filter(|(_, to)| to.is_none());
+            let count = unplaced.filter(|(shard, _)| !self.is_about_to_retire(shard)).count();
             // Without any node that serves the group there is nobody to be full.
             let count = if group.question.nodes.is_empty() { 0 } else { count };
             match (count, self.no_room.get(name)) {
@@ -167,6 +179,11 @@ impl Node {
             let lasting = self.mirror.lasting.get(&group.group).cloned().unwrap_or_default();
             let (record, expect) = match self.mirror.groups.get(&group.group) {
                 None => {
+                    // It was there before: whatever operators had set in it is lost.
+                    let anew = Warning::GroupWrittenAnew(group.group.clone());
+                    if self.mirror.lasting.contains_key(&group.group) && self.warnings.insert(anew.clone()) {
+                        self.tell(Notice::Warning(anew));
+                    }
                     let fresh = GroupRecord {
                         format: FORMAT,
                         write: WriteId::from_bits(0),

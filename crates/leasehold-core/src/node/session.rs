@@ -273,6 +273,7 @@ impl Node {
             meta: self.meta_known.as_ref().map(Meta::mark),
             // Whoever shows no view is given nothing voluntarily.
             view: if self.shy_until == Moment::NEVER { self.plan.view } else { 0 },
+            placement: self.planning.own_id(),
             protocol: PROTOCOL,
             report: self.report(),
             written_unix_ms: self.now.unix_ms,

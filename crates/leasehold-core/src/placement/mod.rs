@@ -27,11 +27,14 @@ use std::sync::Arc;
 
 pub use cost::cost;
 pub use hash::{node_hash, pair_hash, shard_hash, slot_of_key};
-pub use planner::Planner;
+pub use planner::{Fault, Planner};
 pub use rendezvous::{Ranked, Rendezvous};
 
 use crate::name::{NodeName, ShardId};
 use crate::record::Policy;
+
+/// The id of the placement that Leasehold brings along.
+pub const RENDEZVOUS: &str = "rendezvous/1";
 
 /// A node that may be given shards of the group that is being placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +76,8 @@ pub struct Assignment {
 pub trait Placement: Send + Sync {
     /// Names the rule and its version; nodes only hand shards to nodes that plan with the same one.
     fn id(&self) -> String;
-    /// Answers the question; the same question gets the same answer, everywhere.
+    /// Answers the question; the same question gets the same answer, everywhere. Should it panic, what it answered last
+    /// goes on, and Leasehold's own placement answers the rest: that is told as a problem.
     fn place(&self, question: &Question) -> Assignment;
     /// The candidates in the order in which they should have this shard, best first. Those that can't have it at all
     /// are left out.

@@ -1,6 +1,7 @@
 //! What the core plans with.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::choices::Choices;
@@ -14,6 +15,16 @@ pub struct Planner {
     way: Way,
     spill: Spill,
     last: Option<(Question, Arc<Assignment>)>,
+    fault: Option<Fault>,
+}
+
+/// What was wrong with the answer of a rule of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It panicked, and said this.
+    Panicked(String),
+    /// It answered for so many shards, which are not those that it was asked about.
+    Length(usize),
 }
 
 enum Way {
@@ -24,13 +35,13 @@ enum Way {
 impl Planner {
     /// Plans with weighted rendezvous and bounded load, version 1.
     pub fn rendezvous() -> Self {
-        Planner { way: Way::Rendezvous(Box::default()), spill: Spill::On, last: None }
+        Planner { way: Way::Rendezvous(Box::default()), spill: Spill::On, last: None, fault: None }
     }
 
     /// Plans with a rule of the user's own. What it answers is not trusted: a node that does not exist counts as
     /// nobody, and so does an answer that is missing.
     pub fn own(placement: Arc<dyn Placement>) -> Self {
-        Planner { way: Way::Own(placement), spill: Spill::On, last: None }
+        Planner { way: Way::Own(placement), spill: Spill::On, last: None, fault: None }
     }
 
     /// Lets a test break the rule of spill-over: a shard that does not fit its first choice then stays unplaced.
@@ -43,7 +54,9 @@ impl Planner {
     pub fn id(&self) -> String {
         match &self.way {
             Way::Rendezvous(_) => Rendezvous.id(),
-            Way::Own(placement) => placement.id(),
+            Way::Own(placement) => {
+                caught(|| placement.id()).unwrap_or_else(|_| "a placement that panicked".into())
+            }
         }
     }
 
@@ -57,16 +70,57 @@ impl Planner {
         let answer = match &mut self.way {
             Way::Rendezvous(choices) => rendezvous::place(choices, &question, self.spill),
             Way::Own(placement) => {
-                let mut answer = placement.place(&question);
-                answer.to.resize(question.shards.len(), None);
-                for to in &mut answer.to {
-                    *to = to.filter(|&node| (node as usize) < question.nodes.len());
-                }
-                answer
+                let placement = placement.clone();
+                self.ask(&*placement, &question)
             }
         };
         let answer = Arc::new(answer);
         self.last = Some((question, answer.clone()));
+        answer
+    }
+
+    /// What was wrong with the last answer.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Asks a rule of the user's own, which must not bring this node down.
+    fn ask(&mut self, placement: &dyn Placement, question: &Question) -> Assignment {
+        self.fault = None;
+        let mut answer = match caught(|| placement.place(question)) {
+            Ok(answer) => answer,
+            Err(panic) => {
+                self.fault = Some(Fault::Panicked(panic));
+                self.go_on(question)
+            }
+        };
+        if answer.to.len() != question.shards.len() {
+            self.fault = Some(Fault::Length(answer.to.len()));
+        }
+        answer.to.resize(question.shards.len(), None);
+        for to in &mut answer.to {
+            *to = to.filter(|&node| (node as usize) < question.nodes.len());
+        }
+        answer
+    }
+
+    /// The last answer, as far as its nodes are still there, and for the rest Leasehold's own: nothing stays without a node
+    /// because a rule panics.
+    fn go_on(&self, question: &Question) -> Assignment {
+        let mut answer = Rendezvous.place(question);
+        let Some((last, before)) = &self.last else { return answer };
+        for (shard, to) in question.shards.iter().zip(&mut answer.to) {
+            let former = last.shards.binary_search(shard).ok().and_then(|at| *before.to.get(at)?);
+            let name = former.and_then(|node| last.nodes.get(node as usize)).map(|node| &node.name);
+            let still = name.and_then(|name| question.nodes.iter().position(|node| node.name == *name));
+            let declines = |node: usize| {
+                let by = question.declined.get(shard);
+                by.is_some_and(|by| by.contains(&question.nodes[node].name))
+            };
+            if let Some(node) = still.filter(|node| !declines(*node)) {
+                *to = Some(node as u32);
+            }
+        }
         answer
     }
 
@@ -75,7 +129,8 @@ impl Planner {
         match &self.way {
             Way::Rendezvous(_) => rendezvous::rank(question, shard),
             Way::Own(placement) => {
-                let mut ranked = placement.rank(question, shard);
+                let ranked = caught(|| placement.rank(question, shard));
+                let mut ranked = ranked.unwrap_or_else(|_| rendezvous::rank(question, shard));
                 ranked.retain(|&node| (node as usize) < question.nodes.len());
                 ranked
             }
@@ -100,6 +155,14 @@ impl Planner {
             Way::Own(_) => question.nodes.iter().map(|node| node.capacity).collect(),
         }
     }
+}
+
+/// Runs user code that may panic; if it does, what it said.
+fn caught<T>(ask: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| {
+        let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+        said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    })
 }
 
 /// Whether two questions have the same answer because nothing that placement looks at differs.

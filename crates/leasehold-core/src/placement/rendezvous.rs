@@ -18,7 +18,7 @@ pub struct Rendezvous;
 
 impl Placement for Rendezvous {
     fn id(&self) -> String {
-        "rendezvous/1".to_owned()
+        super::RENDEZVOUS.to_owned()
     }
 
     fn place(&self, question: &Question) -> Assignment {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Extra, MetaMark, Published, Record, RecordError, SlotSet, check_floor, check_ttl, record};
 use crate::name::{GroupName, NodeName, SessionId, ShardId, ShardName, WriteId};
+use crate::placement::RENDEZVOUS;
 
 /// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,9 @@ pub struct NodeRecord {
     pub meta: Option<MetaMark>,
     /// Hash of the view that the node plans with: nodes with the same one agree on the plan.
     pub view: u64,
+    /// The placement that the node plans with, unless it is Leasehold's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
     /// The protocol versions that the node speaks, oldest and newest.
     pub protocol: (u32, u32),
     /// What people may want to know of the node. Nobody decides anything by it.
@@ -181,6 +185,11 @@ impl NodeState {
 }
 
 impl NodeRecord {
+    /// The placement that the node plans with.
+    pub fn placement(&self) -> &str {
+        self.placement.as_deref().unwrap_or(RENDEZVOUS)
+    }
+
     /// How long the session lives after a renewal.
     pub fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)

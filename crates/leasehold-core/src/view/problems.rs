@@ -9,12 +9,14 @@ use crate::plan::Plan;
 use crate::record::{MetaState, RecordError};
 use crate::store::Key;
 use crate::time::Now;
+use crate::warning::Warning;
 
 /// Something that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// A fixed word: `corrupt_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
-    /// `silent_node`, `unserved_group`, `settling` or `name_taken`.
+    /// `silent_node`, `unserved_group`, `settling`, `name_taken`, `placement`, `placements_differ`, `ttl_above_max` or
+    /// `group_written_anew`.
     pub kind: &'static str,
     /// What it is about: a shard, a node, a key.
     pub subject: String,
@@ -23,6 +25,10 @@ pub struct Problem {
 }
 
 impl Problem {
+    pub(crate) fn of_warning(warning: &Warning) -> Problem {
+        Problem { kind: warning.kind(), subject: warning.subject(), message: warning.to_string() }
+    }
+
     pub(crate) fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
         Problem { kind: "stuck", subject: shard.to_string(), message: stuck(epoch) }
     }
@@ -149,7 +155,7 @@ pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
 }
 
 pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    let mut problems: Vec<Problem> = Warning::of_placements(mirror).iter().map(Problem::of_warning).collect();
     for (name, node) in &mirror.nodes {
         let Some(session) = node.alive().filter(|session| !mirror.dead.contains_key(session)) else {
             continue;

@@ -31,6 +31,7 @@ pub(crate) fn node_record(
         state,
         accepting: true,
         returning: false,
+        placement: None,
         weight: 100,
         capacity: None,
         zone: None,

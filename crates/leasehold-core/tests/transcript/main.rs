@@ -9,6 +9,7 @@
 mod commands;
 mod declines;
 mod names;
+mod placements;
 mod print;
 mod process;
 mod script;

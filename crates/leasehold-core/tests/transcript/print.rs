@@ -125,6 +125,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         }
         Notice::KindAgrees { group } => format!("serves {group}: its kind agrees with the store"),
         Notice::Frozen { vanished, of } => format!("FROZEN: {vanished} of {of} nodes vanished"),
+        Notice::Warning(warning) => format!("WARNING {}: {warning}", warning.kind()),
         Notice::Thawed => "thawed".into(),
         Notice::NoReceiver { shards } => format!("nobody to hand {shards} shards to: goes on running them"),
         Notice::CorruptRecord { key, error } => format!("CORRUPT {key}: {error}"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::event::{Action, Ended, Event, Verdict};
+use leasehold_core::placement::Placement;
 use leasehold_core::store::{
     Answer, Facts, Freshness, Key, Op, Request, RequestId, Safety, StoreError, StoreErrorKind, Stored,
     Swapped, WatchEvent,
@@ -65,6 +66,8 @@ pub(crate) struct World {
     /// The rules that nodes keep to.
     #[cfg(feature = "sabotage")]
     pub(crate) rules: leasehold_core::rules::Rules,
+    /// The placements that nodes of these names bring along.
+    pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
     /// The highest epoch that each shard was started under.
     pub(crate) epochs: BTreeMap<ShardId, Epoch>,
 }
@@ -95,6 +98,7 @@ impl World {
             log: Vec::new(),
             #[cfg(feature = "sabotage")]
             rules: Default::default(),
+            placements: BTreeMap::new(),
             epochs: BTreeMap::new(),
         }
     }
@@ -117,7 +121,8 @@ impl World {
         for (at, byte) in name.bytes().chain(life.to_le_bytes()).enumerate() {
             seed[at % 32] ^= byte;
         }
-        let node = Node::new(process.config.clone(), self.facts.clone(), seed);
+        let own = self.placements.get(name).cloned();
+        let node = Node::with_placement(process.config.clone(), self.facts.clone(), seed, own);
         #[cfg(feature = "sabotage")]
         let node = {
             let mut node = node;
