@@ -8,3 +8,4 @@ mod nodes;
 mod proxy;
 mod queue;
 mod refusals;
+mod registering;
