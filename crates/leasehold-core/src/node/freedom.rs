@@ -85,7 +85,9 @@ impl Node {
                 Freedom::Now { expect, above, why, vacated: true }
             }
             ShardState::Held { holder } if self.session_id() == Some(holder.session) => {
-                // It names this session, and we do not run it: a claim whose answer was lost. It starts anew.
+                // It names this session, and we do not run it: a claim whose answer was lost, or a late copy of an earlier one.
+                // It starts anew, above everything that we have held since.
+                let above = above.max(self.epoch_published(&shard.group));
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
             ShardState::Held { holder } => match self.is_over(holder, order) {
