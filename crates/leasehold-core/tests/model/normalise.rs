@@ -193,6 +193,7 @@ impl Proc {
             self.left_for = 0;
         }
         self.vouched &= self.phase == Phase::Attached;
+        self.read &= self.phase == Phase::Attached && setup.damages > 0;
         if self.renewal == Request::None {
             (self.age, self.creates, self.asked) = (0, false, false);
         }

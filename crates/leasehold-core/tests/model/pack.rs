@@ -130,6 +130,7 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
     if setup.damages > 0 {
         flag(bits, &mut proc.asked);
         flag(bits, &mut proc.vouched);
+        flag(bits, &mut proc.read);
     }
 }
 

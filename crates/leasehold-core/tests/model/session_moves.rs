@@ -190,6 +190,8 @@ impl State {
     }
 
     fn hear_renewal(&mut self, setup: &Setup, p: usize) {
+        // Whoever reads the store at all reads `meta` with that, and most of all after it has joined.
+        self.procs[p].read |= self.meta == Meta::Open && self.procs[p].incarnation == 1;
         let proc = &mut self.procs[p];
         let since = if setup.holds(Rule::DeadlineFromSending) { proc.age } else { 0 };
         let good_for = setup.ttl - since.min(setup.ttl);

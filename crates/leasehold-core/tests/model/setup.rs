@@ -68,6 +68,9 @@ pub(crate) enum Rule {
     /// A damaged `meta` is restored only by a session that was renewed after the damage was seen: its record is still
     /// there, so the store is still the one that it knew.
     RestoredByTheRenewed,
+    /// It restores only what it read after its session's first record had landed: what it read before may be of the store
+    /// as it was before it was emptied, and its session may have begun after that.
+    RestoredAsReadSince,
 }
 
 /// One run of the model.

@@ -96,6 +96,8 @@ pub(crate) struct Proc {
     /// Its renewal was sent after `meta` was seen to be damaged; it was heard of, so the store is the one that it knew.
     pub(crate) asked: bool,
     pub(crate) vouched: bool,
+    /// It has read `meta` since its session's first record landed.
+    pub(crate) read: bool,
 }
 
 /// The state of a node record.

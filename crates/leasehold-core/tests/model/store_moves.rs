@@ -52,8 +52,9 @@ impl Steps<'_> {
     /// Who is sure that the store is the one that it knew writes `meta` back as it knew it; who knows nothing begins anew.
     fn restore(&mut self, p: usize) {
         let proc = self.from.procs[p];
-        let sure = proc.vouched && proc.phase == Phase::Attached;
-        if proc.incarnation != 0 && (sure || !self.setup.holds(Rule::RestoredByTheRenewed)) {
+        let sure = proc.vouched || !self.setup.holds(Rule::RestoredByTheRenewed);
+        let read = proc.read || !self.setup.holds(Rule::RestoredAsReadSince);
+        if proc.incarnation != 0 && proc.phase == Phase::Attached && sure && read {
             self.plain(Move::RestoreMeta(p), |setup, state| {
                 state.meta = Meta::Open;
                 // What was is again, and what is was: that is what goes wrong if the store was emptied in between.

@@ -65,6 +65,7 @@ goes_wrong! {
     claimed_without_reading_meta: MetaAfterVersion, emptied(true), OVERLAP;
     released_without_reading_meta: MetaBeforeRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
     restored_from_stale_memory: RestoredByTheRenewed, Setup { damages: 1, ..emptied(true) }, OVERLAP;
+    restored_as_read_before_joining: RestoredAsReadSince, Setup { damages: 1, ..emptied(true) }, ALL;
     renewing_over_an_older_record: OwnRecordNotOlder, emptied(false), OVERLAP;
 }
 
