@@ -185,7 +185,8 @@ impl fmt::Display for Target {
         match self {
             Target::Node(slot) => write!(f, "the record of node {slot}"),
             Target::Shard(shard) => write!(f, "the record of shard {shard}"),
-            Target::Shards => write!(f, "the records of all numbered shards"),
+            Target::Named(shard) => write!(f, "the record of the named shard {shard}"),
+            Target::Shards => write!(f, "the records of all shards"),
             Target::Group(Kind::Numbered) => write!(f, "the record of the group"),
             Target::Group(Kind::Named) => write!(f, "the record of the group of named shards"),
             Target::Control => write!(f, "the record of what operators want"),

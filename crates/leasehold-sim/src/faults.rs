@@ -188,7 +188,9 @@ pub enum Target {
     Node(usize),
     /// That of a shard.
     Shard(u32),
-    /// Those of all shards of the numbered group at once. They vanish; they are not damaged.
+    /// That of a named shard, in runs that have a group of those.
+    Named(usize),
+    /// Those of all shards of all groups at once. They vanish; they are not damaged.
     Shards,
     /// That of a group.
     Group(Kind),
@@ -257,26 +259,13 @@ fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
             if matches!(fault, Fault::Downgrade { .. }) {
                 planned.extend(upgraded_before(&mut dice, setting, at));
             }
-            if let Fault::Vanish { what: Target::Shard(_) | Target::Shards } = fault {
+            if let Fault::Vanish { what: Target::Shard(_) | Target::Named(_) | Target::Shards } = fault {
                 planned.extend(around_a_loss(&mut dice, setting, at));
             }
             planned.push((at, fault));
         }
     }
-    keep_what_says_so(&mut planned);
     in_order(planned)
-}
-
-/// Somebody who deletes `meta` as well as the records of shards, and leaves those of nodes, hides from whoever renews but
-/// cannot list that anything is gone: that is not promised (GUARANTEES). Where shards' records vanish, `meta` stays.
-fn keep_what_says_so(planned: &mut Vec<(Instant, Fault)>) {
-    let deletes_shards =
-        |fault: &Fault| matches!(fault, Fault::Vanish { what: Target::Shard(_) | Target::Shards });
-    if planned.iter().any(|(_, fault)| deletes_shards(fault)) {
-        planned.retain(|(_, fault)| {
-            !matches!(fault, Fault::Vanish { what: Target::Meta } | Fault::Corrupt { what: Target::Meta, .. })
-        });
-    }
 }
 
 /// A store is often emptied once more, about when everybody who waited begins to claim.
@@ -442,8 +431,12 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
             Fault::Corrupt { what: Target::Meta, how }
         }
         Peril::Vanish => Fault::Vanish { what: Target::Node(slot) },
-        // Never that of a named shard: whoever has not seen it may make it anew (GUARANTEES, what is not promised).
-        Peril::VanishShard => Fault::Vanish { what: Target::Shard(shard) },
+        Peril::VanishShard => {
+            let named = setting.named.is_some() && dice.permille(400);
+            let what =
+                if named { Target::Named(dice.below(NAMED as u64) as usize) } else { Target::Shard(shard) };
+            Fault::Vanish { what }
+        }
         Peril::VanishShards => Fault::Vanish { what: Target::Shards },
         Peril::VanishControl => Fault::Vanish { what: Target::Control },
         Peril::VanishMeta => Fault::Vanish { what: Target::Meta },

@@ -229,22 +229,15 @@ impl World {
         self.overwrite(key, Some(bytes));
     }
 
-    /// Somebody deletes a record, or several in one go. Of slots only those that their group remembers: a record that is
-    /// deleted before that may be taken for one that never was (GUARANTEES, what is not promised).
+    /// Somebody deletes a record, or several in one go.
     pub(crate) fn vanish(&mut self, what: Target) {
-        let mut keys = self.keys_of(what);
-        if matches!(what, Target::Shard(_) | Target::Shards) {
-            let filled = self.group_record().map(|group| group.filled).unwrap_or_default();
-            keys.retain(
-                |key| matches!(key, Key::Shard(shard) if shard.name.as_slot().is_some_and(|slot| filled.contains(slot))),
-            );
-        }
+        let keys = self.keys_of(what);
         if keys.is_empty() {
             return;
         }
         self.stats.felt.note(match what {
             Target::Node(_) => Peril::Vanish,
-            Target::Shard(_) => Peril::VanishShard,
+            Target::Shard(_) | Target::Named(_) => Peril::VanishShard,
             Target::Shards => Peril::VanishShards,
             Target::Group(_) => Peril::Vanish,
             Target::Control => Peril::VanishControl,
@@ -261,10 +254,10 @@ impl World {
         let key = match what {
             Target::Node(slot) => Some(Key::Node(self.slots[slot].name.clone())),
             Target::Shard(shard) => Some(Key::Shard(ShardId::slot(&self.setting.group, shard))),
+            Target::Named(shard) => self.setting.named_shard(shard).map(Key::Shard),
             Target::Shards => {
-                let numbered =
-                    |key: &&Key| matches!(key, Key::Shard(shard) if shard.group == self.setting.group);
-                return self.store.records().keys().filter(numbered).cloned().collect();
+                let shards = self.store.records().keys().filter(|key| matches!(key, Key::Shard(_)));
+                return shards.cloned().collect();
             }
             Target::Group(Kind::Numbered) => Some(Key::Group(self.setting.group.clone())),
             Target::Group(Kind::Named) => self.setting.named.clone().map(Key::Group),

@@ -127,9 +127,8 @@ impl Setting {
             }
             Fault::Corrupt { what: Target::Shard(_) | Target::Meta, .. } => self.walls == Walls::Steady,
             // What a lost record said of epochs may be known to nobody.
-            Fault::Vanish { what: Target::Shard(_) | Target::Shards | Target::Group(_) | Target::Meta } => {
-                self.walls == Walls::Steady
-            }
+            Fault::Vanish { what: Target::Node(_) | Target::Control } => true,
+            Fault::Vanish { .. } => self.walls == Walls::Steady,
             _ => true,
         }
     }
