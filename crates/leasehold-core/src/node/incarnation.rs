@@ -82,6 +82,9 @@ impl Node {
             }
             Some((Ok(meta), _)) => {
                 let (meta, was_open) = (meta.clone(), self.is_open());
+                if let (Source::Fresh(issued), Some(session)) = (source, &mut self.session) {
+                    session.meta_confirmed |= issued > session.opened;
+                }
                 self.hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms));
                 let mut known = meta.clone();
                 if let Some(before) = &self.meta_known {
@@ -109,14 +112,19 @@ impl Node {
                 self.store_changed(what);
                 return false;
             }
+            Some((Err(_), _)) if self.session.as_ref().is_some_and(|session| !session.meta_confirmed) => {
+                // Our first record may have landed in a store that was emptied since we read its `meta`.
+                self.store_changed("its meta record was damaged before this session had read it".into());
+                return false;
+            }
             Some((Err(_), _)) => self.meta_is_damaged(),
             None => self.look_again(vec![Key::Meta]),
         }
         true
     }
 
-    /// Somebody damaged `meta`, or put back an older one. A node with a session restores it once a renewal that it sent
-    /// after this has landed: then the store still is the one that it knew. A node without a session knows nothing for
+    /// Somebody damaged `meta`, or put back an older one. A node that has read it since its session began restores it once a
+    /// renewal that it sent after this has landed: then the store still is the one that it knew. A node without a session knows nothing for
     /// certain, so it forgets which incarnation this was and neither restores nor joins. GUARANTEES, "At most one holder".
     fn meta_is_damaged(&mut self) {
         if !self.rules.hold(Rule::MetaRestoredByTheLiving) {
@@ -140,7 +148,8 @@ impl Node {
             Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
             Err(error) => !error.is_too_new(),
         };
-        if damaged && order > seen.order {
+        let confirmed = self.session.as_ref().is_some_and(|session| session.meta_confirmed);
+        if damaged && confirmed && order > seen.order {
             self.restore_meta();
         }
     }

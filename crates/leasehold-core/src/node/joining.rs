@@ -227,6 +227,8 @@ impl Node {
             seq: 1,
             version: Some(version.clone()),
             deadlines,
+            opened: self.mirror.tick(),
+            meta_confirmed: false,
             renewed_at: counted_from,
             published: join.published,
             pending: Vec::new(),

@@ -27,6 +27,10 @@ pub(super) struct Session {
     pub(super) deadlines: Deadlines,
     /// When the last renewal that is known to have landed was sent, by both clocks.
     pub(super) renewed_at: Now,
+    /// Our logical time when it began.
+    pub(super) opened: u64,
+    /// `meta` was read since, and was what we know: then its first record landed in the store that we know.
+    pub(super) meta_confirmed: bool,
     /// What that renewal publishes.
     pub(super) published: Arc<Published>,
     /// Renewals that were sent and may have landed.
