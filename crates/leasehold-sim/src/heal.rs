@@ -12,6 +12,7 @@ use crate::bounds::Bounds;
 use crate::clock::Instant;
 use crate::driver::mentions;
 use crate::faults::{Fault, Going};
+use crate::invariants::no_stampede::Trial;
 use crate::invariants::{self, Violation};
 use crate::oracle::Happening;
 use crate::process::Leaving;
@@ -53,6 +54,8 @@ pub(crate) struct Healing {
     pub(crate) last_other_at: Instant,
     /// When somebody last joined: everybody plans anew some time after that.
     pub(crate) last_joined_at: Instant,
+    /// The outage that some runs end with.
+    pub(crate) trial: Option<Trial>,
 }
 
 impl Healing {
@@ -80,6 +83,7 @@ impl Healing {
             last_other: None,
             last_other_at: 0,
             last_joined_at: 0,
+            trial: None,
         }
     }
 
@@ -263,6 +267,9 @@ impl World {
     }
 
     pub(crate) fn judge_healing(&mut self) -> Judged {
+        if let Some(trial) = self.healing.trial.take() {
+            return self.watch_outage(trial);
+        }
         let since = self.at - self.healing.began_at;
         if let Some(settled_at) = self.healing.settled_at {
             if self.at < settled_at + self.healing.bounds.quiet {
@@ -272,7 +279,7 @@ impl World {
             invariants::no_flapping_when_quiet::judge(self, &census)?;
             invariants::writes_at_rest_are_renewals::judge(self, &census)?;
             invariants::moves_within_bound::judge(self)?;
-            self.healing.done = true;
+            self.healing.done = !self.begins_outage(&census)?;
             return Ok(());
         }
         let census = self.census();

@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    fn break_watches(&mut self, slot: Option<usize>, why: &str) -> Judged {
+    pub(crate) fn break_watches(&mut self, slot: Option<usize>, why: &str) -> Judged {
         for process in 0..self.processes.len() {
             if slot.is_none_or(|slot| self.slots[slot].process == Some(process)) {
                 self.break_watch(process, why)?;

@@ -45,7 +45,7 @@ pub enum Order {
     MetaReadLast,
 }
 
-const RULES: [Rule; 32] = [
+const RULES: [Rule; 33] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -67,6 +67,7 @@ const RULES: [Rule; 32] = [
     Rule::Detach,
     Rule::SpillOver,
     Rule::UnownedAtOnce,
+    Rule::ReturningCounts,
     Rule::LeftOnlyWhenStopped,
     Rule::VerifyHeld,
     Rule::GenerationChecked,
@@ -110,6 +111,11 @@ impl Sabotage {
 
     fn made_for_it(self) -> Option<(Option<StoreKind>, &'static str)> {
         match self {
+            Sabotage::Core(Rule::ReturningCounts) => Some((None, "crash=1")),
+            Sabotage::Core(Rule::NodesBeforeStart) => {
+                Some((Some(StoreKind::Object), "emptied=4,pause=6,cut=4,vanish-shards=8,watch-lag=8"))
+            }
+            Sabotage::Core(Rule::PublishedIsHeld) => Some((None, "corrupt=6,cut=4,pause=6")),
             Sabotage::Core(Rule::OwnRecordNotOlder) => {
                 Some((Some(StoreKind::Etcd), "rolled-back=8,doubled-writes=12,cut-work=12,leave=6"))
             }
@@ -161,6 +167,7 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::Detach => "a node that cannot prove its session detaches",
         Rule::SpillOver => "what does not fit under a cap goes to the next in rank",
         Rule::UnownedAtOnce => "no stabiliser delays an unowned shard",
+        Rule::ReturningCounts => "nodes that are coming back count in the plan",
         Rule::LeftOnlyWhenStopped => "*left* is not written while work is unconfirmed",
         Rule::VerifyHeld => "a holder whose record names another stops",
         Rule::GenerationChecked => "another generation of the store detaches",

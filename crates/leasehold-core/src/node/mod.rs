@@ -210,6 +210,8 @@ pub struct Node {
     /// Until when we wait for others that start with us; `NEVER` if we do not.
     gather_until: Moment,
     gather_latest_at: Moment,
+    /// When the first of those that ended a lost session, and count in the plan, must be back.
+    returning_until: Moment,
     wake: BTreeSet<(Moment, ShardId)>,
     waking: BTreeMap<ShardId, Moment>,
 }
@@ -326,6 +328,7 @@ impl Node {
             shy_until: never,
             gather_until: never,
             gather_latest_at: Moment::ZERO,
+            returning_until: never,
             wake: BTreeSet::new(),
             waking: BTreeMap::new(),
             config,
@@ -383,6 +386,7 @@ impl Node {
             self.open_at,
             self.shy_until,
             self.gather_until,
+            self.returning_until,
             self.replan_at,
             self.fill_at,
             self.requests.give_up_at(),
@@ -421,7 +425,7 @@ impl Node {
             self.gather_until = Moment::NEVER;
             self.reconsider_all = true;
         }
-        if at >= self.replan_at {
+        if at >= self.replan_at || at >= self.returning_until {
             self.replan();
         }
         if at >= self.fill_at {

@@ -77,8 +77,28 @@ impl Node {
         }
     }
 
-    fn current_roster(&self) -> Roster {
-        let mut roster = plan::roster(&self.mirror);
+    /// Nodes that ended a lost session and have not been seen to open another one: they count until they must be back. Also
+    /// until when, if there are any.
+    fn about_to_return(&self) -> (Roster, Moment) {
+        let within = self.config.returns_within(&self.facts);
+        let (mut roster, mut until) = (Roster::new(), Moment::NEVER);
+        for (name, node) in &self.mirror.nodes {
+            let Some(record) = node.seen.as_ref().and_then(|seen| seen.good()) else { continue };
+            let back_at = node.first_seen_at + within;
+            if record.state == NodeState::Left && record.returning && self.now.at < back_at {
+                let member = Member { state: NodeState::Active, ..Member::of(record) };
+                roster.insert(name.clone(), member);
+                until = until.min(back_at);
+            }
+        }
+        (roster, until)
+    }
+
+    fn current_roster(&mut self) -> Roster {
+        let (mut roster, until) = self.about_to_return();
+        self.returning_until = until;
+        plan::apply_control(&mut roster, self.mirror.control.as_ref().and_then(|seen| seen.best()));
+        roster.extend(plan::roster(&self.mirror));
         roster.remove(&self.config.node);
         if let Some(session) = self.session_id() {
             let member = self.as_member(session);

@@ -16,6 +16,7 @@ pub(crate) mod no_flapping_when_quiet;
 pub(crate) mod no_panic;
 pub(crate) mod no_release_before_stop;
 pub(crate) mod no_stabiliser_delays_unowned;
+pub(crate) mod no_stampede;
 pub(crate) mod nobody_stays_detached;
 pub(crate) mod stopped_before_deadline;
 pub(crate) mod unknown_fields_survive;
