@@ -140,7 +140,7 @@ impl Config {
             unowned_worst: sum([
                 looks_every,
                 self.debounce,
-                self.recover_window,
+                self.recover_window.max(self.ttl_max / 5),
                 gathers,
                 self.turn_lasts(facts).saturating_mul(RANKS),
                 self.retry.longest(),

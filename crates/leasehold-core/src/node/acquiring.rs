@@ -48,7 +48,7 @@ impl Node {
         let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
         let delay = self.config.turn_lasts(&self.facts);
         // Counted for the shard, not for the session: who comes back again and again is not waited for again and again.
-        let patience = if comes_back { self.config.recover_window } else { Duration::ZERO };
+        let patience = if comes_back { self.recover_window_of(wanted) } else { Duration::ZERO };
         let turn_at = since + delay * rank.clamp(1, 4) + patience;
         if self.now.at >= turn_at {
             // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
@@ -62,6 +62,12 @@ impl Node {
         let jitter = self.chance.up_to(delay / 4);
         self.wake_at(shard, turn_at + jitter);
         None
+    }
+
+    /// How long a node that comes back must be healthy before it takes shards, as far as we know: with a longer ttl longer.
+    fn recover_window_of(&self, node: &NodeName) -> Duration {
+        let record = self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.best());
+        record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.config.recover_window)
     }
 
     /// Whether this node may take one more shard now. Whatever forbids it makes us look again when it ends.

@@ -52,7 +52,8 @@ impl Node {
             }
             let (above, why) = match self.had_record(shard) {
                 true => (self.unknown_epoch(shard), MoveReason::Repaired),
-                false => (Epoch(0), MoveReason::Planned),
+                // Whoever had it before may be unknown; what the group's nodes have held is not.
+                false => (self.epoch_published(&shard.group), MoveReason::Planned),
             };
             return Freedom::Now { expect: None, above, why, vacated: false };
         };
