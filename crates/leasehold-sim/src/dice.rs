@@ -18,6 +18,7 @@ pub(crate) enum Purpose {
     Reading,
     World,
     Neighbours,
+    Parts,
 }
 
 /// One stream of chance, in integers only.

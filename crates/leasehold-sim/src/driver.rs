@@ -14,7 +14,6 @@ use crate::outcome::Mark;
 use crate::process::Session;
 use crate::profile::Peril;
 use crate::sabotage::Duty;
-use crate::setting::DeadMan;
 use crate::words;
 use crate::world::{Due, Judged, World};
 
@@ -40,6 +39,16 @@ impl World {
         actions.clear();
         self.scratch = actions;
         result?;
+        self.hear_of_work(process)
+    }
+
+    /// What the driver found out while it did what the core said, unless it stands still; then the next tick.
+    fn hear_of_work(&mut self, process: usize) -> Judged {
+        if self.processes[process].running()
+            && let Some(event) = self.processes[process].heard.pop_front()
+        {
+            return self.step(process, event);
+        }
         if self.processes[process].alive {
             self.plan_tick(process);
         }
@@ -52,7 +61,8 @@ impl World {
                 Action::OpenSession(id) => {
                     let number = self.oracle.state.sessions.len();
                     let deadlines = Deadlines::default();
-                    let session = Session { number, id, deadlines, lost: false, guarded: false };
+                    let session = Session { number, id, deadlines, lost: false, no: None };
+                    self.decide(process, |works, hands| works.open_session(hands))?;
                     self.processes[process].sessions.push(session);
                     self.healing.last_joined_at = self.at;
                     self.tell_of(process, || format!("opens session {id:?}"));
@@ -64,10 +74,10 @@ impl World {
                 Action::Ask(request) => self.ask(process, request)?,
                 Action::Deadlines(deadlines) => self.set_deadlines(process, deadlines)?,
                 Action::Lose => self.lose(process)?,
-                Action::Start { shard, epoch } => self.start_work(process, shard, epoch),
+                Action::Start { shard, epoch } => self.start_work(process, shard, epoch)?,
                 Action::Stop { shard, epoch, why, kill_at } => {
                     self.tell_of(process, || format!("tells {shard} (epoch {epoch}) to stop: {why}"));
-                    self.stop_work(process, &shard, epoch, kill_at)?;
+                    self.stop_work(process, &shard, epoch, why, kill_at)?;
                 }
                 Action::AskGate(shard) => {
                     let dice = &mut self.processes[process].driver;
@@ -84,12 +94,12 @@ impl World {
     }
 
     fn set_deadlines(&mut self, process: usize, deadlines: Deadlines) -> Judged {
-        let Some(session) = self.processes[process].sessions.last_mut() else { return Ok(()) };
-        session.deadlines = deadlines;
+        let Some(session) = self.processes[process].session() else { return Ok(()) };
         let number = session.number;
-        if !std::mem::replace(&mut session.guarded, true) {
-            let at = self.slots[self.processes[process].slot].clock.when(deadlines.kill_at);
-            self.put_at(at, Due::Guard { process, session: number });
+        if self.decide(process, |works, hands| works.extend(deadlines, hands))?.is_err() {
+            self.tell_of(process, || "finds its session lost before it could extend it".to_owned());
+            self.processes[process].heard.push_back(Event::Lost);
+            return self.observe(Happening::Lost { session: number });
         }
         deadline_counts_from_sending::judge(self, process, deadlines.valid_until)?;
         let until = self.until(process, deadlines);
@@ -110,6 +120,7 @@ impl World {
         let Some(session) = self.processes[process].sessions.last_mut() else { return Ok(()) };
         session.lost = true;
         let number = session.number;
+        self.decide(process, |works, hands| works.lose(hands))?;
         self.stats.detachments += 1;
         self.tell_of(process, || "loses all its grants".to_owned());
         self.observe(Happening::Lost { session: number })?;
@@ -220,53 +231,6 @@ impl World {
         no_busy_loop::judge(self, process)
     }
 
-    /// The timer that kills at the deadline. It needs no core, no store and nobody's answer.
-    pub(crate) fn guard(&mut self, process: usize, session: usize) -> Judged {
-        let now = self.now_of(process).at;
-        let clock = &self.slots[self.processes[process].slot].clock;
-        let sessions = &self.processes[process].sessions;
-        let Some(it) = sessions.iter().find(|it| it.number == session) else { return Ok(()) };
-        let kill_at = it.deadlines.kill_at;
-        if now < kill_at {
-            let at = clock.when(kill_at);
-            self.put_at(at, Due::Guard { process, session });
-            return Ok(());
-        }
-        if self.broken(Duty::KillAtDeadline) {
-            return Ok(());
-        }
-        let within = self.processes[process].kill_takes;
-        for worker in self.processes[process].workers.clone() {
-            if self.workers[worker].session == session {
-                let after = self.processes[process].work.below(within.max(1));
-                self.kill_after(worker, after);
-            }
-        }
-        if !self.processes[process].sessions.last().is_some_and(|last| last.number == session && !last.lost) {
-            return Ok(());
-        }
-        // The session may still be renewed, however late that is: look again.
-        self.put(50 * MS, Due::Guard { process, session });
-        Ok(())
-    }
-
-    /// Whether the kernel kills a process that stands still at its deadline.
-    pub(crate) fn dead_man_kills(&mut self, process: usize, session: usize) -> bool {
-        let node = &self.processes[process];
-        let now = self.now_of(process).at;
-        let over = node.sessions.iter().any(|it| it.number == session && now >= it.deadlines.kill_at);
-        let works = node.workers.iter().any(|worker| self.workers[*worker].session == session);
-        if self.setting.dead_man == DeadMan::Off || !over || !works || self.broken(Duty::KillAtDeadline) {
-            return false;
-        }
-        self.tell_of(process, || "is killed by its dead-man timer".to_owned());
-        // A process that died has nothing left that could break a promise.
-        let _ = self.die(process);
-        let slot = self.processes[process].slot;
-        self.put(crate::clock::SECOND, Due::Spawn { slot });
-        true
-    }
-
     pub(crate) fn pause(&mut self, process: usize, lasts: Instant) -> Judged {
         if !self.processes[process].running() {
             return Ok(());
@@ -309,21 +273,24 @@ impl World {
         }
         let mut undone = std::mem::take(&mut self.processes[process].undone);
         self.carry_out(process, &mut undone)?;
-        if self.processes[process].alive {
-            self.plan_tick(process);
-        }
-        Ok(())
+        self.hear_of_work(process)
     }
 
-    /// After every waking, compare before acting: what is past its deadline is over before anything else happens.
+    /// After every waking, compare before acting: what is past its deadline is over before anything else happens, but for
+    /// user code on its way to its next check.
     fn compare_on_waking(&mut self, process: usize) -> Judged {
         let now = self.now_of(process).at;
         for worker in self.processes[process].workers.clone() {
             let session = self.workers[worker].session;
             let sessions = &self.processes[process].sessions;
-            let over = sessions.iter().any(|it| it.number == session && now >= it.deadlines.kill_at);
+            let Some(it) = sessions.iter().find(|it| it.number == session) else { continue };
+            let (stopped, over) = (now >= it.deadlines.stop_at, now >= it.deadlines.kill_at);
+            // User code may come first, and must not get past its check.
+            if stopped {
+                self.check(worker)?;
+            }
             if over && !self.broken(Duty::KillAtDeadline) {
-                self.end_work(worker, RunEnd::KilledOnWaking)?;
+                self.kill_work(worker, RunEnd::KilledOnWaking)?;
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ pub(crate) struct Healing {
     pub(crate) done: bool,
     /// From when on the world is calm, as far as we know.
     pub(crate) calm_from: Instant,
-    /// When the group last got another number of shards: nobody can have taken one before it was there.
+    /// When the group last got another number of shards, or a record that can be read: nobody can have taken one before.
     pub(crate) resized_at: Instant,
     /// The node that an operator goes on draining.
     pub(crate) drained: Option<NodeName>,

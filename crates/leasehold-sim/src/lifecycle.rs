@@ -1,9 +1,11 @@
 //! How processes begin and end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use leasehold_core::event::{Event, Wish};
 use leasehold_core::notice::Standing;
+use leasehold_core::work::{Watch as Dog, Works};
 use leasehold_core::{Node, NodeName};
 
 use crate::clock::{Instant, MS, SECOND};
@@ -12,7 +14,7 @@ use crate::faults::Comeback;
 use crate::oracle::{Happening, RunEnd};
 use crate::outcome::Mark;
 use crate::process::{Leaving, Process, Watch};
-use crate::setting::NAMED;
+use crate::setting::{DeadMan, NAMED};
 use crate::world::{Due, Judged, World};
 
 impl World {
@@ -31,10 +33,26 @@ impl World {
         let config = self.setting.config(slot, name.clone(), self.slots[slot].ttl);
         let own = self.placement_of(slot);
         let kill_budget = config.kill_budget.as_nanos() as u64;
+        // As the library has it: with a timer of the kernel behind it, the kill from inside comes a little earlier.
+        let (kill_early, kill_takes) = match self.setting.dead_man {
+            DeadMan::Off => (Duration::ZERO, kill_budget * 6 / 10),
+            DeadMan::Armed => {
+                let early =
+                    Duration::from_millis(100).min(config.margin.saturating_sub(config.kill_budget) / 4);
+                (early, early.as_nanos() as u64 * 6 / 10)
+            }
+        };
         let process = Process {
             slot,
             stop_budget: config.margin.as_nanos() as u64 * 98 / 100 - kill_budget,
-            kill_takes: kill_budget * 6 / 10,
+            kill_takes,
+            kill_early,
+            works: Works::new(kill_early, config.margin),
+            dog: Dog::default(),
+            guard_at: Instant::MAX,
+            armed: None,
+            dead_man_at: Instant::MAX,
+            heard: VecDeque::new(),
             proved_from: 0,
             valid_for: config.ttl.as_nanos() as u64 / 1000 * (1000 - u64::from(config.drift_permille)),
             name,
@@ -64,6 +82,7 @@ impl World {
             network: stream(Purpose::Network),
             driver: stream(Purpose::Driver),
             work: stream(Purpose::Work),
+            parts: stream(Purpose::Parts),
             watch_dice: stream(Purpose::Watch),
         };
         let number = self.processes.len();

@@ -275,6 +275,10 @@ impl World {
             text.contains(TOO_NEW).then(|| (key.clone(), text.replacen(TOO_NEW, READABLE, 1)))
         });
         for (key, text) in newer.collect::<Vec<_>>() {
+            if matches!(key, Key::Group(_)) {
+                // Nobody could take what was free before this could be read.
+                self.healing.resized_at = self.at;
+            }
             self.overwrite(key, Some(text.into_bytes()));
         }
         // A store that was rolled back may ask for what nobody wants any more.

@@ -96,6 +96,11 @@ pub enum Happening {
         /// What the sink said.
         verdict: Fence,
     },
+    /// User code looked at its grant, and found it good.
+    Passed {
+        /// Which run.
+        run: RunNo,
+    },
     /// Time passed.
     Moment,
 }
@@ -261,6 +266,7 @@ impl State {
             Happening::Wrote { verdict: Fence::Rejected, .. }
             | Happening::ReleaseSent { .. }
             | Happening::LeftSent { .. }
+            | Happening::Passed { .. }
             | Happening::Moment => {}
         }
     }

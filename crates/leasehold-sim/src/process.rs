@@ -1,11 +1,13 @@
 //! A process that runs one node, and the slot that it runs in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
-use leasehold_core::event::Action;
+use leasehold_core::event::{Action, Event};
 use leasehold_core::notice::Standing;
 use leasehold_core::store::RequestId;
-use leasehold_core::{Deadlines, Node, NodeName, SessionId};
+use leasehold_core::work::{SessionNo as SessionOfWork, Watch as Dog, Works};
+use leasehold_core::{Deadlines, Moment, Node, NodeName, SessionId};
 
 use crate::clock::{Clock, Instant};
 use crate::dice::Dice;
@@ -150,6 +152,18 @@ pub(crate) struct Process {
     pub(crate) tick_at: Instant,
     pub(crate) ticks: u64,
     pub(crate) sessions: Vec<Session>,
+    /// What decides about its work: the same code as in the library.
+    pub(crate) works: Works,
+    /// What its watchdog decides, and when that looks next.
+    pub(crate) dog: Dog<SessionOfWork, usize>,
+    pub(crate) guard_at: Instant,
+    /// How much earlier than the dead-man timer work is killed from inside.
+    pub(crate) kill_early: Duration,
+    /// What the dead-man timer is set to, and when the kernel looks next.
+    pub(crate) armed: Option<Moment>,
+    pub(crate) dead_man_at: Instant,
+    /// What its core must hear when all that it has decided is done.
+    pub(crate) heard: VecDeque<Event>,
     /// Requests that wait for their answer.
     pub(crate) waiting: BTreeSet<RequestId>,
     /// How many listings it was given.
@@ -175,6 +189,7 @@ pub(crate) struct Process {
     pub(crate) network: Dice,
     pub(crate) driver: Dice,
     pub(crate) work: Dice,
+    pub(crate) parts: Dice,
     pub(crate) watch_dice: Dice,
 }
 
@@ -192,7 +207,15 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) deadlines: Deadlines,
     pub(crate) lost: bool,
-    pub(crate) guarded: bool,
+    /// Its number among those of its process that had deadlines.
+    pub(crate) no: Option<SessionOfWork>,
+}
+
+impl Session {
+    /// Whether its grants are good, by the process's own clock.
+    pub(crate) fn good_at(&self, now: Moment) -> bool {
+        !self.lost && now < self.deadlines.stop_at
+    }
 }
 
 /// A process's watch on the store.

@@ -36,6 +36,14 @@ pub enum Duty {
     EndedMeansEnded,
     /// Each write of user code carries the epoch that its work began under.
     OwnEpochWithWrite,
+    /// What a grant owns counts as running until it is gone.
+    OwnedWorkCounts,
+    /// The dead-man timer stays set until nothing of the work is left, also when its handler is gone.
+    TimerOutlastsHandlers,
+    /// A check reads the clock, whatever anybody was told.
+    CheckComparesClock,
+    /// A grant is over when its work has ended.
+    EndedGrantIsOver,
 }
 
 /// What a store that cannot read as of one instant owes to the core; the simulated one can fail to.
@@ -81,12 +89,16 @@ const RULES: [Rule; 33] = [
     Rule::OwnRecordNotOlder,
 ];
 
-const DUTIES: [Duty; 5] = [
+const DUTIES: [Duty; 9] = [
     Duty::ClockCountsSleep,
     Duty::CheckBeforeStart,
     Duty::KillAtDeadline,
     Duty::EndedMeansEnded,
     Duty::OwnEpochWithWrite,
+    Duty::OwnedWorkCounts,
+    Duty::TimerOutlastsHandlers,
+    Duty::CheckComparesClock,
+    Duty::EndedGrantIsOver,
 ];
 
 impl Sabotage {
@@ -140,6 +152,14 @@ impl Sabotage {
             Sabotage::Store(Order::MetaReadLast) => {
                 "a store that cannot read as of one instant reads `meta` last"
             }
+            Sabotage::Driver(Duty::OwnedWorkCounts) => "what a grant owns counts as running until it is gone",
+            Sabotage::Driver(Duty::TimerOutlastsHandlers) => {
+                "the dead-man timer stays set until nothing of the work is left"
+            }
+            Sabotage::Driver(Duty::CheckComparesClock) => {
+                "a check reads the clock, whatever anybody was told"
+            }
+            Sabotage::Driver(Duty::EndedGrantIsOver) => "a grant is over when its work has ended",
         }
     }
 }

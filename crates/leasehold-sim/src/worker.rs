@@ -1,12 +1,13 @@
 //! User code. It begins when its driver lets it, looks at its grant before each write to a fenced sink, stops some time
-//! after it is told to, may refuse to, and may crash.
+//! after it is told to, may refuse to, and may crash. Some of it has parts that its grant owns, which go on when the
+//! handler is gone; some has parts that nobody knows of, which look at the grant long after the work has ended.
 //!
-//! What counts as running: from when the driver has checked the deadline and let it begin, until nothing of it is left,
-//! less the time in which its process stands still. A process that wakes up past its deadline ends the work before
-//! anything else happens (the real driver compares before it acts; code that does not ask is cut off by the kernel's
-//! timer). A write that was on its way at that moment still arrives: it carries its epoch, and the sink refuses it.
+//! What counts as running: from when the driver has checked the deadline and let it begin, until nothing of it is left
+//! that its grant owns, less the time in which its process stands still. A process that wakes up past its deadline first
+//! runs user code, which looks at its grant; then the driver compares and ends the work. A write that was on its way at
+//! that moment still arrives: it carries its epoch, and the sink refuses it.
 
-use leasehold_core::event::{Ended, Event};
+use leasehold_core::event::{Ended, StopReason};
 use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::clock::{Instant, MS, SECOND};
@@ -26,9 +27,31 @@ pub(crate) struct Worker {
     pub(crate) session: usize,
     /// Its run, once it has begun.
     pub(crate) run: Option<usize>,
+    /// How many parts run that its grant owns.
+    pub(crate) owned: u32,
+    /// Its grant has ended.
+    pub(crate) closed: bool,
     told: bool,
+    /// How its handler ended, and whether the driver has heard of it.
+    handler: Option<RunEnd>,
+    reported: bool,
+    /// Nothing of it is left.
     over: bool,
-    how: RunEnd,
+    /// What its grant owns goes on for a while when it is killed, like a thread.
+    pub(crate) stubborn: bool,
+    /// How often something of it that nobody knows of looks at the grant when all else is over.
+    pub(crate) strays: u32,
+}
+
+impl Worker {
+    pub(crate) fn is(&self, shard: &ShardId, epoch: Epoch) -> bool {
+        self.epoch == epoch && self.shard == *shard
+    }
+
+    /// Whether its handler has not ended.
+    pub(crate) fn has_handler(&self) -> bool {
+        self.handler.is_none()
+    }
 }
 
 /// What user code does next.
@@ -38,53 +61,76 @@ pub(crate) enum WorkDue {
     Begin,
     /// It looks at its grant and writes.
     Act,
-    /// It stops, as it was told.
+    /// Its handler stops, as it was told.
     Stop,
+    /// A part of it stops that its grant owns.
+    PartStop,
     /// It crashes.
     Crash,
     /// It is killed.
     Kill,
+    /// Something of it that nobody knows of looks at the grant.
+    Stray,
 }
 
 impl World {
-    pub(crate) fn start_work(&mut self, process: usize, shard: ShardId, epoch: Epoch) {
+    pub(crate) fn start_work(&mut self, process: usize, shard: ShardId, epoch: Epoch) -> Judged {
         let session = self.processes[process].session().expect("work starts only in a session").number;
-        let worker = self.workers.len();
         self.tell_of(process, || format!("starts {shard} under epoch {epoch}"));
+        let refused = self.decide(process, |works, hands| works.start(shard.clone(), epoch, hands))?;
+        if let Some(event) = refused {
+            self.processes[process].heard.push_back(event);
+            return Ok(());
+        }
+        let worker = self.workers.len();
         self.workers.push(Worker {
             process,
             shard,
             epoch,
             session,
             run: None,
+            owned: 0,
+            closed: false,
             told: false,
+            handler: None,
+            reported: false,
             over: false,
-            how: RunEnd::Stopped,
+            stubborn: false,
+            strays: 0,
         });
         self.processes[process].workers.push(worker);
         let after = self.lag(process, 5 * MS);
         self.put(after, Due::Work { worker, what: WorkDue::Begin });
+        Ok(())
     }
 
     pub(crate) fn work(&mut self, worker: usize, what: WorkDue) -> Judged {
+        if what == WorkDue::Stray {
+            return self.stray(worker);
+        }
         if self.workers[worker].over {
             return Ok(());
         }
         match what {
             WorkDue::Begin => self.begin_work(worker),
             WorkDue::Act => self.act(worker),
-            WorkDue::Stop => self.end_work(worker, RunEnd::Stopped),
-            WorkDue::Crash => {
+            WorkDue::Stop => self.handler_over(worker, RunEnd::Stopped),
+            WorkDue::PartStop => self.part_over(worker),
+            WorkDue::Crash if self.workers[worker].handler.is_none() => {
                 self.stats.felt.note(Peril::WorkCrash);
-                self.end_work(worker, RunEnd::Crashed)
+                self.handler_over(worker, RunEnd::Crashed)
             }
-            WorkDue::Kill => self.end_work(worker, RunEnd::Killed),
+            WorkDue::Kill => self.kill_work(worker, RunEnd::Killed),
+            WorkDue::Crash | WorkDue::Stray => Ok(()),
         }
     }
 
     /// The driver looks at the deadline once more, and lets user code begin.
     fn begin_work(&mut self, worker: usize) -> Judged {
-        let Worker { process, session, epoch, told, .. } = self.workers[worker];
+        let Worker { process, session, epoch, told, handler, .. } = self.workers[worker];
+        if handler.is_some() {
+            return Ok(());
+        }
         if let Some(lasts) = self.processes[process].pause_at_begin.take() {
             self.stats.felt.note(Peril::PauseAtStep);
             let lasts = self.where_it_matters(process, session, lasts);
@@ -95,14 +141,14 @@ impl World {
         }
         let now = self.now_of(process).at;
         let sessions = &self.processes[process].sessions;
-        let session_now = sessions.iter().find(|it| it.number == session).expect("sessions stay");
-        let late = session_now.lost || now >= session_now.deadlines.stop_at;
+        let late = !sessions.iter().find(|it| it.number == session).expect("sessions stay").good_at(now);
         if told || (late && !self.broken(Duty::CheckBeforeStart)) {
-            return self.end_work(worker, RunEnd::Stopped);
+            return self.handler_over(worker, RunEnd::Stopped);
         }
         let shard = self.setting.number_of(&self.workers[worker].shard);
         self.workers[worker].run = Some(self.oracle.state.runs.len());
         self.observe(Happening::Began { session, shard, epoch })?;
+        self.draw_parts(worker);
         let crashing = self.slots[self.processes[process].slot].crashing > 0;
         let dice = &mut self.processes[process].work;
         let first = dice.below(300 * MS);
@@ -127,17 +173,13 @@ impl World {
 
     /// The worker looks at its grant, and writes if it is good.
     fn act(&mut self, worker: usize) -> Judged {
-        let Worker { process, session, epoch, run, .. } = self.workers[worker];
+        let Worker { process, epoch, run, .. } = self.workers[worker];
         let Some(run) = run else { return Ok(()) };
-        let now = self.now_of(process).at;
-        let node = &self.processes[process];
-        let grant = node.sessions.iter().find(|it| it.number == session).expect("sessions stay");
-        let good = !grant.lost && now < grant.deadlines.stop_at;
         let shard = self.setting.number_of(&self.workers[worker].shard);
         let dice = &mut self.processes[process].work;
         let next = dice.between(SECOND, 3 * SECOND);
         self.put(next, Due::Work { worker, what: WorkDue::Act });
-        if !good {
+        if !self.check(worker)? {
             return Ok(());
         }
         let dice = &mut self.processes[process].work;
@@ -156,32 +198,38 @@ impl World {
         }
     }
 
+    /// User code looks at its grant.
+    pub(crate) fn check(&mut self, worker: usize) -> Result<bool, crate::invariants::Violation> {
+        let Worker { process, session, run, closed, .. } = self.workers[worker];
+        let Some(run) = run else { return Ok(false) };
+        let now = self.now_of(process).at;
+        let sessions = &self.processes[process].sessions;
+        let it = sessions.iter().find(|it| it.number == session).expect("sessions stay");
+        let session_good = if self.broken(Duty::CheckComparesClock) { !it.lost } else { it.good_at(now) };
+        let good = session_good && (!closed || self.broken(Duty::EndedGrantIsOver));
+        if good {
+            self.observe(Happening::Passed { run })?;
+        }
+        Ok(good)
+    }
+
     pub(crate) fn stop_work(
         &mut self,
         process: usize,
         shard: &ShardId,
         epoch: Epoch,
+        why: StopReason,
         kill_at: Option<Moment>,
     ) -> Judged {
-        let workers = &self.processes[process].workers;
-        let mine =
-            |worker: &usize| self.workers[*worker].shard == *shard && self.workers[*worker].epoch == epoch;
-        let Some(worker) = workers.iter().copied().find(mine) else {
-            // Nothing of it runs: the core hears so, once more if need be.
-            let before = self
-                .workers
-                .iter()
-                .rposition(|it| it.process == process && it.shard == *shard && it.epoch == epoch);
-            if let Some(worker) = before {
-                self.put(MS, Due::Ended { process, worker });
-            }
-            return Ok(());
-        };
-        if let Some(kill_at) = kill_at {
-            let at = self.slots[self.processes[process].slot].clock.when(kill_at);
-            self.put_at(at, Due::Work { worker, what: WorkDue::Kill });
-        }
-        if std::mem::replace(&mut self.workers[worker].told, true) {
+        let ended = self.decide(process, |works, hands| works.stop(shard, epoch, why, kill_at, hands))?;
+        self.processes[process].heard.extend(ended);
+        Ok(())
+    }
+
+    /// Work is told to stop.
+    pub(crate) fn tell_worker(&mut self, worker: usize) -> Judged {
+        let process = self.workers[worker].process;
+        if self.workers[worker].over || std::mem::replace(&mut self.workers[worker].told, true) {
             return Ok(());
         }
         if let Some(run) = self.workers[worker].run {
@@ -191,12 +239,25 @@ impl World {
             self.put(MS, Due::Ended { process, worker });
         }
         if self.slots[self.processes[process].slot].refusing == 0 {
-            let after = self.setting.stops_in(&mut self.processes[process].work);
-            self.put(after, Due::Work { worker, what: WorkDue::Stop });
+            self.stop_soon(worker);
         } else {
             self.stats.felt.note(Peril::Refuse);
         }
         Ok(())
+    }
+
+    /// All parts of the work stop, each in its own time.
+    fn stop_soon(&mut self, worker: usize) {
+        let Worker { process, owned, stubborn, .. } = self.workers[worker];
+        let after = self.setting.stops_in(&mut self.processes[process].work);
+        self.put(after, Due::Work { worker, what: WorkDue::Stop });
+        for _ in 0..if stubborn { 0 } else { owned } {
+            let after = self.setting.stops_in(&mut self.processes[process].parts);
+            self.put(after, Due::Work { worker, what: WorkDue::PartStop });
+        }
+        if stubborn {
+            self.outlast(worker);
+        }
     }
 
     /// Work that refused to stop gives in, because the fault that made it refuse is over.
@@ -204,8 +265,7 @@ impl World {
         let Some(process) = self.slots[slot].process else { return };
         for worker in self.processes[process].workers.clone() {
             if self.workers[worker].told {
-                let after = self.setting.stops_in(&mut self.processes[process].work);
-                self.put(after, Due::Work { worker, what: WorkDue::Stop });
+                self.stop_soon(worker);
             }
         }
     }
@@ -214,14 +274,67 @@ impl World {
         self.put(after, Due::Work { worker, what: WorkDue::Kill });
     }
 
-    /// Nothing of the work is left; its core will hear of it.
+    /// The work is killed from inside: its handler is gone, and so is all that looks at its grant in time.
+    pub(crate) fn kill_work(&mut self, worker: usize, how: RunEnd) -> Judged {
+        if !self.workers[worker].stubborn {
+            return self.end_work(worker, how);
+        }
+        if self.workers[worker].handler.is_none() {
+            self.outlast(worker);
+        }
+        self.handler_over(worker, how)
+    }
+
+    /// The handler is gone.
+    fn handler_over(&mut self, worker: usize, how: RunEnd) -> Judged {
+        if self.workers[worker].handler.is_some() {
+            return Ok(());
+        }
+        self.workers[worker].handler = Some(how);
+        self.report(worker);
+        self.over_if_nothing_is_left(worker)
+    }
+
+    /// Something that the grant owned is gone.
+    fn part_over(&mut self, worker: usize) -> Judged {
+        let it = &mut self.workers[worker];
+        if it.owned == 0 {
+            return Ok(());
+        }
+        it.owned -= 1;
+        if it.owned == 0 {
+            self.report(worker);
+        }
+        self.over_if_nothing_is_left(worker)
+    }
+
+    /// Nothing of the work is left, at one blow.
     pub(crate) fn end_work(&mut self, worker: usize, how: RunEnd) -> Judged {
-        let Worker { process, run, over, .. } = self.workers[worker];
+        if std::mem::replace(&mut self.workers[worker].owned, 0) > 0 && self.workers[worker].handler.is_some()
+        {
+            self.report(worker);
+        }
+        let handler = self.workers[worker].handler;
+        self.workers[worker].handler = handler.or(Some(how));
+        if handler.is_none() {
+            self.report(worker);
+        }
+        self.over(worker, how)
+    }
+
+    fn over_if_nothing_is_left(&mut self, worker: usize) -> Judged {
+        match self.workers[worker] {
+            Worker { owned: 0, handler: Some(how), .. } => self.over(worker, how),
+            _ => Ok(()),
+        }
+    }
+
+    fn over(&mut self, worker: usize, how: RunEnd) -> Judged {
+        let Worker { process, run, over, strays, .. } = self.workers[worker];
         if over {
             return Ok(());
         }
         self.workers[worker].over = true;
-        self.workers[worker].how = how;
         self.processes[process].workers.retain(|it| *it != worker);
         if let Some(run) = run {
             self.observe(Happening::Ended { run, how })?;
@@ -232,19 +345,37 @@ impl World {
                 format!("work of {shard} (epoch {epoch}) is over: {}", words::of_end(how))
             });
         }
-        if self.processes[process].alive {
-            let after = self.lag(process, 2 * MS);
-            self.put(after, Due::Ended { process, worker });
+        if strays > 0 {
+            self.plan_stray(worker);
         }
         Ok(())
     }
 
+    /// The driver will hear that something of the work is gone.
+    fn report(&mut self, worker: usize) {
+        let process = self.workers[worker].process;
+        if self.processes[process].alive {
+            let after = self.lag(process, 2 * MS);
+            self.put(after, Due::Ended { process, worker });
+        }
+    }
+
     pub(crate) fn work_ended(&mut self, process: usize, worker: usize) -> Judged {
-        let Worker { shard, epoch, how, .. } = self.workers[worker].clone();
-        let how = match how {
-            RunEnd::Crashed => Ended::Failed("it crashed".to_owned()),
+        let Worker { shard, epoch, handler, reported, .. } = self.workers[worker].clone();
+        let now = self.now_of(process).at;
+        let how = match handler {
+            Some(RunEnd::Crashed) => Ended::Failed("it crashed".to_owned()),
             _ => Ended::Finished,
         };
-        self.step(process, Event::Ended { shard, epoch, how })
+        let lies = self.broken(Duty::EndedMeansEnded);
+        let event = if !reported && (handler.is_some() || lies) {
+            self.workers[worker].reported = true;
+            self.decide(process, |works, hands| works.handler_ended(now, &shard, epoch, how, hands))?
+        } else {
+            self.decide(process, |works, hands| {
+                works.owned_ended(now, &shard, epoch, Ended::Finished, hands)
+            })?
+        };
+        event.map_or(Ok(()), |event| self.step(process, event))
     }
 }

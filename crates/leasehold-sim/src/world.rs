@@ -33,8 +33,10 @@ use crate::worker::{WorkDue, Worker};
 pub(crate) enum Due {
     /// A process's core wants to be called.
     Tick { process: usize, number: u64 },
-    /// A session's deadline may have come.
-    Guard { process: usize, session: usize },
+    /// A process's watchdog takes a turn.
+    Guard { process: usize },
+    /// The kernel's timer for a process may be due.
+    DeadMan { process: usize },
     /// A request arrives at the store.
     Arrive { process: usize, request: Box<Request>, sent_at: Instant },
     /// A write arrives at the store once more, if the store is still the one that it was sent to.
@@ -240,7 +242,8 @@ impl World {
     fn note(&mut self, due: &Due) {
         let (kind, who) = match due {
             Due::Tick { process, .. } => (1, *process),
-            Due::Guard { process, .. } => (2, *process),
+            Due::Guard { process } => (2, *process),
+            Due::DeadMan { process } => (21, *process),
             Due::Arrive { process, .. } => (3, *process),
             Due::Answer { process, .. } => (4, *process),
             Due::GiveUp { process, .. } => (5, *process),
@@ -267,7 +270,8 @@ impl World {
         let Some(due) = self.defer(due) else { return Ok(()) };
         match due {
             Due::Tick { process, number } => self.tick(process, number),
-            Due::Guard { process, session } => self.guard(process, session),
+            Due::Guard { process } => self.guard(process),
+            Due::DeadMan { process } => self.dead_man(process),
             Due::Arrive { process, request, sent_at } => self.arrive(process, *request, sent_at),
             Due::Echo { process, echo } => self.echo(process, *echo),
             Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
@@ -293,7 +297,7 @@ impl World {
     fn defer(&mut self, due: Due) -> Option<Due> {
         let process = match &due {
             Due::Tick { process, .. }
-            | Due::Guard { process, .. }
+            | Due::Guard { process }
             | Due::Answer { process, .. }
             | Due::GiveUp { process, .. }
             | Due::Told { process, .. }
@@ -310,11 +314,6 @@ impl World {
         }
         if self.processes[process].paused.is_none() {
             return Some(due);
-        }
-        if let Due::Guard { process, session } = due
-            && self.dead_man_kills(process, session)
-        {
-            return None;
         }
         self.processes[process].deferred.push(due);
         None

@@ -50,7 +50,6 @@ pub(crate) fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send +
 }
 
 /// Runs a closure that blocks on a runtime's pool of threads. Its owner must count it until it returns.
-#[allow(clippy::disallowed_methods, reason = "the one place where tasks are started")]
 pub(crate) fn block_on_pool(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
     drop(runtime.spawn_blocking(work));
 }

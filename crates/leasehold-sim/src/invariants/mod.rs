@@ -18,6 +18,7 @@ pub(crate) mod no_release_before_stop;
 pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod no_stampede;
 pub(crate) mod nobody_stays_detached;
+pub(crate) mod old_grants_fail_checks;
 pub(crate) mod stopped_before_deadline;
 pub(crate) mod unknown_fields_survive;
 pub(crate) mod unspoken_protocol_is_refused;
@@ -64,6 +65,7 @@ const ALWAYS: &[(&str, Judge)] = &[
     (fenced_sink_rejects_old_epochs::NAME, fenced_sink_rejects_old_epochs::judge),
     (no_release_before_stop::NAME, no_release_before_stop::judge),
     (lost_stays_lost::NAME, lost_stays_lost::judge),
+    (old_grants_fail_checks::NAME, old_grants_fail_checks::judge),
 ];
 
 pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Result<(), Violation> {

@@ -2,6 +2,8 @@
 //! stabilisers of voluntary moves say.
 
 use leasehold_core::notice::Standing;
+use leasehold_core::record::{GroupRecord, Record};
+use leasehold_core::store::Key;
 
 use crate::clock::{Instant, SECOND};
 use crate::process::Leaving;
@@ -22,7 +24,7 @@ pub(crate) fn judge(world: &World) -> Judged {
         let unowned = matches!(told.state, RecordState::Vacant { .. } | RecordState::Missing);
         let since = told.since.max(calm_from).max(world.healing.resized_at);
         let bound = bound + world.healing.bounds.longer(world.records.loss(shard));
-        if unowned && world.at > since + bound {
+        if unowned && world.at > since + bound && !needs_upgrade(world) {
             let message = format!(
                 "nobody took shard {shard} for {} s, although all was calm; the bound is {} s",
                 (world.at - since) / SECOND,
@@ -32,6 +34,12 @@ pub(crate) fn judge(world: &World) -> Judged {
         }
     }
     Ok(())
+}
+
+/// Whether the group's record is of a newer version: then nobody here takes anything of it until somebody upgrades.
+fn needs_upgrade(world: &World) -> bool {
+    let stored = world.store.get(&Key::Group(world.setting.group.clone()));
+    stored.is_some_and(|stored| GroupRecord::decode(&stored.value).is_err_and(|error| error.is_too_new()))
 }
 
 /// Since when somebody has had room, if all live nodes are plain: attached, accepting, without limits. Otherwise room is not
@@ -58,7 +66,6 @@ fn room_since(world: &World) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use leasehold_core::ShardId;
-    use leasehold_core::store::Key;
 
     use super::*;
     use crate::records::Loss;

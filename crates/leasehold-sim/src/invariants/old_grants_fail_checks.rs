@@ -1,0 +1,43 @@
+//! Once a shard has begun elsewhere, or anew, every check of a former grant fails: also that of code which runs before
+//! anybody told it, as after a pause, and of code which runs on after the work has ended.
+
+use super::Judgement;
+use crate::clock::Instant;
+use crate::oracle::{Happening, State};
+
+pub(crate) const NAME: &str = "old_grants_fail_checks";
+
+pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
+    let Happening::Passed { run } = *happening else { return None };
+    let here = &state.runs[run];
+    let newest = state.shard(here.shard).epoch?;
+    (newest > here.epoch).then(|| {
+        (
+            Some(here.shard),
+            format!(
+                "a check of shard {} passes in process {} under epoch {}, although epoch {newest} has begun",
+                here.shard,
+                state.process_of(here),
+                here.epoch
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::tests::{World, begin, end};
+
+    #[test]
+    fn a_check_that_passes_beside_a_successor_is_noticed() {
+        let mut world = World::with_sessions(2);
+        world.good(1, begin(0, 3, 1));
+        world.good(2, Happening::Passed { run: 0 });
+        world.good(3, end(0));
+        world.good(4, Happening::Passed { run: 0 });
+        world.good(5, begin(1, 3, 2));
+        world.good(6, Happening::Passed { run: 1 });
+        world.bad(7, Happening::Passed { run: 0 }, NAME);
+    }
+}
