@@ -292,6 +292,11 @@ id!(
 pub struct Epoch(pub u64);
 
 impl Epoch {
+    /// The epoch after this one.
+    pub fn next(self) -> Epoch {
+        Epoch(self.0.saturating_add(1))
+    }
+
     /// The epoch after this one and all of `floors`.
     pub fn next_above(self, floors: impl IntoIterator<Item = Epoch>) -> Epoch {
         let highest = floors.into_iter().fold(self, Ord::max);

@@ -31,9 +31,13 @@ impl World {
             if !session.lost {
                 let until = self.until(process, session.deadlines);
                 self.observe(Happening::Deadlines { session: session.number, until })?;
-                self.put_at(until.kill_at, Due::Guard { process, session: session.number });
             }
         }
+        // Watchdog and dead-man timer take a turn, and see when they are due by the clock as it runs now.
+        let node = &mut self.processes[process];
+        (node.guard_at, node.dead_man_at) = (self.at, self.at);
+        self.put_at(self.at, Due::Guard { process });
+        self.put_at(self.at, Due::DeadMan { process });
         self.processes[process].tick_at = 0;
         if self.processes[process].running() {
             self.plan_tick(process);

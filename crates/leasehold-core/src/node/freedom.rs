@@ -68,7 +68,12 @@ impl Node {
                 return Freedom::Now { expect, above, why, vacated: false };
             }
         };
-        let above = record.epoch;
+        // Only a release tells for certain which epoch was the last. Anything else may be a late copy, or stand where somebody
+        // deleted a record with a higher one.
+        let above = match record.is_release() {
+            true => record.epoch,
+            false => record.epoch.max(self.epoch_published(&shard.group)),
+        };
         match &record.state {
             // A slot that was retired when its group became smaller is there again once the group has grown.
             ShardState::Retired if self.is_numbered(shard) && self.plan.has(shard) => {
@@ -88,17 +93,12 @@ impl Node {
             ShardState::Held { holder } if self.session_id() == Some(holder.session) => {
                 // It names this session, and we do not run it: a claim whose answer was lost, or a late copy of an earlier one.
                 // It starts anew, above everything that we have held since.
-                let above = above.max(self.epoch_published(&shard.group));
                 Freedom::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
             ShardState::Held { holder } => match self.is_over(holder, order) {
                 // Somebody wrote over the record of another, who may have the shard and not know it yet.
                 Over::Yes if self.is_withheld(shard) => Freedom::No,
-                Over::Yes => {
-                    // Its claim may have been late, after somebody deleted a record with a higher epoch.
-                    let above = above.max(self.epoch_published(&shard.group));
-                    Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false }
-                }
+                Over::Yes => Freedom::Now { expect, above, why: MoveReason::Failover, vacated: false },
                 Over::No => Freedom::No,
                 Over::At(at) => Freedom::At(at),
                 Over::AfterReading => Freedom::AfterReading(holder.node.clone()),

@@ -86,7 +86,11 @@ impl Node {
             planned.map(|(shard, _)| (shard, None)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
         for (shard, hold) in holds.chain(planned) {
             let group = published.group(&shard.group);
-            group.epoch = hold.map_or(group.epoch, |hold| group.epoch.max(hold.epoch));
+            let next = || {
+                self.mirror.shards.get(shard).and_then(|seen| seen.good()).map(|record| record.epoch.next())
+            };
+            let epoch = hold.map(|hold| hold.epoch).or_else(next);
+            group.epoch = group.epoch.max(epoch.unwrap_or_default());
             let held = hold.is_some_and(Hold::is_ours);
             let list = if held { &mut group.holds } else { &mut group.plans };
             match shard.name.as_slot().filter(|_| !named(&shard.group)) {
@@ -106,17 +110,18 @@ impl Node {
         self.publishing.awaited.iter().filter(claimed).take(AWAITED_MAX).cloned().collect()
     }
 
-    /// Whether the store is known to publish that this session may run a shard, whatever becomes of renewals under way.
-    fn is_published(&self, shard: &ShardId) -> bool {
+    /// Whether the store is known to publish that this session may run a shard at this epoch, whatever becomes of renewals
+    /// under way.
+    fn is_published(&self, shard: &ShardId, epoch: Epoch) -> bool {
         let Some(session) = &self.session else { return false };
-        session.published.has(shard) && session.pending.iter().all(|renewal| renewal.published.has(shard))
+        session.published.covers(shard, epoch)
+            && session.pending.iter().all(|renewal| renewal.published.covers(shard, epoch))
     }
 
     /// A shard is being claimed: it is published as held before it starts, unless the plan published it already.
     pub(super) fn publish(&mut self, shard: &ShardId) {
-        if !self.is_published(shard) {
-            self.record_changed = true;
-        }
+        let epoch = self.holds.get(shard).map(|hold| hold.epoch).unwrap_or_default();
+        self.record_changed |= !self.is_published(shard, epoch);
     }
 
     /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
@@ -185,10 +190,14 @@ impl Node {
         }
     }
 
-    /// Whether our record, as the store has it or may have it soon, publishes a shard.
+    /// What our record publishes, as the store has it or may have it soon.
+    fn latest_publication(&self) -> Option<&Published> {
+        let session = self.session.as_ref()?;
+        Some(session.pending.last().map_or(&session.published, |renewal| &renewal.published))
+    }
+
     fn may_be_published(&self, shard: &ShardId) -> bool {
-        let Some(session) = &self.session else { return false };
-        session.pending.last().map_or(&session.published, |renewal| &renewal.published).has(shard)
+        self.latest_publication().is_some_and(|latest| latest.has(shard))
     }
 
     /// Whether another live session has claimed a shard and waits for us to say that we do not have it.
@@ -223,8 +232,10 @@ impl Node {
 
     /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
     pub(super) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
-        if !self.is_published(shard) && self.rules.hold(Rule::PublishBeforeStart) {
-            self.record_changed |= !self.may_be_published(shard);
+        let epoch = self.holds.get(shard).map(|hold| hold.epoch).unwrap_or_default();
+        if !self.is_published(shard, epoch) && self.rules.hold(Rule::PublishBeforeStart) {
+            self.record_changed |=
+                !self.latest_publication().is_some_and(|latest| latest.covers(shard, epoch));
             return;
         }
         let order = self.mirror.tick();
@@ -272,10 +283,10 @@ impl Node {
         let died = || blockers.iter().any(|session| self.mirror.dead.contains_key(session));
         let above = match replaced {
             Replaces::Release => return None,
+            _ if hold.check.was_held || died() => self.unknown_epoch(shard),
+            Replaces::Nothing if self.was_ever_held(shard) => self.unknown_epoch(shard),
             // What is known now, and was perhaps not known when it was claimed.
             Replaces::Lost => self.epoch_published_by_others(&shard.group),
-            Replaces::Nothing if self.was_ever_held(shard) => self.unknown_epoch(shard),
-            Replaces::Nothing | Replaces::Other if hold.check.was_held || died() => self.unknown_epoch(shard),
             Replaces::Nothing | Replaces::Other if !blockers.is_empty() => {
                 self.epoch_published_by_others(&shard.group)
             }

@@ -143,6 +143,7 @@ impl Node {
             hold.write = Some(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
         }
         self.outbox.insert(shard.clone());
+        self.publish(shard);
     }
 
     /// Gives a shard up. Nothing of it runs any more.

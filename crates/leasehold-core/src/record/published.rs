@@ -32,7 +32,7 @@ pub struct PublishedGroup {
     /// Shards that it does not hold and may start at any moment: it is claiming them, or the plan gives them to it.
     #[serde(default, skip_serializing_if = "ShardList::is_empty")]
     pub plans: ShardList,
-    /// The highest epoch that it has held in this group.
+    /// It starts nothing of this group above this epoch without saying so first, and has never held a higher one.
     #[serde(default)]
     pub epoch: Epoch,
 }
@@ -70,12 +70,17 @@ impl Published {
         group.is_some_and(|group| group.holds.contains(&shard.name) || group.plans.contains(&shard.name))
     }
 
-    /// The highest epoch that the session has held in this group.
+    /// Whether the session may be running this shard at this epoch, or start it without saying more.
+    pub fn covers(&self, shard: &ShardId, epoch: Epoch) -> bool {
+        self.has(shard) && self.epoch(&shard.group) >= epoch
+    }
+
+    /// The session starts nothing of this group above this epoch without saying so first.
     pub fn epoch(&self, group: &GroupName) -> Epoch {
         self.0.get(group).map_or(Epoch(0), |group| group.epoch)
     }
 
-    /// The highest epoch that the session has held in each group.
+    /// See [`PublishedGroup::epoch`], for each group.
     pub fn epochs(&self) -> impl Iterator<Item = (&GroupName, Epoch)> {
         self.0.iter().map(|(group, published)| (group, published.epoch))
     }

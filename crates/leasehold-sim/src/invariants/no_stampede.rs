@@ -25,6 +25,7 @@ pub(crate) struct Trial {
     ended: bool,
     judged_at: Instant,
     runs_before: usize,
+    alive_before: Vec<usize>,
     held_before: BTreeMap<usize, usize>,
     held_most: BTreeMap<usize, usize>,
     /// When each process had a session again, and how long it recovers.
@@ -46,6 +47,7 @@ impl World {
             ended: false,
             judged_at: over_at + recovery,
             runs_before: self.oracle.state.runs.len(),
+            alive_before: census.alive.clone(),
             held_before: held(census),
             held_most: BTreeMap::new(),
             back: BTreeMap::new(),
@@ -106,7 +108,8 @@ fn judge(world: &World, census: &Census, trial: &Trial) -> Judged {
         .alive
         .iter()
         .all(|process| trial.back.get(process).is_some_and(|(at, _)| *at <= first + window));
-    if !together {
+    // Whoever was killed by its dead-man timer comes back as another process, which held nothing before.
+    if !together || census.alive != trial.alive_before {
         return Ok(());
     }
     for (process, most) in &trial.held_most {
@@ -143,6 +146,7 @@ mod tests {
             ended: true,
             judged_at: world.at,
             runs_before: world.oracle.state.runs.len(),
+            alive_before: census.alive.clone(),
             held_before: held(&census),
             held_most: held(&census),
             back,
