@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Profile, Raise, SECOND, StoreKind, Target,
+    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, Target,
     run_many,
 };
 

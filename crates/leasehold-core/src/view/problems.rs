@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::look::renewed_ago_ms;
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, SeenNode};
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::plan::Plan;
 use crate::record::{MetaState, RecordError};
@@ -14,7 +14,7 @@ use crate::warning::Warning;
 /// Something that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// A fixed word: `corrupt_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
+    /// A fixed word: `corrupt_record`, `missing_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
     /// `silent_node`, `unserved_group`, `settling`, `name_taken`, `placement`, `placements_differ`, `ttl_above_max` or
     /// `group_written_anew`.
     pub kind: &'static str,
@@ -37,6 +37,19 @@ impl Problem {
 /// What is the matter with work that does not stop.
 pub(crate) fn stuck(epoch: Epoch) -> String {
     format!("its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end")
+}
+
+/// The live node whose own record says that it holds a shard.
+fn holder_by_publication<'m>(mirror: &'m Mirror, shard: &ShardId) -> Option<&'m NodeName> {
+    let holds = |node: &SeenNode| {
+        let record = node.seen.as_ref().and_then(|seen| seen.good());
+        record.is_some_and(|record| {
+            record.state.is_alive()
+                && !mirror.dead.contains_key(&record.session)
+                && record.publishes.as_ref().is_some_and(|published| published.holds(shard))
+        })
+    };
+    mirror.nodes.iter().find(|(_, node)| holds(node)).map(|(name, _)| name)
 }
 
 /// What is wrong with a record that cannot be used, and who mends it.
@@ -87,6 +100,14 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             corrupt(Key::Shard(shard.clone()), error);
         }
     }
+    for (shard, _) in plan.iter().filter(|(shard, _)| !mirror.shards.contains_key(*shard)) {
+        if let Some(node) = holder_by_publication(mirror, shard) {
+            let message = format!(
+                "its record is gone from the store, and node {node} runs it; that node writes the record again at its next listing"
+            );
+            problems.push(Problem { kind: "missing_record", subject: shard.to_string(), message });
+        }
+    }
     for (name, group) in &plan.groups {
         let homeless = group.answer.to.iter().filter(|to| to.is_none()).count();
         if homeless > 0 {
@@ -105,8 +126,8 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         problems.push(Problem {
             kind: "corrupt_record",
             subject: place.clone(),
-            message: "it cannot be read, and which records are in it is not known: they count as held. Restore it, or mend \
-                      each that you know of with: leasehold repair SHARD"
+            message: "it is gone or cannot be read, and which records were in it is not known. Nodes write what they hold again by \
+                      themselves; mend each other shard that you know of with: leasehold repair SHARD"
                 .into(),
         });
     }
