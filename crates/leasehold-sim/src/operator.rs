@@ -64,7 +64,7 @@ impl World {
             state: MetaState::Open,
             seq: 1,
             max_ttl_ms: if self.setting.untold { self.setting.ttl } else { self.setting.ttl_max } / MS,
-            epoch_floor: Epoch(self.operator.below(100)),
+            epoch_floor: Epoch(1 + self.operator.below(99)),
             generation: self.store.generation().to_owned(),
             protocol: PROTOCOL,
             written_unix_ms: 0,
@@ -232,7 +232,7 @@ impl World {
     /// Somebody deletes a record, or several in one go.
     pub(crate) fn vanish(&mut self, what: Target) {
         let keys = self.keys_of(what);
-        if keys.is_empty() {
+        if keys.is_empty() || self.would_hide_a_holder(what) {
             return;
         }
         self.stats.felt.note(match what {
@@ -246,6 +246,25 @@ impl World {
         for key in keys {
             self.records.tampered(&self.setting, &key, Loss::Lost);
             self.overwrite(key, None);
+        }
+    }
+
+    /// The records of a shard and of its holder's node are not deleted both within one lease: GUARANTEES, what is not promised.
+    fn would_hide_a_holder(&self, what: Target) -> bool {
+        let holders =
+            (self.processes.iter()).filter(|it| it.alive && it.sessions.iter().any(|session| !session.lost));
+        match what {
+            Target::Shard(_) | Target::Named(_) | Target::Shards => {
+                let mut holders = holders;
+                holders.any(|it| self.store.get(&Key::Node(it.name.clone())).is_none())
+            }
+            Target::Node(_) => {
+                let running =
+                    self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
+                let mut ids = running.filter_map(|(number, _)| self.setting.shard(number));
+                ids.any(|id| self.store.get(&Key::Shard(id)).is_none())
+            }
+            Target::Group(_) | Target::Control | Target::Meta => false,
         }
     }
 

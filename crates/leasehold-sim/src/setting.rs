@@ -192,6 +192,14 @@ impl Setting {
         shard.name.as_slot().expect("the other group is numbered") as usize
     }
 
+    /// The shard with this number.
+    pub(crate) fn shard(&self, number: usize) -> Option<ShardId> {
+        match number.checked_sub(self.first_named()) {
+            Some(named) => self.named_shard(named),
+            None => Some(ShardId::slot(&self.group, number as u32)),
+        }
+    }
+
     /// The number of the first named shard: above all slots that the other group can have.
     pub(crate) fn first_named(&self) -> usize {
         self.shards as usize * 2 + 1

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, Target,
-    run_many,
+    AfterFailure, Comeback, Fault, Going, MS, Options, Peril, Raise, SECOND, StoreKind, Target, run_many,
 };
 
 /// How many plain schedules it takes until every kind was met, at the very least this often.

@@ -52,8 +52,7 @@ impl Node {
             }
             let (above, why) = match self.had_record(shard) {
                 true => (self.unknown_epoch(shard), MoveReason::Repaired),
-                // Whoever had it before may be unknown; what the group's nodes have held is not.
-                false => (self.epoch_published(&shard.group), MoveReason::Planned),
+                false => (self.first_epoch(shard), MoveReason::Planned),
             };
             return Freedom::Now { expect: None, above, why, vacated: false };
         };
@@ -112,6 +111,14 @@ impl Node {
         shard.name.as_slot().zip(filled).is_some_and(|(slot, filled)| filled.contains(slot))
             || self.mirror.vanished.contains_key(shard)
             || self.was_ever_held(shard)
+    }
+
+    /// The epoch above which a shard starts that has no record and never had one, as far as anybody tells. Where the namespace
+    /// was begun as new, epochs count from one. Elsewhere they follow the time of day from the beginning, so that it does no
+    /// harm if everybody who knew better is gone.
+    pub(super) fn first_epoch(&self, shard: &ShardId) -> Epoch {
+        let counted = self.meta_known.as_ref().is_some_and(|meta| meta.epoch_floor == Epoch(0));
+        if counted { self.epoch_published(&shard.group) } else { self.unknown_epoch(shard) }
     }
 
     /// An epoch as high as any that may have been given out for a shard whose record was lost.

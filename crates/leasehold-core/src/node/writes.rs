@@ -242,7 +242,10 @@ impl Node {
         let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
         let seen = self.mirror.shards.get(shard);
         let (base, epoch) = match seen {
-            None => (None, self.mirror.vanished.get(shard).map_or(Epoch(0), |(_, epoch)| *epoch)),
+            None => {
+                let vanished = self.mirror.vanished.get(shard).map(|(_, epoch)| *epoch);
+                (None, self.first_epoch(shard).max(vanished.unwrap_or_default()))
+            }
             Some(seen) => match seen.good() {
                 Some(record) if record.state == ShardState::Retired => {
                     (Some(seen.version.clone()), record.epoch)
@@ -262,7 +265,7 @@ impl Node {
         }
         let group_floor = self.settings.get(&shard.group).map_or(Epoch(0), |group| group.epoch_floor);
         let meta_floor = self.meta_known.as_ref().map_or(Epoch(0), |meta| meta.epoch_floor);
-        let epoch = epoch.max(group_floor).max(meta_floor).max(self.epoch_published(&shard.group));
+        let epoch = epoch.max(group_floor).max(meta_floor);
         let state = ShardState::Vacant { successor: None, reserved_ms: None };
         let record = self.shard_record(shard, epoch, state, false, MoveReason::Engaged);
         let write = Write::new(WriteKind::Create, base, record);
