@@ -58,6 +58,10 @@ pub enum Rule {
     PublishBeforeStart,
     /// Whoever claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
     NodesBeforeStart,
+    /// A release is relied on only if the shard was published when it was claimed.
+    PublishedBeforeTrust,
+    /// Whoever has read all node records reads the shard's record once more before it starts: it must still be its claim.
+    ClaimStillThere,
     /// A shard that another live session publishes is not started.
     PublishedIsHeld,
     /// What was given up before it started is no release.

@@ -210,6 +210,9 @@ impl World {
     pub(crate) fn damage(&mut self, what: Target, how: Damage) {
         let id = self.write_id();
         let Some(key) = self.keys_of(what).pop() else { return };
+        if !matches!(what, Target::Node(_)) && self.would_hide_a_holder(what) {
+            return;
+        }
         let Some(there) = self.store.get(&key) else { return };
         let bytes = match how {
             Damage::Usurped => {
@@ -249,20 +252,22 @@ impl World {
         }
     }
 
-    /// The records of a shard and of its holder's node are not deleted both within one lease: GUARANTEES, what is not promised.
+    /// The record of a shard is not lost while that of its holder's node is missing, nor the other way round: GUARANTEES, what
+    /// is not promised.
     fn would_hide_a_holder(&self, what: Target) -> bool {
-        let holders =
-            (self.processes.iter()).filter(|it| it.alive && it.sessions.iter().any(|session| !session.lost));
         match what {
-            Target::Shard(_) | Target::Named(_) | Target::Shards => {
-                let mut holders = holders;
-                holders.any(|it| self.store.get(&Key::Node(it.name.clone())).is_none())
-            }
+            Target::Shard(_) | Target::Named(_) | Target::Shards => self
+                .processes
+                .iter()
+                .filter(|it| it.alive && !it.sessions.is_empty())
+                .any(|it| self.store.get(&Key::Node(it.name.clone())).is_none()),
             Target::Node(_) => {
-                let running =
-                    self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
-                let mut ids = running.filter_map(|(number, _)| self.setting.shard(number));
-                ids.any(|id| self.store.get(&Key::Shard(id)).is_none())
+                let running = self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
+                let lost = |id| {
+                    let stored = self.store.get(&Key::Shard(id));
+                    stored.is_none_or(|stored| ShardRecord::decode(&stored.value).is_err())
+                };
+                running.filter_map(|(number, _)| self.setting.shard(number)).any(lost)
             }
             Target::Group(_) | Target::Control | Target::Meta => false,
         }

@@ -53,7 +53,7 @@ pub enum Order {
     MetaReadLast,
 }
 
-const RULES: [Rule; 33] = [
+const RULES: [Rule; 35] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -81,6 +81,8 @@ const RULES: [Rule; 33] = [
     Rule::GenerationChecked,
     Rule::PublishBeforeStart,
     Rule::NodesBeforeStart,
+    Rule::PublishedBeforeTrust,
+    Rule::ClaimStillThere,
     Rule::PublishedIsHeld,
     Rule::UnstartedIsNoRelease,
     Rule::MetaRestoredByTheLiving,
@@ -195,6 +197,10 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::NodesBeforeStart => {
             "who claimed what was no release reads all nodes and `meta` before the start"
         }
+        Rule::PublishedBeforeTrust => {
+            "a release is relied on only if the shard was published when it was claimed"
+        }
+        Rule::ClaimStillThere => "after all nodes were read, the shard's record must still be the claim",
         Rule::PublishedIsHeld => "a shard that another live session publishes is not started",
         Rule::UnstartedIsNoRelease => "what was given up before it started is no release",
         Rule::MetaRestoredByTheLiving => {

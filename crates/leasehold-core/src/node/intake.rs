@@ -86,6 +86,7 @@ impl Node {
         self.after_contact();
         if newest {
             self.nodes_were_read(sent.issued);
+            self.claims_seen(sent.issued);
         }
     }
 

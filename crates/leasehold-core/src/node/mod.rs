@@ -459,6 +459,7 @@ impl Node {
         }
         self.ask_reads();
         self.ask_for_nodes();
+        self.ask_for_claims();
         self.send_writes();
         self.renew_if_changed();
     }

@@ -16,8 +16,11 @@ use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::notice::Standing;
 use crate::record::{MoveReason, Published, ShardSet};
 use crate::rules::Rule;
-use crate::store::{Lane, Op};
+use crate::store::{Freshness, Lane, Op, Version};
+use crate::time::Moment;
 
+/// The most claimed shards whose records are read one by one before they start.
+const LOOKED_AT_MAX: usize = 32;
 /// The most shards that a record lists as awaited. The next ones follow when these have started.
 const AWAITED_MAX: usize = 64;
 
@@ -32,6 +35,8 @@ pub(super) struct Publishing {
     unread: BTreeSet<ShardId>,
     /// Our logical time when the last such reading was issued.
     read_issued: u64,
+    /// Claimed shards whose records must be read once more before they start.
+    unconfirmed: BTreeSet<ShardId>,
     /// Claimed shards that another session publishes.
     awaited: BTreeSet<ShardId>,
     /// Shards that are not claimed while another session holds them, whatever their record says.
@@ -45,6 +50,12 @@ pub(super) struct Check {
     replaced: Option<Replaces>,
     /// Our logical time when both the claim and its publication were known to have landed.
     ready: Option<u64>,
+    /// Another session published it when we last looked.
+    blocked: bool,
+    /// Our logical time when we had looked and nobody else published it.
+    cleared: Option<u64>,
+    /// Our logical time when the newest read that showed our claim was issued.
+    pub(super) confirmed: u64,
     /// Sessions that published it when we looked.
     blockers: BTreeSet<SessionId>,
     /// Whether one of them said that it held it.
@@ -116,6 +127,11 @@ impl Node {
         let Some(session) = &self.session else { return false };
         session.published.covers(shard, epoch)
             && session.pending.iter().all(|renewal| renewal.published.covers(shard, epoch))
+    }
+
+    /// Whether others can see that this session may start a shard, at whatever epoch.
+    pub(super) fn is_announced(&self, shard: &ShardId) -> bool {
+        self.is_published(shard, Epoch(0)) || !self.rules.hold(Rule::PublishedBeforeTrust)
     }
 
     /// A shard is being claimed: it is published as held before it starts, unless the plan published it already.
@@ -241,20 +257,44 @@ impl Node {
         let order = self.mirror.tick();
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let ready = *hold.check.ready.get_or_insert(order);
-        if !hold.check.trusts_the_record() && self.rules.hold(Rule::NodesBeforeStart) {
-            if self.publishing.read_issued < ready {
-                self.publishing.unread.insert(shard.clone());
-                return;
-            }
-            if self.rules.hold(Rule::PublishedIsHeld) && self.is_blocked(shard) {
-                return;
-            }
+        if !hold.check.trusts_the_record()
+            && self.rules.hold(Rule::NodesBeforeStart)
+            && !self.is_clear(shard, ready, order)
+        {
+            return;
         }
         self.publishing.awaited.remove(shard);
         if let Some(above) = self.epoch_too_low(shard) {
             return self.claim_above(shard, above, why);
         }
         self.start(shard, why);
+    }
+
+    /// Whether nobody else may be running a shard that we claimed: all nodes were read since that was published, none of them
+    /// publishes it, and then its record was read once more and was still our claim.
+    fn is_clear(&mut self, shard: &ShardId, ready: u64, order: u64) -> bool {
+        if self.publishing.read_issued < ready {
+            self.publishing.unread.insert(shard.clone());
+            return false;
+        }
+        let blocked = self.rules.hold(Rule::PublishedIsHeld) && self.is_blocked(shard);
+        let Some(hold) = self.holds.get_mut(shard) else { return false };
+        let was_blocked = std::mem::replace(&mut hold.check.blocked, blocked);
+        if blocked {
+            return false;
+        }
+        if was_blocked {
+            // The watch may be late: what it says is a reason to look again.
+            hold.check.ready = Some(order);
+            self.publishing.unread.insert(shard.clone());
+            return false;
+        }
+        let cleared = *hold.check.cleared.get_or_insert(order);
+        if hold.check.confirmed < cleared && self.rules.hold(Rule::ClaimStillThere) {
+            self.publishing.unconfirmed.insert(shard.clone());
+            return false;
+        }
+        true
     }
 
     /// Whether another session publishes a shard that we claimed: then we wait for it to say otherwise, or to be over.
@@ -301,6 +341,48 @@ impl Node {
         let paused = self.now.at < self.acquire_paused_until;
         if !self.publishing.unread.is_empty() && self.session.is_some() && !busy && !paused {
             self.ask(Lane::Work, Op::ListNodes, Purpose::Nodes);
+        }
+    }
+
+    /// Reads the records of claimed shards once more: a few of them each, and many with everything else.
+    pub(super) fn ask_for_claims(&mut self) {
+        let claims = &mut self.publishing.unconfirmed;
+        claims.retain(|shard| self.holds.contains_key(shard));
+        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Look(_) | Purpose::List));
+        if claims.is_empty() || busy || self.session.is_none() || self.now.at < self.acquire_paused_until {
+            return;
+        }
+        if claims.len() > LOOKED_AT_MAX && self.facts.reads == Freshness::Newest {
+            claims.clear();
+            self.list_at = Moment::NEVER;
+            return self.ask(Lane::Work, Op::List, Purpose::List);
+        }
+        let mut shards: Vec<ShardId> = claims.iter().cloned().collect();
+        shards.truncate(LOOKED_AT_MAX.max(super::settling::LOOK_MAX));
+        shards.iter().for_each(|shard| {
+            self.publishing.unconfirmed.remove(shard);
+        });
+        self.look_at(shards);
+    }
+
+    /// A read that was issued then shows this version of a shard's record: if it is our claim, it was still there.
+    pub(super) fn claim_seen(&mut self, shard: &ShardId, version: &Version, issued: u64) {
+        if let Some(hold) = self.holds.get_mut(shard)
+            && hold.version.as_ref() == Some(version)
+        {
+            hold.check.confirmed = hold.check.confirmed.max(issued);
+        }
+    }
+
+    /// The same, for a listing of everything.
+    pub(super) fn claims_seen(&mut self, issued: u64) {
+        for (shard, hold) in &mut self.holds {
+            let seen = self.mirror.shards.get(shard).map(|seen| &seen.version);
+            if matches!(hold.phase, Phase::Claimed { .. }) && seen.is_some() && hold.version.as_ref() == seen
+            {
+                hold.check.confirmed = hold.check.confirmed.max(issued);
+                self.reconsider.insert(shard.clone());
+            }
         }
     }
 

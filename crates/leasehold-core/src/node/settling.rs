@@ -8,7 +8,7 @@ use super::Node;
 use super::publishing::Check;
 use super::requests::{Purpose, Sent};
 use super::shards::Phase;
-use super::writes::{Stage, WriteKind};
+use super::writes::{Replaces, Stage, WriteKind};
 use crate::mirror::Source;
 use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
@@ -18,7 +18,7 @@ use crate::store::{Key, Lane, Op, Stored, Swapped, Version};
 use crate::time::Moment;
 
 /// How many shards one read looks at.
-const LOOK_MAX: usize = 256;
+pub(super) const LOOK_MAX: usize = 256;
 
 impl Node {
     pub(super) fn on_shard_swapped(&mut self, shard: &ShardId, id: WriteId, outcome: Swapped, _issued: u64) {
@@ -80,7 +80,12 @@ impl Node {
             match write.map(|write| write.stage) {
                 Some(Stage::Unsettled) => self.settle_by(shard, stored.as_ref(), Settling::ReadBack),
                 Some(_) => {}
-                None => self.check_held(Source::Fresh(sent.issued), shard),
+                None => {
+                    self.check_held(Source::Fresh(sent.issued), shard);
+                    if let Some(stored) = stored {
+                        self.claim_seen(shard, &stored.version, sent.issued);
+                    }
+                }
             }
             self.reconsider.insert(shard.clone());
         }
@@ -188,7 +193,12 @@ impl Node {
             WriteKind::Claim => {
                 hold.version = Some(version.clone());
                 hold.epoch = write.record.epoch;
-                hold.check = Check::after(write.replaces);
+                let late = write.stage == Stage::Unsettled || write.tries.len() > 1;
+                hold.check = Check::after(match write.replaces {
+                    // It may have been under way for long, and somebody may have had the shard meanwhile.
+                    Replaces::Nothing if late => Replaces::Lost,
+                    replaces => replaces,
+                });
                 hold.phase = Phase::Claimed { why: write.record.why };
                 let epoch = hold.epoch;
                 self.note_epoch(shard, epoch);

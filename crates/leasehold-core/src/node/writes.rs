@@ -1,5 +1,6 @@
 //! What is written into shard records: claims, releases, repairs, and first records of named shards.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Node;
@@ -330,6 +331,8 @@ impl Node {
 
     pub(super) fn send_writes(&mut self) {
         let mut outdated = Vec::new();
+        let published: BTreeSet<ShardId> =
+            self.outbox.iter().filter(|shard| self.is_announced(shard)).cloned().collect();
         while !self.outbox.is_empty() && self.session.is_some() && !self.requests_full() {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();
@@ -350,6 +353,14 @@ impl Node {
                     // It waited for its turn, and the record is not what it was.
                     outdated.push(shard);
                     continue;
+                }
+                if write.replaces == Replaces::Release
+                    && write.tries.is_empty()
+                    && !published.contains(&shard)
+                {
+                    // A release is relied on only by whoever had published the shard before: else somebody may have looked in
+                    // between, and not seen us.
+                    write.replaces = Replaces::Other;
                 }
                 write.stage = Stage::Sent;
                 write.tries.push(id);

@@ -72,6 +72,8 @@ fn without_its_rule_a_story_breaks_a_promise() {
     for (rule, story) in [
         (Rule::PublishBeforeStart, "published"),
         (Rule::NodesBeforeStart, "published"),
+        (Rule::PublishedBeforeTrust, "published_late"),
+        (Rule::ClaimStillThere, "published_late"),
         (Rule::PublishedIsHeld, "published"),
         (Rule::UnstartedIsNoRelease, "published"),
         (Rule::MetaRestoredByTheLiving, "damaged_meta_revives_an_old_incarnation"),
