@@ -27,6 +27,10 @@ pub(crate) struct Clock {
     pub(crate) stood_still: u64,
     /// At which rates it ran before, oldest first.
     pub(crate) former: Vec<Piece>,
+    /// The machine is frozen since `since`, and the boot clock with it.
+    pub(crate) frozen: bool,
+    /// When the wall clock last made a step.
+    pub(crate) stepped_at: Instant,
 }
 
 /// A time in which a clock ran at one rate.
@@ -55,13 +59,31 @@ impl Clock {
     }
 
     pub(crate) fn moment(&self, at: Instant) -> Moment {
+        let at = if self.frozen { at.min(self.since) } else { at };
         let before = || self.former.iter().rfind(|piece| piece.since <= at).copied();
         let piece = if at >= self.since { self.piece() } else { before().unwrap_or(self.piece()) };
         Moment::from_nanos(piece.shows(at) - self.stood_still)
     }
 
+    /// The machine is frozen.
+    pub(crate) fn freeze(&mut self, at: Instant) {
+        self.set_rate(at, self.rate);
+        self.frozen = true;
+    }
+
+    /// The machine goes on, and its boot clock from where it stood.
+    pub(crate) fn thaw(&mut self, at: Instant) {
+        if std::mem::take(&mut self.frozen) {
+            self.since = at;
+        }
+    }
+
     /// From now on it runs at another rate.
     pub(crate) fn set_rate(&mut self, at: Instant, rate: u64) {
+        if self.frozen {
+            self.rate = rate;
+            return;
+        }
         self.former.push(self.piece());
         (self.boot, self.since, self.rate) = (self.piece().shows(at), at, rate);
     }
@@ -84,7 +106,8 @@ impl Clock {
     }
 
     /// A step of the wall clock, which must change nothing.
-    pub(crate) fn step_wall(&mut self, by_ms: i64) {
+    pub(crate) fn step_wall(&mut self, at: Instant, by_ms: i64) {
+        self.stepped_at = at;
         self.wall_ms = self.wall_ms.saturating_add_signed(by_ms);
     }
 }
@@ -94,7 +117,16 @@ mod tests {
     use super::*;
 
     fn steady(rate: u64) -> Clock {
-        Clock { boot: 77 * SECOND + 13, since: 0, rate, wall_ms: 0, stood_still: 0, former: Vec::new() }
+        Clock {
+            boot: 77 * SECOND + 13,
+            since: 0,
+            rate,
+            wall_ms: 0,
+            stood_still: 0,
+            former: Vec::new(),
+            frozen: false,
+            stepped_at: 0,
+        }
     }
 
     #[test]
@@ -111,5 +143,21 @@ mod tests {
                 assert!(clock.when(next) > at && clock.moment(clock.when(next)) >= next);
             }
         }
+    }
+
+    #[test]
+    fn a_frozen_clock_goes_on_from_where_it_stood() {
+        let mut clock = steady(1_010_000);
+        let (before, stood) = (clock.moment(2 * SECOND), clock.moment(3 * SECOND));
+        clock.freeze(3 * SECOND);
+        clock.set_rate(4 * SECOND, 1_000_000);
+        assert_eq!(clock.moment(8 * SECOND), stood);
+        assert_eq!(clock.now(8 * SECOND).unix_ms, 8000, "the wall clock runs on");
+        clock.thaw(10 * SECOND);
+        assert_eq!(clock.moment(10 * SECOND), stood);
+        assert_eq!(clock.moment(11 * SECOND).as_nanos(), stood.as_nanos() + SECOND);
+        assert_eq!((clock.moment(2 * SECOND), clock.when(before)), (before, 2 * SECOND));
+        let after = clock.moment(12 * SECOND);
+        assert_eq!(clock.when(after), 12 * SECOND);
     }
 }

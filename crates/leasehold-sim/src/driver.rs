@@ -8,7 +8,9 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::clock::{Instant, MS};
 use crate::faults::Place;
-use crate::invariants::{deadline_counts_from_sending, no_busy_loop, unspoken_protocol_is_refused};
+use crate::invariants::{
+    deadline_counts_from_sending, freezes_are_noticed, no_busy_loop, unspoken_protocol_is_refused,
+};
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
 use crate::process::Session;
@@ -25,6 +27,7 @@ impl World {
     /// Lets the core take in an event, and does what it says.
     pub(crate) fn step(&mut self, process: usize, event: Event) -> Judged {
         let now = self.now_of(process);
+        let session = self.processes[process].session().filter(|it| it.guarded).map(|it| it.number);
         let mut actions = std::mem::take(&mut self.scratch);
         self.processes[process].core.step(now, event, &mut actions);
         self.stats.steps += 1;
@@ -39,6 +42,7 @@ impl World {
         actions.clear();
         self.scratch = actions;
         result?;
+        freezes_are_noticed::judge(self, process, session)?;
         self.hear_of_work(process)
     }
 
@@ -103,6 +107,11 @@ impl World {
         }
         deadline_counts_from_sending::judge(self, process, deadlines.valid_until)?;
         let until = self.until(process, deadlines);
+        let node = &self.processes[process];
+        let thawed = self.slots[node.slot].clock.moment(node.thawed_at).as_nanos() + node.valid_for;
+        if deadlines.valid_until.as_nanos() >= thawed {
+            self.observe(Happening::Thawed { session: number })?;
+        }
         self.observe(Happening::Deadlines { session: number, until })
     }
 
@@ -257,6 +266,7 @@ impl World {
         if self.broken(Duty::ClockCountsSleep) {
             self.forget_sleep(process)?;
         }
+        self.thaw(process)?;
         self.compare_on_waking(process)?;
         self.processes[process].paused = None;
         self.observe(Happening::Resumed { process })?;

@@ -39,12 +39,16 @@ impl fmt::Display for Fault {
                 };
                 write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
             }
+            Fault::Frozen { slot, lasts, times, .. } => {
+                write!(f, "the machine of node {slot} is frozen with its clock, {times} × {}", Span(*lasts))
+            }
             Fault::Cut { slot, lasts, way } => {
                 let way = match way {
                     Way::Both => "is cut off from the store",
                     Way::Requests => "cannot send to the store",
                     Way::Answers => "cannot hear the store",
                     Way::Work => "reaches the store only to renew",
+                    Way::Renewals => "cannot renew",
                 };
                 write!(f, "node {slot} {way} for {}", Span(*lasts))
             }

@@ -30,6 +30,9 @@ pub enum Fault {
     Leave { slot: usize, within: Instant, then: Comeback, grace: Grace },
     /// The process of a slot stands still.
     Pause { slot: usize, lasts: Instant, place: Place },
+    /// The machine of a slot is frozen so many times, each time for so long, with its boot clock and its timers; true time and
+    /// its wall clock run on.
+    Frozen { slot: usize, lasts: Instant, times: u32, gap: Instant },
     /// A slot is cut off from the store.
     Cut { slot: usize, lasts: Instant, way: Way },
     /// The store takes this many times as long.
@@ -161,6 +164,8 @@ pub enum Way {
     Answers,
     /// Both, but only of what is no renewal: those have a connection of their own.
     Work,
+    /// Both, but only of renewals.
+    Renewals,
 }
 
 /// How nodes go.
@@ -376,10 +381,12 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
             let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart, Place::BeforeBegin]);
             Fault::Pause { slot, lasts, place }
         }
+        Peril::Frozen => frozen(dice, slot, lasts, ttl),
         Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
         Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
         Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
         Peril::CutWork => Fault::Cut { slot, lasts: 2 * lasts, way: Way::Work },
+        Peril::CutRenewals => Fault::Cut { slot, lasts, way: Way::Renewals },
         Peril::SlowStore => Fault::SlowStore { lasts, times: dice.pick(&[3, 10, 30, 100, 300, 1000]) },
         Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
         Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
@@ -472,6 +479,15 @@ fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
         },
     };
     setting.allows(&fault).then_some(fault)
+}
+
+/// Once, for however long; or several times for less than the margin each, which add up to more between two renewals.
+fn frozen(dice: &mut Dice, slot: usize, lasts: Instant, ttl: Instant) -> Fault {
+    if dice.permille(400) {
+        return Fault::Frozen { slot, lasts, times: 1, gap: 0 };
+    }
+    let lasts = dice.between(ttl / 20, ttl / 6);
+    Fault::Frozen { slot, lasts, times: dice.between(2, 7) as u32, gap: dice.between(5 * MS, ttl / 10) }
 }
 
 fn mass_leave(dice: &mut Dice, setting: &Setting) -> Fault {

@@ -81,7 +81,7 @@ impl World {
             Fault::Leave { slot, .. } => {
                 self.slots[*slot].process.is_some_and(|it| self.processes[it].leaving == Leaving::No)
             }
-            Fault::Pause { slot, place: Place::Anywhere, .. } => {
+            Fault::Pause { slot, place: Place::Anywhere, .. } | Fault::Frozen { slot, .. } => {
                 self.slots[*slot].process.is_some_and(|it| self.processes[it].running())
             }
             Fault::MassLeave { slots, .. } => slots.iter().filter(|slot| runs(**slot)).count() > 1,
@@ -192,6 +192,7 @@ impl Fault {
             Fault::Crash { .. } => Peril::Crash,
             Fault::Leave { .. } => Peril::Leave,
             Fault::Pause { place: Place::Anywhere, .. } => Peril::Pause,
+            Fault::Frozen { .. } => Peril::Frozen,
             Fault::WatchBreak { .. } => Peril::WatchBreak,
             Fault::Failover { .. } => Peril::Failover,
             Fault::Emptied { .. } => Peril::Emptied,

@@ -170,6 +170,10 @@ impl World {
             return Ok(());
         }
         node.dead_man_at = crate::clock::Instant::MAX;
+        // The kernel of a frozen machine does nothing either.
+        if self.slots[node.slot].clock.frozen {
+            return Ok(());
+        }
         let Some(armed) = node.armed else { return Ok(()) };
         if now < armed {
             self.plan_dead_man(process);

@@ -32,10 +32,12 @@ impl World {
             }
             Fault::Leave { slot, within, then, grace } => self.tell_to_leave(slot, within, then, grace)?,
             Fault::Pause { slot, lasts, place } => self.strike_pause(slot, lasts, place)?,
+            Fault::Frozen { slot, times, .. } => return self.freeze(slot, times, index),
             Fault::Cut { slot, way, .. } => {
                 self.slots[slot].requests_cut += u32::from(matches!(way, Way::Both | Way::Requests));
                 self.slots[slot].answers_cut += u32::from(matches!(way, Way::Both | Way::Answers));
                 self.slots[slot].work_cut += u32::from(way == Way::Work);
+                self.slots[slot].renewals_cut += u32::from(way == Way::Renewals);
             }
             Fault::SlowStore { times, .. } => self.weather.begin(index, Trouble::Slow(times)),
             Fault::Errors { permille, .. } => self.weather.begin(index, Trouble::Errors(permille)),
@@ -140,7 +142,7 @@ impl World {
                 self.twins.push((index, machine));
                 return self.spawn(machine);
             }
-            Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(by_ms),
+            Fault::WallStep { slot, by_ms } => self.slots[slot].clock.step_wall(self.at, by_ms),
             Fault::SlowGate { slot, lasts } => {
                 self.slots[slot].gate_slow_until = self.slots[slot].gate_slow_until.max(self.at + lasts);
             }
@@ -177,6 +179,7 @@ impl World {
                 self.slots[slot].requests_cut -= u32::from(matches!(way, Way::Both | Way::Requests));
                 self.slots[slot].answers_cut -= u32::from(matches!(way, Way::Both | Way::Answers));
                 self.slots[slot].work_cut -= u32::from(way == Way::Work);
+                self.slots[slot].renewals_cut -= u32::from(way == Way::Renewals);
                 if let Some(process) = self.slots[slot].process {
                     self.watch_after_cut(process)?;
                 }

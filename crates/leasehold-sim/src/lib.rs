@@ -30,6 +30,7 @@ mod outcome;
 mod parts;
 mod process;
 mod profile;
+mod provocation;
 mod queue;
 mod reading;
 mod records;

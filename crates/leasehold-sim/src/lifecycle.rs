@@ -32,6 +32,7 @@ impl World {
         let name = self.slots[slot].name.clone();
         let config = self.setting.config(slot, name.clone(), self.slots[slot].ttl);
         let own = self.placement_of(slot);
+        let margin = config.margin.as_nanos() as u64;
         let kill_budget = config.kill_budget.as_nanos() as u64;
         // As the library has it: with a timer of the kernel behind it, the kill from inside comes a little earlier.
         let (kill_early, kill_takes) = match self.setting.dead_man {
@@ -44,7 +45,7 @@ impl World {
         };
         let process = Process {
             slot,
-            stop_budget: config.margin.as_nanos() as u64 * 98 / 100 - kill_budget,
+            stop_budget: margin * 98 / 100 - kill_budget,
             kill_takes,
             kill_early,
             works: Works::new(kill_early, config.margin),
@@ -77,6 +78,8 @@ impl World {
             standing: Standing::Joining,
             standing_since: self.at,
             slept_at: 0,
+            thawed_at: 0,
+            margin,
             busy: (0, 0),
             leaving: Leaving::No,
             network: stream(Purpose::Network),
@@ -135,6 +138,7 @@ impl World {
         }
         self.processes[process].alive = false;
         let slot = self.processes[process].slot;
+        self.slots[slot].clock.thaw(self.at);
         if self.slots[slot].process == Some(process) {
             self.slots[slot].process = None;
         }

@@ -6,6 +6,7 @@ use leasehold_core::ShardId;
 use leasehold_core::placement::{Assignment, Placement, Question, Rendezvous};
 
 use crate::clock::{Instant, MS};
+use crate::faults::Fault;
 use crate::oracle::Happening;
 use crate::profile::Peril;
 use crate::world::{Due, Judged, World};
@@ -23,6 +24,37 @@ impl World {
         self.processes[process].driver.below(longest)
     }
 
+    /// A machine is frozen, and so are its boot clock and its timers: not even the kernel notices anything.
+    pub(crate) fn freeze(&mut self, slot: usize, times: u32, fault: usize) -> Judged {
+        let Fault::Frozen { lasts, gap, .. } = self.faults[fault].fault else { return Ok(()) };
+        if times > 1 && !self.healing.began {
+            self.put(lasts + gap, Due::Freeze { slot, times: times - 1, fault });
+        }
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        if !self.processes[process].running() || self.healing.began {
+            return Ok(());
+        }
+        self.slots[slot].clock.freeze(self.at);
+        self.pause(process, lasts)
+    }
+
+    /// It goes on: by its own clock, all deadlines are as far away as they were.
+    pub(crate) fn thaw(&mut self, process: usize) -> Judged {
+        let slot = self.processes[process].slot;
+        if !self.slots[slot].clock.frozen {
+            return Ok(());
+        }
+        self.slots[slot].clock.thaw(self.at);
+        self.processes[process].thawed_at = self.at;
+        for session in self.processes[process].sessions.clone() {
+            let until = self.until(process, session.deadlines);
+            self.observe(Happening::Froze { session: session.number, until })?;
+        }
+        self.timers_take_a_turn(process);
+        self.processes[process].tick_at = 0;
+        Ok(())
+    }
+
     /// A boot clock runs at another rate: the kernel's timers go by it, and so do the deadlines of grants.
     pub(crate) fn rate_changed(&mut self, slot: usize) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
@@ -33,16 +65,20 @@ impl World {
                 self.observe(Happening::Deadlines { session: session.number, until })?;
             }
         }
-        // Watchdog and dead-man timer take a turn, and see when they are due by the clock as it runs now.
-        let node = &mut self.processes[process];
-        (node.guard_at, node.dead_man_at) = (self.at, self.at);
-        self.put_at(self.at, Due::Guard { process });
-        self.put_at(self.at, Due::DeadMan { process });
+        self.timers_take_a_turn(process);
         self.processes[process].tick_at = 0;
         if self.processes[process].running() {
             self.plan_tick(process);
         }
         Ok(())
+    }
+
+    /// Watchdog and dead-man timer see when they are due by the clock as it runs now.
+    fn timers_take_a_turn(&mut self, process: usize) {
+        let node = &mut self.processes[process];
+        (node.guard_at, node.dead_man_at) = (self.at, self.at);
+        self.put_at(self.at, Due::Guard { process });
+        self.put_at(self.at, Due::DeadMan { process });
     }
 
     /// The placement of whoever begins in a slot, if it is not the usual one.

@@ -124,6 +124,10 @@ impl World {
             self.stats.felt.note(Peril::CutWork);
             return Ok(());
         }
+        if self.slots[slot].renewals_cut > 0 && request.lane == Lane::Renewal {
+            self.stats.felt.note(Peril::CutRenewals);
+            return Ok(());
+        }
         let stalled_until = self.slots[slot].stalled_until;
         if self.at < stalled_until && request.lane == Lane::Work && matches!(request.op, Op::Swap(_)) {
             self.stats.felt.note(Peril::Stall);

@@ -9,14 +9,14 @@ use leasehold_core::record::{
 use leasehold_core::store::{Key, Listing, Stored, Swap};
 use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
-use crate::clock::MS;
+use crate::clock::{MS, SECOND};
 use crate::driver::mentions;
 use crate::faults::{Damage, Fault, Kind, Raise, Target};
 use crate::process::Version;
 use crate::profile::Peril;
 use crate::records::Loss;
 use crate::setting::NAMED;
-use crate::world::World;
+use crate::world::{Due, World};
 
 /// How a record says which format it is in: one that is read here, and one that is not.
 const READABLE: &str = "\"format\":1,";
@@ -47,6 +47,28 @@ fn usurped(value: &[u8], ttl_ms: u64, id: WriteId) -> Option<Vec<u8>> {
 impl World {
     fn write_id(&mut self) -> WriteId {
         WriteId::from_bits(u128::from(self.operator.draw()) << 64 | u128::from(self.operator.draw()))
+    }
+
+    /// An operator has read a record and writes it: often at once, else some time later, over what was read.
+    fn swap_some_time(&mut self, key: Key, value: Vec<u8>) {
+        let late = self.setting.operators_race && !self.healing.began && self.hurry.permille(500);
+        if !late {
+            return self.overwrite(key, Some(value));
+        }
+        let expect = self.store.get(&key).map(|there| there.version.clone());
+        let swap = Swap { key, expect, value: Some(Arc::from(value)) };
+        let after = self.hurry.between(MS, 3 * SECOND);
+        self.put(after, Due::Operator { swap: Box::new(swap) });
+    }
+
+    /// What an operator wrote arrives. If somebody else was faster or the store does not take it, the operator is told so.
+    pub(crate) fn operator_writes(&mut self, swap: &Swap) {
+        let there = self.store.get(&swap.key).map(|there| &there.version);
+        let lands = there == swap.expect.as_ref() && !self.weather.down() && !self.weather.full();
+        if self.healing.began || !lands {
+            return self.tell("OPERATOR", || format!("could not write {}", swap.key));
+        }
+        self.overwrite(swap.key.clone(), swap.value.as_deref().map(<[u8]>::to_vec));
     }
 
     fn overwrite(&mut self, key: Key, value: Option<Vec<u8>>) {
@@ -80,7 +102,7 @@ impl World {
         let mut control = there.unwrap_or_else(|| Control::empty(write));
         control.write = write;
         change(&mut control);
-        self.overwrite(Key::Control, Some(control.encode()));
+        self.swap_some_time(Key::Control, control.encode());
     }
 
     /// Pins a shard to whom the last of the operators who want that named, or to nobody any more.
@@ -173,7 +195,7 @@ impl World {
             (true, None) => return,
             (false, None) => self.fresh_group(shards),
         };
-        self.overwrite(key, Some(record.encode()));
+        self.swap_some_time(key, record.encode());
     }
 
     fn fresh_group(&mut self, shards: u32) -> GroupRecord {

@@ -70,6 +70,19 @@ pub enum Happening {
         /// Which.
         process: ProcessNo,
     },
+    /// The machine of a session was frozen, with its clock, by which its deadlines are as far away as they were. Until it is
+    /// renewed again, nobody can promise that it knows how long its grants are good.
+    Froze {
+        /// Which session.
+        session: SessionNo,
+        /// Until when its grants are good by its own clock, in true time.
+        until: Until,
+    },
+    /// A session was renewed after that.
+    Thawed {
+        /// Which.
+        session: SessionNo,
+    },
     /// A process does what it does up to this much late, from now on.
     Starved {
         /// Which.
@@ -163,6 +176,8 @@ pub(crate) struct SessionState {
     pub(crate) process: ProcessNo,
     pub(crate) until: Until,
     pub(crate) lost: bool,
+    /// Its machine was frozen since it was last renewed.
+    pub(crate) frozen: bool,
     pub(crate) stop_budget: Instant,
     pub(crate) open: Vec<RunNo>,
 }
@@ -204,6 +219,11 @@ impl State {
         run.ended_at.is_none() && !self.processes[self.process_of(run)].paused
     }
 
+    /// Whether the machine of this run was frozen since its session was last renewed.
+    pub(crate) fn was_frozen(&self, run: RunNo) -> bool {
+        self.sessions[self.runs[run].session].frozen
+    }
+
     /// Whether the grant of this run is good right now, by its own clock.
     pub(crate) fn valid(&self, run: RunNo, at: Instant) -> bool {
         let run = &self.runs[run];
@@ -220,6 +240,7 @@ impl State {
                     process,
                     until,
                     lost: false,
+                    frozen: false,
                     stop_budget,
                     open: Vec::new(),
                 });
@@ -254,6 +275,11 @@ impl State {
                 process.paused = false;
                 process.resumed_at = at;
             }
+            Happening::Froze { session, until } => {
+                let session = &mut self.sessions[session];
+                (session.frozen, session.until) = (true, until);
+            }
+            Happening::Thawed { session } => self.sessions[session].frozen = false,
             Happening::Starved { process, by } => {
                 let process = self.reach_process(process);
                 process.starved_before = (process.starved_by, at);

@@ -43,6 +43,8 @@ pub(crate) struct Slot {
     pub(crate) answers_cut: u32,
     /// How many faults keep everything but renewals from the store.
     pub(crate) work_cut: u32,
+    /// How many faults keep renewals from the store.
+    pub(crate) renewals_cut: u32,
     /// Until when what it writes, but for renewals, is under way.
     pub(crate) stalled_until: Instant,
     /// Until when its gate takes its time.
@@ -103,6 +105,7 @@ impl Slot {
             requests_cut: 0,
             answers_cut: 0,
             work_cut: 0,
+            renewals_cut: 0,
             stalled_until: 0,
             gate_slow_until: 0,
             contrary: 0,
@@ -176,6 +179,9 @@ pub(crate) struct Process {
     pub(crate) standing_since: Instant,
     /// When it began to stand still, for a clock that does not count that.
     pub(crate) slept_at: Instant,
+    /// When its machine was last frozen and went on again; by how much a clock may stand still unnoticed.
+    pub(crate) thawed_at: Instant,
+    pub(crate) margin: Instant,
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,
     pub(crate) kill_takes: Instant,

@@ -116,6 +116,10 @@ pub enum Peril {
     Placement,
     /// All nodes are restarted with another ttl, one after the other.
     RollingTtl,
+    /// Everything but renewals reaches the store.
+    CutRenewals,
+    /// A virtual machine is frozen, once or several times, and its boot clock and timers with it.
+    Frozen,
 }
 
 /// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
@@ -174,6 +178,8 @@ const TABLE: &[(Peril, &str, &str, u32)] = &[
     (Peril::FullDisk, "full-disk", "store", 500),
     (Peril::Placement, "placement", "process", 400),
     (Peril::RollingTtl, "rolling-ttl", "process", 2000),
+    (Peril::CutRenewals, "cut-renewals", "network", 600),
+    (Peril::Frozen, "frozen", "clock", 900),
 ];
 
 impl Peril {
@@ -388,7 +394,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_row() {
-        assert_eq!(Peril::all().count(), Peril::RollingTtl as usize + 1);
+        assert_eq!(Peril::all().count(), Peril::Frozen as usize + 1);
         assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Setting {
     /// The group of named shards, in runs that have one.
     pub(crate) named: Option<GroupName>,
     pub(crate) policy: Policy,
+    /// Operators take their time between reading a record and writing it.
+    pub(crate) operators_race: bool,
     /// Whether other namespaces are on the same store.
     pub(crate) neighbours: bool,
     /// The ttl of most nodes.
@@ -78,7 +80,11 @@ impl Setting {
         let drawn = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
         let mut more = Dice::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
-        let untold = options.script.is_none() && more.permille(150);
+        // A rolling change of the ttl is for those who do not say the longest.
+        let rolls =
+            |script: &Vec<_>| script.iter().any(|(_, fault)| matches!(fault, Fault::RollingTtl { .. }));
+        let drawn_untold = more.permille(150);
+        let untold = options.script.as_ref().map_or(drawn_untold, rolls);
         let (ttl, longer) = if untold { (usual / 2, 4) } else { (ttl, 2) };
         let mixed = mixed || untold;
         let walls = if options.script.is_some() { Walls::Steady } else { drawn };
@@ -92,6 +98,7 @@ impl Setting {
             group: GroupName::new("work").expect("a valid name"),
             named: dice.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
             policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut dice) },
+            operators_race: options.script.is_none(),
             neighbours: more.permille(300),
             ttl,
             ttl_max: ttl * longer,
@@ -145,6 +152,8 @@ impl Setting {
             stood_still: 0,
             since: 0,
             former: Vec::new(),
+            frozen: false,
+            stepped_at: 0,
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use leasehold_core::event::{Event, Verdict, Wish};
-use leasehold_core::store::{Answer, Request, RequestId};
+use leasehold_core::store::{Answer, Request, RequestId, Swap};
 use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
@@ -69,6 +69,10 @@ pub(crate) enum Due {
     Strike(usize),
     /// A fault is over.
     Relent(usize),
+    /// What an operator wrote arrives.
+    Operator { swap: Box<Swap> },
+    /// A machine is frozen once more.
+    Freeze { slot: usize, times: u32, fault: usize },
     /// One more node of a rolling restart.
     Roll { slot: usize, fault: usize },
     /// Somebody looks at the world from outside.
@@ -116,6 +120,8 @@ pub(crate) struct World {
     /// Sessions whose process is gone, where the kernel can tell.
     pub(crate) proved_gone: Vec<SessionId>,
     pub(crate) operator: Dice,
+    /// How long operators take between reading and writing.
+    pub(crate) hurry: Dice,
     pub(crate) store_dice: Dice,
     /// When the parts of an answer are read.
     pub(crate) apart: Dice,
@@ -163,6 +169,7 @@ impl World {
             faults,
             proved_gone: Vec::new(),
             operator: Dice::new(seed, Purpose::Operator, 0),
+            hurry: Dice::new(seed, Purpose::Operator, 1),
             store_dice: Dice::new(seed, Purpose::Store, 0),
             apart: Dice::new(seed, Purpose::Reading, 0),
             trace: Trace::new(options.tracing),
@@ -262,6 +269,8 @@ impl World {
             Due::Look => (18, 0),
             Due::Wish { process, .. } => (19, *process),
             Due::Echo { process, .. } => (20, *process),
+            Due::Freeze { slot, .. } => (21, *slot),
+            Due::Operator { .. } => (22, 0),
         };
         self.digest = mix(self.digest ^ self.at ^ (kind << 56) ^ ((who as u64) << 40));
     }
@@ -288,6 +297,11 @@ impl World {
             Due::Strike(fault) => self.strike(fault),
             Due::Relent(fault) => self.relent(fault),
             Due::Roll { slot, fault } => self.roll(slot, fault),
+            Due::Operator { swap } => {
+                self.operator_writes(&swap);
+                Ok(())
+            }
+            Due::Freeze { slot, times, fault } => self.freeze(slot, times, fault),
             Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
             Due::Look => self.look(),
         }

@@ -1,4 +1,5 @@
-//! At any instant, user code runs for a shard in at most one place.
+//! At any instant, user code runs for a shard in at most one place. Not promised is it for work whose machine was frozen with its
+//! clock: nothing can be noticed before the first instruction after that, and [`super::freezes_are_noticed`] judges what is.
 
 use super::Judgement;
 use crate::clock::Instant;
@@ -9,7 +10,12 @@ pub(crate) const NAME: &str = "at_most_one_running_worker";
 pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
     match *happening {
         Happening::Began { session, shard, epoch } => {
-            let other = state.shard(shard).open.iter().copied().find(|run| state.running(*run))?;
+            let other = state
+                .shard(shard)
+                .open
+                .iter()
+                .copied()
+                .find(|run| state.running(*run) && !state.was_frozen(*run))?;
             let process = state.sessions[session].process;
             let there = &state.runs[other];
             Some((
@@ -23,11 +29,11 @@ pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judge
         }
         Happening::Resumed { process } => {
             let runs = state.sessions.iter().filter(|session| session.process == process);
-            let goes_on = runs.flat_map(|session| &session.open);
+            let goes_on = runs.filter(|session| !session.frozen).flat_map(|session| &session.open);
             goes_on.into_iter().find_map(|run| {
                 let here = &state.runs[*run];
                 let mut others = state.shard(here.shard).open.iter().copied();
-                let other = others.find(|other| other != run && state.running(*other))?;
+                let other = others.find(|other| other != run && state.running(*other) && !state.was_frozen(*other))?;
                 let there = &state.runs[other];
                 Some((
                     Some(here.shard),

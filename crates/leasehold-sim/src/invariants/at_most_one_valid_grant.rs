@@ -1,4 +1,6 @@
 //! At any instant, at most one grant of a shard is good by its own clock, whether its process runs or stands still.
+//! Grants of a machine that was frozen with its clock are left out until they are renewed, as in
+//! [`super::at_most_one_running_worker`].
 
 use super::Judgement;
 use crate::clock::Instant;
@@ -19,7 +21,9 @@ pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgem
                 ),
             ))
         }
-        Happening::Deadlines { session, until } if until.valid_until > at => {
+        Happening::Deadlines { session, until }
+            if until.valid_until > at && !state.sessions[session].frozen =>
+        {
             state.sessions[session].open.iter().find_map(|run| {
                 let here = &state.runs[*run];
                 let other = rival(state, at, session, here.shard, Some(*run))?;
@@ -43,7 +47,7 @@ pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgem
 fn rival(state: &State, at: Instant, session: SessionNo, shard: ShardNo, me: Option<RunNo>) -> Option<RunNo> {
     let open = state.shard(shard).open.iter().copied();
     open.filter(|run| Some(*run) != me && (me.is_none() || state.runs[*run].session != session))
-        .find(|run| state.valid(*run, at))
+        .find(|run| state.valid(*run, at) && !state.was_frozen(*run))
 }
 
 fn still_good(state: &State, at: Instant, run: RunNo) -> String {

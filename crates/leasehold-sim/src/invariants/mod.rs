@@ -9,6 +9,7 @@ pub(crate) mod drains_finish;
 pub(crate) mod epochs_strictly_rise;
 pub(crate) mod every_shard_owned;
 pub(crate) mod fenced_sink_rejects_old_epochs;
+pub(crate) mod freezes_are_noticed;
 pub(crate) mod lost_stays_lost;
 pub(crate) mod moves_within_bound;
 pub(crate) mod no_busy_loop;

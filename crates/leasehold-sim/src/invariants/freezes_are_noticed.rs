@@ -1,0 +1,39 @@
+//! A machine that was frozen, at once or little by little, for more than the margin since its session was last renewed is noticed
+//! at the first instruction after that: the wall clock ran on and the boot clock did not, so that all grants are lost.
+
+use crate::clock::MS;
+use crate::oracle::SessionNo;
+use crate::world::{Judged, World};
+
+pub(crate) const NAME: &str = "freezes_are_noticed";
+
+/// Wall clocks count in milliseconds.
+const ROUNDING: u64 = 2 * MS;
+
+/// Judged when the core of a process has taken in an event, for the session that it had before. One that has just begun is
+/// compared next time, before anything can start in it.
+pub(crate) fn judge(world: &World, process: usize, before: Option<SessionNo>) -> Judged {
+    let node = &world.processes[process];
+    if node.thawed_at == 0 || !node.running() {
+        return Ok(());
+    }
+    let good = node.session().filter(|session| !session.lost);
+    let Some(session) = good.filter(|session| Some(session.number) == before) else { return Ok(()) };
+    let clock = &world.slots[node.slot].clock;
+    let renewed = session.deadlines.valid_until.as_nanos() - node.valid_for;
+    let renewed_at = clock.when(leasehold_core::Moment::from_nanos(renewed));
+    // A step of the wall clock may hide it.
+    if clock.stepped_at >= renewed_at {
+        return Ok(());
+    }
+    let wall = world.at - renewed_at;
+    let boot = clock.moment(world.at).as_nanos() - renewed;
+    if wall <= boot + node.margin + ROUNDING {
+        return Ok(());
+    }
+    let message = format!(
+        "process {process} goes on, although its clock stood still for {} ms since it was renewed",
+        (wall - boot) / MS
+    );
+    Err(world.violation(NAME, None, message))
+}
