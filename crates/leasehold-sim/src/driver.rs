@@ -27,7 +27,7 @@ impl World {
     /// Lets the core take in an event, and does what it says.
     pub(crate) fn step(&mut self, process: usize, event: Event) -> Judged {
         let now = self.now_of(process);
-        let session = self.processes[process].session().filter(|it| it.guarded).map(|it| it.number);
+        let session = self.processes[process].session().filter(|it| it.no.is_some()).map(|it| it.number);
         let mut actions = std::mem::take(&mut self.scratch);
         self.processes[process].core.step(now, event, &mut actions);
         self.stats.steps += 1;

@@ -161,6 +161,10 @@ pub(crate) struct Owned {
 
 impl World {
     pub(crate) fn look(&mut self) -> Judged {
+        if self.healing.began && self.raised {
+            // A `meta` that was damaged when its operator changed it back is restored as it was before that.
+            self.raise();
+        }
         self.put(LOOK_EVERY, Due::Look);
         self.observe(Happening::Moment)?;
         self.look_for_frozen();

@@ -284,7 +284,8 @@ impl World {
                 .filter(|it| it.alive && !it.sessions.is_empty())
                 .any(|it| self.store.get(&Key::Node(it.name.clone())).is_none()),
             Target::Node(_) => {
-                let running = self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
+                let running =
+                    self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
                 let lost = |id| {
                     let stored = self.store.get(&Key::Shard(id));
                     stored.is_none_or(|stored| ShardRecord::decode(&stored.value).is_err())

@@ -11,7 +11,8 @@ pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judge
     let Happening::Passed { run } = *happening else { return None };
     let here = &state.runs[run];
     let newest = state.shard(here.shard).epoch?;
-    (newest > here.epoch).then(|| {
+    // Nothing is promised of a machine that was frozen with its clock, before it notices.
+    (newest > here.epoch && !state.was_frozen(run)).then(|| {
         (
             Some(here.shard),
             format!(
