@@ -127,6 +127,18 @@ fn a_node_record_that_vanishes() {
 const WIPED: &[&str] =
     &["Wipe", "NoticeWipe", "CreateMeta", "OpenMeta", "LearnMeta", "SendCreate", "LandLateClaim"];
 
+const HOLED: &[&str] = &["Hole", "SendCreate", "LandClaim", "LandLateClaim", "HearClaim", "Repair"];
+
+#[test]
+fn a_shard_record_that_vanishes() {
+    let setup = Setup { holes: 1, ttl: 2, used_before: true, ..Setup::new(2, 1) };
+    let kinds = [USUAL, HOLED].concat();
+    all_states_hold("two nodes, one shard, ttl 2, its record vanishes", &setup, &kinds);
+    let setup = Setup { holes: 2, crashes: false, pauses: false, ..setup };
+    let kinds = [HOLED, &["TellToStop", "SendRelease", "LandRelease"]].concat();
+    all_states_hold("two nodes, one shard, ttl 2, its record vanishes twice", &setup, &kinds);
+}
+
 #[test]
 fn a_store_that_is_emptied() {
     let calm = Setup { crashes: false, pauses: false, voluntary: false, ..Setup::new(2, 1) };
@@ -149,6 +161,10 @@ fn a_meta_that_is_damaged() {
 fn every_state_leads_on_to_one_where_all_runs() {
     for (title, setup) in [
         ("two nodes, one shard, ttl 3", Setup::new(2, 1)),
+        (
+            "two nodes, one shard, ttl 2, its record vanishes, no crashes or pauses",
+            Setup { holes: 1, ttl: 2, used_before: true, crashes: false, pauses: false, ..Setup::new(2, 1) },
+        ),
         ("two lives of one name, ttl 3, it vanishes", Setup { vanishes: 1, ..Setup::new(2, 1).twins() }),
         ("two lives of one name, ttl 3, latecomers", Setup::new(2, 1).twins().with_latecomers()),
     ] {
@@ -164,6 +180,12 @@ fn larger_spaces() {
     as_far_as_asked("two nodes, one shard, ttl 3, latecomers", &Setup::new(2, 1).with_latecomers(), USUAL);
     let vanishing = Setup { vanishes: 2, used_before: true, ..Setup::new(2, 1) };
     as_far_as_asked("two nodes, one shard, ttl 3, records vanish twice", &vanishing, USUAL);
+    let holed = Setup { holes: 1, used_before: true, crashes: false, pauses: false, ..Setup::new(2, 1) };
+    as_far_as_asked(
+        "two nodes, one shard, ttl 3, its record vanishes",
+        &holed,
+        &["Hole", "SendCreate", "HearClaim"],
+    );
     let wiped = Setup { wipes: 1, used_before: true, ..Setup::new(2, 1) };
     as_far_as_asked("two nodes, one shard, ttl 3, emptied, with crashes and pauses", &wiped, WIPED);
 }

@@ -14,9 +14,9 @@ pub(crate) enum Move {
     Crash(usize),
     Wake(usize),
     Detach(usize),
-    Open(usize),
+    Open(usize, u8),
     Adopt(usize),
-    SendRenewal(usize),
+    SendRenewal(usize, u8),
     GiveUpRenewal(usize),
     LandRenewal(usize),
     LandRenewalCopied(usize),
@@ -42,7 +42,9 @@ pub(crate) enum Move {
     SendRelease(usize, usize),
     LandRelease(usize),
     Resume(usize, usize),
+    Repair(usize, usize),
     Vanish(usize),
+    Hole(usize),
     Wipe,
     NoticeWipe(usize),
     CreateMeta(usize),
@@ -179,7 +181,9 @@ kinds!(
     SendRelease,
     LandRelease,
     Resume,
+    Repair,
     Vanish,
+    Hole,
     Wipe,
     NoticeWipe,
     CreateMeta,
@@ -195,6 +199,9 @@ impl fmt::Display for Move {
         let a = |p: &usize| ["A", "B", "C"][*p];
         let r = |n: &usize| ["A", "B", "C"][*n];
         let x = |x: &usize| ["x", "y"][*x];
+        let publishing = |set: u8| {
+            ["", ", which publishes x", ", which publishes y", ", which publishes x and y"][usize::from(set)]
+        };
         match self {
             Move::Tick => write!(f, "a tick passes"),
             Move::TickAsleep(who) => {
@@ -204,9 +211,11 @@ impl fmt::Display for Move {
             Move::Crash(p) => write!(f, "{} crashes and starts again", a(p)),
             Move::Wake(p) => write!(f, "{} wakes", a(p)),
             Move::Detach(p) => write!(f, "{} detaches", a(p)),
-            Move::Open(p) => write!(f, "{} chooses a new session and sends its first record", a(p)),
+            Move::Open(p, set) => {
+                write!(f, "{} chooses a new session and sends its first record{}", a(p), publishing(*set))
+            }
             Move::Adopt(p) => write!(f, "{} adopts the session that its record names", a(p)),
-            Move::SendRenewal(p) => write!(f, "{} sends a renewal", a(p)),
+            Move::SendRenewal(p, set) => write!(f, "{} sends a renewal{}", a(p), publishing(*set)),
             Move::GiveUpRenewal(p) => write!(f, "{} gives up waiting for its renewal", a(p)),
             Move::LandRenewal(p) => write!(f, "the store applies {}'s record", a(p)),
             Move::LandRenewalCopied(p) => {
@@ -249,6 +258,10 @@ impl fmt::Display for Move {
             Move::Resume(p, s) => {
                 write!(f, "{} reads {} unchanged, takes its release for failed, and runs on", a(p), x(s))
             }
+            Move::Repair(p, s) => {
+                write!(f, "{} sees no record of {}, which it runs, and writes it anew", a(p), x(s))
+            }
+            Move::Hole(s) => write!(f, "the store loses the record of {}", x(s)),
             Move::Vanish(n) => write!(f, "the store loses record {}", r(n)),
             Move::Wipe => write!(f, "the store is emptied"),
             Move::NoticeWipe(p) => write!(f, "{} sees that the incarnation is another, and detaches", a(p)),

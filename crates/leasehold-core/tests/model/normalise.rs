@@ -1,7 +1,7 @@
 //! Leaves out of a state what cannot matter any more, so that states that behave alike are one.
 
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Proc, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Request, Session, State, Work};
 
 impl State {
     /// Forgets what cannot matter any more, and numbers lives and epochs anew.
@@ -15,8 +15,11 @@ impl State {
         if !setup.latecomers {
             self.forget_former_lives(setup);
         }
-        for proc in &mut self.procs[..setup.procs] {
-            proc.normalise(setup);
+        for p in 0..setup.procs {
+            // To confirm what is published, or to have something else published, is worth a renewal as well.
+            let (proc, name) = (self.procs[p], self.names[setup.name[p]]);
+            let news = proc.publishing != proc.published || proc.publishing != name.publishes;
+            self.procs[p].normalise(setup, setup.publishes() && news);
         }
         if self.meta != Meta::Damaged {
             self.procs.iter_mut().for_each(|proc| (proc.asked, proc.vouched) = (false, false));
@@ -24,6 +27,12 @@ impl State {
         for name in &mut self.names {
             if name.join.is_none() {
                 name.join_creates = false;
+            }
+            if name.state != Life::Active {
+                name.publishes = 0;
+            }
+            if name.join.is_none() && !name.renewal {
+                name.late_publishes = 0;
             }
             if name.state == Life::Absent {
                 (name.session, name.proves, name.old) = (Session::default(), false, false);
@@ -66,7 +75,11 @@ impl State {
             }
         }
         for x in 0..setup.shards {
-            if self.shards[x].state == Hold::Absent || self.wipes > 0 || !setup.holds(Rule::RecordsStay) {
+            if self.shards[x].state == Hold::Absent
+                || self.wipes > 0
+                || self.holes > 0
+                || !setup.holds(Rule::RecordsStay)
+            {
                 continue;
             }
             for holding in self.procs.iter_mut().map(|proc| &mut proc.holding[x]) {
@@ -92,29 +105,25 @@ impl State {
             }
             let believes = matches!(proc.phase, Phase::Attached | Phase::Lost);
             for holding in &mut proc.holding {
-                let kept = holding.late_creates && setup.wipes > 0;
+                let kept = holding.late_creates && setup.tells_releases();
                 if holding.late.is_some_and(|life| !believes || life != proc.life) && !kept {
                     holding.late = None;
                 }
             }
         }
-        // To one who does not know yet that the store was emptied, a release says more than a holder that is dead.
-        let unaware = setup.wipes > 0 && self.procs.iter().any(|proc| proc.incarnation == 2);
         for x in 0..setup.shards {
             let shard = self.shards[x];
-            if unaware
-                || shard.state != Hold::Held
-                || !setup.holds(Rule::LostIsForEver)
-                || !self.dead(setup, x)
-            {
+            if shard.state != Hold::Held || !setup.holds(Rule::LostIsForEver) || !self.dead(setup, x) {
                 continue;
             }
             let owner = &self.procs[usize::from(shard.session.owner)];
             let believes =
                 matches!(owner.phase, Phase::Attached | Phase::Lost) && owner.life == shard.session.life;
             if !believes {
-                self.shards[x].state = Hold::Vacant;
-                self.shards[x].release &= !setup.holds(Rule::ReleaseIsSwap);
+                self.shards[x].state = if setup.tells_releases() { Hold::Unstarted } else { Hold::Vacant };
+                if setup.holds(Rule::ReleaseIsSwap) {
+                    self.shards[x].release = Release::None;
+                }
             }
         }
     }
@@ -182,8 +191,8 @@ impl State {
 }
 
 impl Proc {
-    fn normalise(&mut self, setup: &Setup) {
-        if setup.holds(Rule::DeadlineFromSending) {
+    fn normalise(&mut self, setup: &Setup, news: bool) {
+        if setup.holds(Rule::DeadlineFromSending) && !news {
             self.forget_useless_renewal(setup);
         }
         if self.phase == Phase::Fresh {
@@ -196,10 +205,15 @@ impl Proc {
         self.read &= self.phase == Phase::Attached && setup.damages > 0;
         if self.renewal == Request::None {
             (self.age, self.creates, self.asked) = (0, false, false);
+            self.publishing = 0;
+        }
+        if self.phase != Phase::Attached {
+            self.published = 0;
         }
         for holding in &mut self.holding {
+            holding.ran &= self.phase == Phase::Attached;
             if holding.claim == Request::None {
-                holding.creates = false;
+                (holding.creates, holding.trusted) = (false, false);
             }
             if holding.late.is_none() {
                 holding.late_creates = false;

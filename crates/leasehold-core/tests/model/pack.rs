@@ -1,7 +1,9 @@
 //! States as 256 bits, and the same state with processes and shards renamed.
 
 use crate::setup::{PROCS, SHARDS, Setup};
-use crate::state::{Hold, Holding, Life, Meta, Name, Phase, Proc, Request, Session, Shard, State, Work};
+use crate::state::{
+    Hold, Holding, Life, Meta, Name, Phase, Proc, Release, Request, Session, Shard, State, Work,
+};
 
 /// A state in 256 bits.
 pub(crate) type Packed = [u64; 4];
@@ -91,7 +93,7 @@ fn walk(setup: &Setup, state: &mut State, bits: &mut impl Bits) {
         walk_proc(setup, proc, bits);
     }
     for name in &mut state.names[..setup.names()] {
-        walk_name(name, bits);
+        walk_name(setup, name, bits);
     }
     for shard in &mut state.shards[..setup.shards] {
         walk_shard(shard, bits);
@@ -99,6 +101,9 @@ fn walk(setup: &Setup, state: &mut State, bits: &mut impl Bits) {
     choice!(bits, state.meta, 2, Meta::Absent, Meta::Settling, Meta::Open, Meta::Damaged);
     bits.field(&mut state.vanishes, 2);
     bits.field(&mut state.wipes, 2);
+    if setup.holes > 0 {
+        bits.field(&mut state.holes, 2);
+    }
     if setup.damages > 0 {
         bits.field(&mut state.damages, 2);
     }
@@ -132,6 +137,10 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
         flag(bits, &mut proc.vouched);
         flag(bits, &mut proc.read);
     }
+    if setup.publishes() {
+        bits.field(&mut proc.publishing, setup.shards as u32);
+        bits.field(&mut proc.published, setup.shards as u32);
+    }
 }
 
 fn walk_holding(setup: &Setup, holding: &mut Holding, bits: &mut impl Bits) {
@@ -146,9 +155,13 @@ fn walk_holding(setup: &Setup, holding: &mut Holding, bits: &mut impl Bits) {
     if setup.vanishes > 0 {
         bits.field(&mut holding.orphaned, 3);
     }
+    if setup.tells_releases() {
+        flag(bits, &mut holding.trusted);
+        flag(bits, &mut holding.ran);
+    }
 }
 
-fn walk_name(name: &mut Name, bits: &mut impl Bits) {
+fn walk_name(setup: &Setup, name: &mut Name, bits: &mut impl Bits) {
     choice!(bits, name.state, 2, Life::Absent, Life::Active, Life::Left, Life::Fenced);
     session(bits, &mut name.session);
     flag(bits, &mut name.proves);
@@ -158,15 +171,19 @@ fn walk_name(name: &mut Name, bits: &mut impl Bits) {
     option(bits, &mut name.fence);
     option(bits, &mut name.join);
     flag(bits, &mut name.join_creates);
+    if setup.publishes() {
+        bits.field(&mut name.publishes, setup.shards as u32);
+        bits.field(&mut name.late_publishes, setup.shards as u32);
+    }
 }
 
 fn walk_shard(shard: &mut Shard, bits: &mut impl Bits) {
-    choice!(bits, shard.state, 2, Hold::Absent, Hold::Vacant, Hold::Held);
+    choice!(bits, shard.state, 2, Hold::Absent, Hold::Vacant, Hold::Held, Hold::Unstarted);
     session(bits, &mut shard.session);
     bits.field(&mut shard.epoch, 4);
     bits.field(&mut shard.floor, 4);
     bits.field(&mut shard.started, 4);
-    flag(bits, &mut shard.release);
+    choice!(bits, shard.release, 2, Release::None, Release::Proper, Release::Unstarted);
 }
 
 /// The renamings of processes and shards under which nothing about a setup changes.
@@ -193,8 +210,11 @@ pub(crate) fn rename(
 ) -> State {
     let mut to = *state;
     let name = |n: usize| if setup.names() == 1 { n } else { procs[n] };
+    let bits =
+        |set: u8| (0..setup.shards).filter(|x| set & (1 << x) != 0).fold(0, |all, x| all | 1 << shards[x]);
     for p in 0..setup.procs {
         let mut proc = state.procs[p];
+        (proc.publishing, proc.published) = (bits(proc.publishing), bits(proc.published));
         for n in 0..setup.names() {
             proc.silent[name(n)] = state.procs[p].silent[n];
             proc.roster[name(n)] = state.procs[p].roster[n];
@@ -205,7 +225,9 @@ pub(crate) fn rename(
         to.procs[procs[p]] = proc;
     }
     for n in 0..setup.names() {
-        to.names[name(n)] = state.names[n];
+        let mut record = state.names[n];
+        (record.publishes, record.late_publishes) = (bits(record.publishes), bits(record.late_publishes));
+        to.names[name(n)] = record;
     }
     for x in 0..setup.shards {
         to.shards[shards[x]] = state.shards[x];

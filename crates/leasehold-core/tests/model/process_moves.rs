@@ -199,6 +199,7 @@ impl State {
             setup.latecomers || !setup.holds(Rule::RenewalIsSwap)
         };
         if self.procs[p].renewal == Request::Flying && may_matter {
+            self.names[name].late_publishes = self.procs[p].publishing;
             if self.alive(name) == Some(session) && !self.procs[p].creates {
                 self.names[name].renewal = true;
             } else {
@@ -213,7 +214,7 @@ impl State {
     pub(crate) fn write_name(&mut self, setup: &Setup, n: usize, state: Life, session: Session) {
         let name = &mut self.names[n];
         (name.state, name.session, name.old) = (state, session, false);
-        (name.leave, name.fence) = (false, None);
+        (name.leave, name.fence, name.publishes) = (false, None, 0);
         if !name.join_creates {
             name.join = None;
         }

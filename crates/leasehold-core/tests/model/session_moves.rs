@@ -40,6 +40,7 @@ impl Steps<'_> {
                 state.land_renewal(setup, p);
                 state.names[n].join = Some(state.session(p));
                 state.names[n].join_creates = true;
+                state.names[n].late_publishes = state.names[n].publishes;
             });
         }
     }
@@ -48,11 +49,13 @@ impl Steps<'_> {
         let (proc, name) = (self.from.procs[p], self.from.names[self.setup.name[p]]);
         let ended = matches!(proc.phase, Phase::Fresh | Phase::Over);
         if ended && name.state != Life::Active {
-            self.plain(Move::Open(p), |_, state| {
-                let proc = &mut state.procs[p];
-                (proc.phase, proc.life) = (Phase::Joining, 7);
-                (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
-            });
+            for plan in self.publications(p) {
+                self.plain(Move::Open(p, plan), |_, state| {
+                    let proc = &mut state.procs[p];
+                    (proc.phase, proc.life, proc.publishing) = (Phase::Joining, 7, plan);
+                    (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
+                });
+            }
         }
         if ended && name.state == Life::Active && !self.setup.holds(Rule::FreshSession) {
             self.plain(Move::Adopt(p), |setup, state| state.adopt(setup, p));
@@ -69,12 +72,15 @@ impl Steps<'_> {
             _ => false,
         };
         if may && proc.renewal == Request::None {
-            self.plain(Move::SendRenewal(p), |_, state| {
-                let damaged = state.meta == Meta::Damaged;
-                let proc = &mut state.procs[p];
-                proc.asked = damaged;
-                (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
-            });
+            for publishing in self.publications(p) {
+                self.plain(Move::SendRenewal(p, publishing), |_, state| {
+                    let damaged = state.meta == Meta::Damaged;
+                    let proc = &mut state.procs[p];
+                    proc.asked = damaged;
+                    (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
+                    (proc.publishing, proc.published) = (publishing, proc.published & publishing);
+                });
+            }
         }
         if proc.renewal != Request::None {
             self.plain(Move::GiveUpRenewal(p), |setup, state| state.abandon_renewal(setup, p));
@@ -82,6 +88,17 @@ impl Steps<'_> {
         if proc.renewal == Request::Applied {
             self.plain(Move::HearRenewal(p), |setup, state| state.hear_renewal(setup, p));
         }
+    }
+
+    /// What a renewal that is sent now may publish: what is claimed or runs, and beyond that what the plan may say.
+    fn publications(&self, p: usize) -> Vec<u8> {
+        if !self.setup.publishes() {
+            return vec![0];
+        }
+        let holding = self.from.procs[p].holding;
+        let claimed = |x: &usize| holding[*x].work != Work::None || holding[*x].claim != Request::None;
+        let must = (0..self.setup.shards).filter(claimed).fold(0, |all, x| all | 1 << x);
+        (0..1 << self.setup.shards).filter(|set| set & must == must).collect()
     }
 
     fn leave(&mut self, p: usize) {
@@ -132,6 +149,7 @@ impl Steps<'_> {
             self.plain(Move::LandLateRenewal(n), |setup, state| {
                 state.write_name(setup, n, Life::Active, name.session);
                 state.names[n].renewal = false;
+                state.names[n].publishes = name.late_publishes;
             });
         }
         if name.leave {
@@ -150,6 +168,7 @@ impl Steps<'_> {
                 let seen_newer = state.procs[owner].phase != Phase::Joining;
                 state.write_first_record(setup, n, session);
                 state.names[n].join = None;
+                state.names[n].publishes = name.late_publishes;
                 state.names[n].old = seen_newer;
             });
         }
@@ -187,6 +206,7 @@ impl State {
             self.write_first_record(setup, n, session);
         }
         self.procs[p].renewal = Request::Applied;
+        self.names[n].publishes = self.procs[p].publishing;
     }
 
     fn hear_renewal(&mut self, setup: &Setup, p: usize) {
@@ -195,7 +215,7 @@ impl State {
         let proc = &mut self.procs[p];
         let since = if setup.holds(Rule::DeadlineFromSending) { proc.age } else { 0 };
         let good_for = setup.ttl - since.min(setup.ttl);
-        proc.renewal = Request::None;
+        (proc.renewal, proc.published) = (Request::None, proc.publishing);
         proc.vouched |= std::mem::take(&mut proc.asked) && proc.phase == Phase::Attached;
         let revived = matches!(proc.phase, Phase::Lost | Phase::Over) && !setup.holds(Rule::LostIsForEver);
         match proc.phase {

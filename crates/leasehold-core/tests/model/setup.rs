@@ -55,14 +55,19 @@ pub(crate) enum Rule {
     SettleBeforeClaim,
     /// A new incarnation's epochs are above all earlier ones.
     FloorAboveAll,
-    /// Whoever created a shard record reads `meta` once more before the work starts.
-    MetaAfterCreate,
-    /// A shard version that names a holder is only claimed on after `meta` was read once more: it may have been created
-    /// late. A release never is: it replaced a record that was there.
-    MetaAfterVersion,
-    /// A record that may have been created late is not released before `meta` was read once more, so that a release
-    /// can be relied on.
-    MetaBeforeRelease,
+    /// Nothing starts before a renewal that publishes it has landed.
+    PublishBeforeStart,
+    /// Whoever claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
+    NodesBeforeStart,
+    /// A shard that another live session publishes is not started.
+    PublishedIsHeld,
+    /// Only a session that published a shard before it claimed it relies on the release that it replaced: else the
+    /// record may have been lost before anybody could see the publication.
+    PublishedBeforeTrust,
+    /// Whoever reads all node records before it starts reads the shard's record after them: it must still be its claim.
+    ClaimStillThere,
+    /// What was given up before it started is no release.
+    UnstartedIsNoRelease,
     /// A node whose own record is older than one that it has seen detaches.
     OwnRecordNotOlder,
     /// A damaged `meta` is restored only by a session that was renewed after the damage was seen: its record is still
@@ -88,6 +93,8 @@ pub(crate) struct Setup {
     pub(crate) margin: u8,
     /// How many times a node record may vanish.
     pub(crate) vanishes: u8,
+    /// How many times the record of a shard may vanish.
+    pub(crate) holes: u8,
     /// How many times the whole store may be emptied.
     pub(crate) wipes: u8,
     /// How many times `meta` may be damaged beyond reading.
@@ -119,6 +126,7 @@ impl Setup {
             ttl: 3,
             margin: 1,
             vanishes: 0,
+            holes: 0,
             wipes: 0,
             damages: 0,
             latecomers: false,
@@ -161,6 +169,18 @@ impl Setup {
     /// How many ticks of silence allow a fence, on the fastest clock.
     pub(crate) fn wait(&self) -> u8 {
         if self.holds(Rule::SilenceLastsTtl) { self.ttl } else { self.ttl - 1 }
+    }
+
+    /// Whether what sessions publish is part of the states. Where no shard's record is lost alone, work starts whatever
+    /// anybody publishes: `spec/model.md` says why that covers all that happens otherwise.
+    pub(crate) fn publishes(&self) -> bool {
+        self.holes > 0
+    }
+
+    /// Whether it is part of the states which claims replaced a release. Where no shard record is lost, all may be
+    /// relied on alike.
+    pub(crate) fn tells_releases(&self) -> bool {
+        self.holes > 0 || self.wipes > 0
     }
 
     /// Whether node records can be absent a second time, so that a late creation can land again.

@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps, Violation};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Release, Request, Session, State, Work};
 
 impl Steps<'_> {
     /// What a process and the store do about one shard.
@@ -26,9 +26,15 @@ impl Steps<'_> {
             self.plain(Move::LandClaim(p, x), |setup, state| {
                 let epoch = state.next_epoch(setup, p, x);
                 state.write_shard(setup, x, Hold::Held, state.session(p));
-                state.shards[x].epoch = epoch;
                 let holding = &mut state.procs[p].holding[x];
-                (holding.claim, holding.epoch) = (Request::Applied, epoch);
+                if holding.work == Work::None {
+                    state.shards[x].epoch = epoch;
+                    (holding.claim, holding.epoch) = (Request::Applied, epoch);
+                } else {
+                    // The holder filled the hole.
+                    state.shards[x].epoch = state.shards[x].started;
+                    (holding.claim, holding.ran) = (Request::None, true);
+                }
             });
         }
         if let Some(life) = holding.late
@@ -51,6 +57,7 @@ impl Steps<'_> {
                 state.procs[p].holding[x].work = Work::Stopping;
             }),
             Work::Stopping => self.plain(Move::Stopped(p, x), |_, state| {
+                state.abandon_claim(p, x);
                 state.procs[p].holding[x].work = Work::None;
             }),
         }
@@ -60,19 +67,32 @@ impl Steps<'_> {
         let (proc, shard) = (self.from.procs[p], self.from.shards[x]);
         let (holding, knows_meta) = (proc.holding[x], self.setup.wipes == 0 || proc.incarnation != 0);
         let idle = holding.work == Work::None && holding.claim == Request::None;
-        // A vacant record is always a release, which can't be late: it replaced a record that was there. A record that
-        // names a holder may be a creation that was under way while the store was emptied.
-        let meta_read =
-            shard.state != Hold::Held || self.from.knows_present(self.setup, Rule::MetaAfterVersion, p);
-        if idle && knows_meta && meta_read && self.from.may_claim(self.setup, p, x) {
+        let fills = self.setup.holes > 0
+            && holding.work == Work::Running
+            && holding.claim == Request::None
+            && shard.state == Hold::Absent;
+        if fills {
+            self.plain(Move::Repair(p, x), |_, state| {
+                let holding = &mut state.procs[p].holding[x];
+                (holding.claim, holding.creates) = (Request::Flying, true);
+            });
+        }
+        if idle && knows_meta && self.from.may_claim(self.setup, p, x) {
+            let again = self.from.holds(p, x) && holding.ran;
+            let first = proc.published & (1 << x) != 0
+                || !self.setup.publishes()
+                || !self.setup.holds(Rule::PublishedBeforeTrust);
+            let trusted = self.setup.tells_releases() && first && (again || shard.state == Hold::Vacant);
             self.plain(Move::SendClaim(p, x), |_, state| {
+                state.procs[p].holding[x].trusted = trusted;
                 let holding = &mut state.procs[p].holding[x];
                 (holding.claim, holding.creates) = (Request::Flying, shard.state == Hold::Absent);
             });
         }
+        let may_be_lost = self.from.wipes > 0 || self.from.holes > 0;
         let mut others = self.from.procs.iter().flat_map(|proc| &proc.holding);
         let alone = !others.any(|holding| holding.creates) && !self.from.has_late_creation();
-        if idle && knows_meta && alone && self.from.wipes > 0 && shard.state != Hold::Absent {
+        if idle && knows_meta && alone && may_be_lost && shard.state != Hold::Absent {
             self.plain(Move::SendCreate(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
                 (holding.claim, holding.creates) = (Request::Flying, true);
@@ -83,6 +103,9 @@ impl Steps<'_> {
     fn hear(&mut self, p: usize, x: usize) {
         match self.from.procs[p].holding[x].claim {
             Request::None => {}
+            Request::Applied if !self.from.may_start(self.setup, p, x) => {
+                self.plain(Move::ForgetClaim(p, x), |_, state| state.abandon_claim(p, x));
+            }
             Request::Flying => {
                 self.plain(Move::GiveUpClaim(p, x), |_, state| state.abandon_claim(p, x));
                 if !self.setup.holds(Rule::UnknownIsSettled) {
@@ -105,14 +128,19 @@ impl Steps<'_> {
             return;
         }
         let stopped = self.from.procs[p].holding[x].work == Work::None;
-        let meta_read = self.from.knows_present(self.setup, Rule::MetaBeforeRelease, p);
-        if self.setup.voluntary && meta_read && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
+        let holding = self.from.procs[p].holding[x];
+        let looked = holding.ran || (holding.claim == Request::Applied && holding.trusted);
+        let proper = looked || !self.setup.tells_releases() || !self.setup.holds(Rule::UnstartedIsNoRelease);
+        if self.setup.voluntary && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
             self.plain(Move::SendRelease(p, x), |_, state| {
-                state.shards[x].release = true;
+                state.shards[x].release = if proper { Release::Proper } else { Release::Unstarted };
                 state.abandon_claim(p, x);
             });
         }
-        if stopped && self.from.shards[x].release && !self.setup.holds(Rule::UnchangedIsUnknown) {
+        if stopped
+            && self.from.shards[x].release != Release::None
+            && !self.setup.holds(Rule::UnchangedIsUnknown)
+        {
             self.plain(Move::Resume(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
                 holding.work = Work::Running;
@@ -123,29 +151,45 @@ impl Steps<'_> {
     /// The store's side of a release.
     pub(crate) fn release_lands(&mut self, x: usize) {
         let shard = self.from.shards[x];
-        if !shard.release || shard.state == Hold::Absent {
+        if shard.release == Release::None || shard.state == Hold::Absent {
             return;
         }
         self.step(Move::LandRelease(x), |setup, state| {
             let owner = usize::from(shard.session.owner);
             let runs = state.holds(owner, x) && state.procs[owner].holding[x].work != Work::None;
             if setup.holds(Rule::RecordsStay) {
-                state.write_shard(setup, x, Hold::Vacant, Session::default());
+                let vacant = if shard.release == Release::Proper { Hold::Vacant } else { Hold::Unstarted };
+                state.write_shard(setup, x, vacant, Session::default());
             } else {
                 state.write_shard(setup, x, Hold::Absent, Session::default());
                 state.shards[x].epoch = 0;
             }
-            state.shards[x].release = false;
+            state.shards[x].release = Release::None;
             runs.then_some(Violation::ReleasedWhileRunning)
         });
     }
 }
 
 impl State {
-    /// Whether a reading of `meta` right now would show `p` the incarnation that it knows. `p` reads it once more before
-    /// it replaces a record that may have been created late, as far as this rule is in force.
-    fn knows_present(&self, setup: &Setup, rule: Rule, p: usize) -> bool {
-        (self.procs[p].incarnation != 2 && self.meta != Meta::Damaged) || !setup.holds(rule)
+    /// Whether `p` starts what it claimed, as soon as it hears of it: its record publishes the shard, and unless it
+    /// replaced a release, no other live session does. (If `meta` is another, the same reading tells, and it detaches.)
+    fn may_start(&self, setup: &Setup, p: usize, x: usize) -> bool {
+        let (proc, bit) = (&self.procs[p], 1 << x);
+        if !setup.publishes() {
+            return true;
+        }
+        let published = proc.published & bit != 0 || !setup.holds(Rule::PublishBeforeStart);
+        let looks = !proc.holding[x].trusted && setup.holds(Rule::NodesBeforeStart);
+        let other = |n: &usize| *n != setup.name[p] && self.names[*n].publishes & bit != 0;
+        let elsewhere = setup.holds(Rule::PublishedIsHeld) && (0..setup.names()).any(|n| other(&n));
+        let there = self.holds(p, x) && self.shards[x].epoch == proc.holding[x].epoch;
+        let gone = setup.holds(Rule::ClaimStillThere) && !there;
+        published && !(looks && (elsewhere || gone) && !self.store_changed(setup, p))
+    }
+
+    /// Whether a reading of `meta` right now shows `p` another incarnation than it knows, or none.
+    fn store_changed(&self, setup: &Setup, p: usize) -> bool {
+        setup.wipes > 0 && (self.procs[p].incarnation != 1 || self.meta == Meta::Damaged)
     }
 
     /// Whether `p` may try to claim the shard as it is now.
@@ -196,16 +240,19 @@ impl State {
         let shard = self.shards[x];
         let knows_floor = setup.wipes == 0 || self.procs[p].incarnation == 1;
         let above = shard.epoch.max(if knows_floor { shard.floor } else { 0 });
+        // Whoever replaces a record that was lost takes an epoch above the time of day, which is above all.
+        let lost = setup.holes > 0 && shard.state == Hold::Absent;
+        let given_out = self.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
+        let above = if lost { above.max(shard.started).max(given_out) } else { above };
         if setup.holds(Rule::EpochRises) { above + 1 } else { above.max(1) }
     }
 
     fn hear_claim(&mut self, setup: &Setup, p: usize, x: usize) -> Option<Violation> {
         let holding = &mut self.procs[p].holding[x];
         holding.claim = Request::None;
-        let created = std::mem::take(&mut holding.creates);
-        let unread = self.meta == Meta::Damaged;
-        let store_changed = setup.wipes > 0 && (self.procs[p].incarnation != 1 || unread);
-        if created && store_changed && setup.holds(Rule::MetaAfterCreate) {
+        holding.creates = false;
+        let looks = !holding.trusted && setup.holds(Rule::NodesBeforeStart);
+        if looks && self.store_changed(setup, p) {
             self.detach(setup, p);
             return None;
         }
@@ -213,9 +260,13 @@ impl State {
     }
 
     fn begin(&mut self, p: usize, x: usize) -> Option<Violation> {
+        let life = self.procs[p].life;
         let holding = &mut self.procs[p].holding[x];
         let shard = &mut self.shards[x];
         holding.work = Work::Running;
+        holding.ran = shard.state == Hold::Held
+            && shard.session == Session { owner: p as u8, life }
+            && shard.epoch == holding.epoch;
         let higher = holding.epoch > shard.started;
         shard.started = shard.started.max(holding.epoch);
         (!higher).then_some(Violation::EpochNotHigher)
@@ -226,7 +277,7 @@ impl State {
         let shard = &mut self.shards[x];
         (shard.state, shard.session) = (state, session);
         if setup.holds(Rule::ReleaseIsSwap) {
-            shard.release = false;
+            shard.release = Release::None;
         }
         for proc in &mut self.procs[..setup.procs] {
             let holding = &mut proc.holding[x];
@@ -236,7 +287,7 @@ impl State {
             if !holding.late_creates {
                 holding.late = None;
             }
-            holding.orphaned = 0;
+            (holding.orphaned, holding.ran) = (0, false);
         }
     }
 }

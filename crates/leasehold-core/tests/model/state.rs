@@ -65,6 +65,10 @@ pub(crate) struct Holding {
     pub(crate) late: Option<u8>,
     /// That one expects no record.
     pub(crate) late_creates: bool,
+    /// The claim that was applied replaced a release, so that nobody else can be running the shard.
+    pub(crate) trusted: bool,
+    /// The shard's record is the one that its work was last started under here.
+    pub(crate) ran: bool,
     /// For how long the holder has been seen without a node record that speaks for it; 0 is not yet, then from 1.
     pub(crate) orphaned: u8,
 }
@@ -98,6 +102,10 @@ pub(crate) struct Proc {
     pub(crate) vouched: bool,
     /// It has read `meta` since its session's first record landed.
     pub(crate) read: bool,
+    /// The shards (as bits) that the renewal under way publishes.
+    pub(crate) publishing: u8,
+    /// The shards that the store publishes for sure, whatever becomes of the renewal under way.
+    pub(crate) published: u8,
 }
 
 /// The state of a node record.
@@ -126,6 +134,9 @@ pub(crate) struct Name {
     pub(crate) join: Option<Session>,
     /// That join expects no record.
     pub(crate) join_creates: bool,
+    /// The shards (as bits) that the record publishes, and those that a late one would.
+    pub(crate) publishes: u8,
+    pub(crate) late_publishes: u8,
 }
 
 /// The state of a shard record.
@@ -136,6 +147,20 @@ pub(crate) enum Hold {
     Absent,
     Vacant,
     Held,
+    /// Given up by somebody who had not started it, or held by a session that is dead: no release.
+    Unstarted,
+}
+
+/// A release on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Release {
+    #[default]
+    None,
+    /// Of a shard that ran, or that would have started without a look at anything.
+    Proper,
+    /// Of one that was given up before anybody looked who else may be running it.
+    Unstarted,
 }
 
 /// A shard record. Epochs are numbered anew after every step; only their order counts.
@@ -149,7 +174,7 @@ pub(crate) struct Shard {
     /// The highest epoch that any work was ever started under. Nobody in the model can see it.
     pub(crate) started: u8,
     /// A release that may yet land.
-    pub(crate) release: bool,
+    pub(crate) release: Release,
 }
 
 /// The state of `meta`.
@@ -172,6 +197,7 @@ pub(crate) struct State {
     pub(crate) shards: [Shard; SHARDS],
     pub(crate) meta: Meta,
     pub(crate) vanishes: u8,
+    pub(crate) holes: u8,
     pub(crate) wipes: u8,
     pub(crate) damages: u8,
 }
@@ -180,8 +206,8 @@ impl State {
     /// Every process has just started. The store is empty, or all names have been used before and all shards are
     /// vacant.
     pub(crate) fn start(setup: &Setup) -> State {
-        let Setup { vanishes, wipes, damages, .. } = *setup;
-        let mut state = State { vanishes, wipes, damages, ..State::default() };
+        let Setup { vanishes, holes, wipes, damages, .. } = *setup;
+        let mut state = State { vanishes, holes, wipes, damages, ..State::default() };
         for p in 0..setup.procs {
             state.procs[p].incarnation = u8::from(setup.wipes > 0);
             if setup.used_before {

@@ -17,6 +17,17 @@ impl Steps<'_> {
                 }
             }
         }
+        if self.from.holes > 0 {
+            for x in 0..self.setup.shards {
+                if self.from.shards[x].state != Hold::Absent {
+                    self.plain(Move::Hole(x), |setup, state| {
+                        state.holes -= 1;
+                        state.write_shard(setup, x, Hold::Absent, Session::default());
+                        state.shards[x].epoch = 0;
+                    });
+                }
+            }
+        }
         if self.from.wipes > 0 {
             self.plain(Move::Wipe, |setup, state| {
                 state.wipes -= 1;

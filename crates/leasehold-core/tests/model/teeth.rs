@@ -27,6 +27,11 @@ fn emptied(used_before: bool) -> Setup {
     Setup { wipes: 1, used_before, crashes: false, pauses: false, voluntary: false, ..nodes() }
 }
 
+/// The record of a shard vanishes once, with nothing else going on but moves.
+fn holed() -> Setup {
+    Setup { holes: 1, ttl: 2, used_before: true, crashes: false, pauses: false, ..nodes() }
+}
+
 const OVERLAP: &[Violation] = &[Violation::TwoHolders, Violation::TwoRunning];
 
 macro_rules! goes_wrong {
@@ -61,9 +66,14 @@ goes_wrong! {
     release_without_a_condition: ReleaseIsSwap, nodes(), OVERLAP;
     claiming_before_settling: SettleBeforeClaim, emptied(true), OVERLAP;
     no_epoch_floor: FloorAboveAll, emptied(true), &[Violation::EpochNotHigher];
-    created_without_reading_meta: MetaAfterCreate, emptied(true), OVERLAP;
-    claimed_without_reading_meta: MetaAfterVersion, emptied(true), OVERLAP;
-    released_without_reading_meta: MetaBeforeRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
+    started_unpublished: PublishBeforeStart, holed(), OVERLAP;
+    started_without_looking: NodesBeforeStart, holed(), OVERLAP;
+    started_what_another_publishes: PublishedIsHeld, holed(), OVERLAP;
+    trusted_before_it_was_published: PublishedBeforeTrust, holed(), OVERLAP;
+    started_on_a_lost_claim: ClaimStillThere, holed(), OVERLAP;
+    unstarted_taken_for_a_release: UnstartedIsNoRelease, holed(), OVERLAP;
+    created_late_without_looking: NodesBeforeStart, emptied(true), OVERLAP;
+    unstarted_late_taken_for_a_release: UnstartedIsNoRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
     restored_from_stale_memory: RestoredByTheRenewed, Setup { damages: 1, ..emptied(true) }, OVERLAP;
     restored_as_read_before_joining: RestoredAsReadSince, Setup { damages: 1, ..emptied(true) }, ALL;
     renewing_over_an_older_record: OwnRecordNotOlder, emptied(false), OVERLAP;

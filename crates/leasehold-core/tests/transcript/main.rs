@@ -91,6 +91,9 @@ fn without_its_rule_a_story_breaks_a_promise() {
         let overlaps = heard.lines().filter(|line| line.contains("!!") && line.contains("still runs on"));
         let overlaps: Vec<&str> = overlaps.collect();
         println!("without {rule:?}, in {story}:\n  {}", overlaps.join("\n  "));
+        if overlaps.is_empty() && std::env::var_os("TELL").is_some() {
+            println!("{heard}");
+        }
         assert!(!overlaps.is_empty(), "{story} goes well without {rule:?}: it shows nothing");
     }
 }
