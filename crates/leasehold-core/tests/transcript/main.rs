@@ -75,7 +75,6 @@ fn without_its_rule_a_story_breaks_a_promise() {
         (Rule::PublishedBeforeTrust, "published_late"),
         (Rule::ClaimStillThere, "published_late"),
         (Rule::PublishedIsHeld, "published"),
-        (Rule::UnstartedIsNoRelease, "published"),
         (Rule::MetaRestoredByTheLiving, "damaged_meta_revives_an_old_incarnation"),
         (Rule::TtlMaxIsHeard, "ttl_longer"),
         (Rule::OwnRecordNotOlder, "own_record_older"),
@@ -91,9 +90,6 @@ fn without_its_rule_a_story_breaks_a_promise() {
         let overlaps = heard.lines().filter(|line| line.contains("!!") && line.contains("still runs on"));
         let overlaps: Vec<&str> = overlaps.collect();
         println!("without {rule:?}, in {story}:\n  {}", overlaps.join("\n  "));
-        if overlaps.is_empty() && std::env::var_os("TELL").is_some() {
-            println!("{heard}");
-        }
         assert!(!overlaps.is_empty(), "{story} goes well without {rule:?}: it shows nothing");
     }
 }
