@@ -90,6 +90,12 @@ impl Rules {
         Rules { broken: [rule].into() }
     }
 
+    /// All rules but these: a rule that stands behind another is missed only if that one is off too.
+    #[cfg(feature = "sabotage")]
+    pub fn without_all(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Rules { broken: rules.into_iter().collect() }
+    }
+
     /// Whether the rule is in force.
     #[inline]
     pub fn hold(&self, rule: Rule) -> bool {

@@ -120,9 +120,9 @@ impl World {
 
     #[cfg(feature = "sabotage")]
     fn sabotaged(&self, mut core: Node) -> Node {
-        if let Some(crate::sabotage::Sabotage::Core(rule)) = self.sabotage {
-            core.set_rules(leasehold_core::rules::Rules::without(rule));
-        }
+        let Some(sabotage) = self.sabotage else { return core };
+        let rule = if let crate::sabotage::Sabotage::Core(rule) = sabotage { Some(rule) } else { None };
+        core.set_rules(leasehold_core::rules::Rules::without_all(rule.into_iter().chain(sabotage.behind())));
         core
     }
 

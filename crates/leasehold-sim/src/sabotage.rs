@@ -53,20 +53,19 @@ pub enum Order {
     MetaReadLast,
 }
 
-/// `OwnRecordNotOlder` is not among them: every store here that can be rolled back has another generation then, which is
-/// noticed first. The transcript `own_record_older` overlaps without it.
-const RULES: [Rule; 34] = [
+/// Not among them are rules that the model shows to be needed where their neighbours are missing, and that chance does not find
+/// while those are in force: `ProofAfterShard`, `NoBlindRetry` and `OwnRecordNotOlder`, which stand behind the look at all nodes;
+/// and `ClaimStillThere`, which has a story (`published_late`).
+const RULES: [Rule; 31] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
     Rule::AbsentIsNotDead,
-    Rule::ProofAfterShard,
     Rule::SilenceNeedsReads,
     Rule::SilenceLastsTtl,
     Rule::StopBeforeRelease,
     Rule::UnchangedIsUnknown,
     Rule::UnknownIsSettled,
-    Rule::NoBlindRetry,
     Rule::FreshSession,
     Rule::LostIsForEver,
     Rule::NoForeignClocks,
@@ -84,7 +83,6 @@ const RULES: [Rule; 34] = [
     Rule::PublishBeforeStart,
     Rule::NodesBeforeStart,
     Rule::PublishedBeforeTrust,
-    Rule::ClaimStillThere,
     Rule::PublishedIsHeld,
     Rule::UnstartedIsNoRelease,
     Rule::MetaRestoredByTheLiving,
@@ -109,7 +107,7 @@ impl Sabotage {
     pub fn all() -> Vec<Sabotage> {
         let rules = RULES.into_iter().filter(|_| cfg!(feature = "sabotage")).map(Sabotage::Core);
         let duties = DUTIES.into_iter().map(Sabotage::Driver);
-        rules.chain(duties).chain([Sabotage::Store(Order::MetaReadLast)]).collect()
+        rules.chain(duties).collect()
     }
 }
 
@@ -125,6 +123,17 @@ impl Sabotage {
             options.script = made.script;
         }
         options
+    }
+
+    /// The rule that stands in front of it, which is switched off as well: else nobody would miss this one.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn behind(self) -> Option<Rule> {
+        match self {
+            Sabotage::Core(Rule::UnknownIsSettled) | Sabotage::Store(Order::MetaReadLast) => {
+                Some(Rule::ClaimStillThere)
+            }
+            _ => None,
+        }
     }
 
     /// What the rule says, in a few words.
@@ -223,7 +232,9 @@ impl fmt::Display for Sabotage {
 impl FromStr for Sabotage {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = Sabotage::all();
+        // A store that reads `meta` first is what the conformance suite is for: chance finds too seldom what follows from it.
+        let mut all = Sabotage::all();
+        all.push(Sabotage::Store(Order::MetaReadLast));
         all.iter().copied().find(|sabotage| sabotage.to_string() == text).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(Sabotage::to_string).collect();
             let needs =
@@ -253,7 +264,11 @@ pub fn sabotage_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (Str
         };
         all_caught &= !summary.failures.is_empty();
         let faults = made_for_it(sabotage).map_or_else(|| "all".to_owned(), |made| made.to_string());
-        let says = sabotage.says();
+        let mut says = sabotage.says().to_owned();
+        #[cfg(feature = "sabotage")]
+        if let Some(front) = sabotage.behind() {
+            let _ = write!(says, " (with `{}` off too)", Sabotage::Core(front));
+        }
         let _ = writeln!(text, "| `{sabotage}` | {says} | {faults} | {caught_by} | {needed} |");
         eprintln!("{}", text.lines().last().unwrap_or_default());
     }
