@@ -12,6 +12,7 @@ use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 use crate::clock::{MS, SECOND};
 use crate::driver::mentions;
 use crate::faults::{Damage, Fault, Kind, Raise, Target};
+use crate::oracle::Run;
 use crate::process::Version;
 use crate::profile::Peril;
 use crate::records::Loss;
@@ -269,6 +270,9 @@ impl World {
             Target::Meta => Peril::VanishMeta,
         });
         for key in keys {
+            if let Key::Node(node) = &key {
+                self.hidden.insert(node.clone(), self.at);
+            }
             self.records.tampered(&self.setting, &key, Loss::Lost);
             self.overwrite(key, None);
         }
@@ -278,19 +282,20 @@ impl World {
     /// is not promised.
     fn would_hide_a_holder(&self, what: Target) -> bool {
         match what {
-            Target::Shard(_) | Target::Named(_) | Target::Shards => self
-                .processes
-                .iter()
-                .filter(|it| it.alive && !it.sessions.is_empty())
-                .any(|it| self.store.get(&Key::Node(it.name.clone())).is_none()),
+            Target::Shard(_) | Target::Named(_) | Target::Shards => {
+                let (at, lasts) = (self.at, 2 * self.setting.ttl_longest);
+                let mut hidden = self.hidden.iter().filter(|(_, since)| at < **since + lasts);
+                hidden.any(|(node, _)| self.store.get(&Key::Node(node.clone())).is_none())
+            }
             Target::Node(_) => {
-                let running =
-                    self.oracle.state.shards.iter().enumerate().filter(|(_, shard)| !shard.open.is_empty());
-                let lost = |id| {
-                    let stored = self.store.get(&Key::Shard(id));
-                    stored.is_none_or(|stored| ShardRecord::decode(&stored.value).is_err())
+                let open = self.oracle.state.shards.iter().flat_map(|shard| &shard.open);
+                let unnamed = |run: &Run| {
+                    let stored = self.setting.shard(run.shard).and_then(|id| self.store.get(&Key::Shard(id)));
+                    let record = stored.and_then(|stored| ShardRecord::decode(&stored.value).ok());
+                    let node = &self.processes[self.oracle.state.process_of(run)].name;
+                    record.is_none_or(|record| record.holder().is_none_or(|holder| holder.node != *node))
                 };
-                running.filter_map(|(number, _)| self.setting.shard(number)).any(lost)
+                open.map(|run| &self.oracle.state.runs[*run]).any(unnamed)
             }
             Target::Group(_) | Target::Control | Target::Meta => false,
         }

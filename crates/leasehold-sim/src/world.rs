@@ -116,6 +116,8 @@ pub(crate) struct World {
     pub(crate) asked_for: BTreeMap<usize, NodeName>,
     /// Whether `meta` has ever asked for what this version does not speak.
     pub(crate) raised: bool,
+    /// Nodes whose records somebody deleted, and when.
+    pub(crate) hidden: BTreeMap<NodeName, Instant>,
     pub(crate) healing: Healing,
     /// Sessions whose process is gone, where the kernel can tell.
     pub(crate) proved_gone: Vec<SessionId>,
@@ -165,6 +167,7 @@ impl World {
             unmet: Vec::new(),
             asked_for: BTreeMap::new(),
             raised: false,
+            hidden: BTreeMap::new(),
             healing: Healing::new(&setting),
             faults,
             proved_gone: Vec::new(),

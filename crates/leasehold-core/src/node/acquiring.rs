@@ -42,7 +42,7 @@ impl Node {
         if self.is_me(wanted) {
             return Some(why);
         }
-        let comes_back = self.roster.get(wanted).is_some_and(|member| !member.takes_now());
+        let comes_back = self.comes_back_or_just_did(wanted);
         self.turn_since.entry(shard.clone()).or_insert(self.now.at);
         let ranked = self.planning.rank(&self.plan, shard);
         let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
@@ -62,6 +62,14 @@ impl Node {
         let jitter = self.chance.up_to(delay / 4);
         self.wake_at(shard, turn_at + jitter);
         None
+    }
+
+    /// Whether a node is coming back, or has been back for so short a time that its own turn is not over.
+    fn comes_back_or_just_did(&self, node: &NodeName) -> bool {
+        let turn = self.recover_window_of(node) + self.config.turn_lasts(&self.facts);
+        let seen_at = self.mirror.nodes.get(node).map(|node| node.session_seen_at);
+        self.roster.get(node).is_some_and(|member| !member.takes_now())
+            || seen_at.is_some_and(|seen_at| self.now.at < seen_at + turn)
     }
 
     /// How long a node that comes back must be healthy before it takes shards, as far as we know: with a longer ttl longer.
