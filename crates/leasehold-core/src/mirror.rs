@@ -491,7 +491,8 @@ impl Mirror {
     }
 
     /// Whether a live session under this name holds a shard; with [`Reach::Start`], or may start it at any moment. An unreadable record, and one of a version that published nothing, may stand for anything.
-    pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach) -> bool {
+    /// `silent`: whether it has not changed for so long that no session can be alive in it.
+    pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach, silent: bool) -> bool {
         let publishes = |record: &NodeRecord| match (&record.publishes, reach) {
             (None, _) => true,
             (Some(published), Reach::Hold) => published.holds(shard),
@@ -500,7 +501,8 @@ impl Mirror {
         let live = |record: &NodeRecord| record.state.is_alive() && !self.dead.contains_key(&record.session);
         match node.seen.as_ref().map(|seen| &seen.record) {
             Some(Ok(record)) => live(record) && publishes(record),
-            Some(Err(_)) => node.known().is_none_or(live),
+            // One that only a newer version can read is never fenced: it counts for as long as it may be alive.
+            Some(Err(_)) => !silent && node.known().is_none_or(live),
             None => node.lost().is_some_and(|last| live(last) && publishes(last)),
         }
     }

@@ -11,7 +11,8 @@ use super::Node;
 use super::requests::Purpose;
 use super::shards::{Hold, Phase};
 use super::writes::Replaces;
-use crate::mirror::Reach;
+use crate::config::stretch;
+use crate::mirror::{Reach, SeenNode};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::notice::Standing;
 use crate::record::{MoveReason, Published, ShardSet};
@@ -143,7 +144,23 @@ impl Node {
     /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
     fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&NodeName> {
         let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
-        others.into_iter().find(|(_, node)| self.mirror.may_run(node, shard, reach)).map(|(name, _)| name)
+        let may_run =
+            |node: &SeenNode| self.mirror.may_run(node, shard, reach, self.now.at >= self.silent_at(node));
+        others.into_iter().find(|(_, node)| may_run(node)).map(|(name, _)| name)
+    }
+
+    /// When nobody can be alive any more in a record that cannot be read, unless it changes.
+    fn silent_at(&self, node: &SeenNode) -> Moment {
+        node.silent_from + stretch(self.ttl_max().max(node.ttl_longest), self.config.drift_permille)
+    }
+
+    /// A shard waits for another's record: it is considered again when that changes, and when an unreadable one is silent.
+    fn wait_for_silence(&mut self, shard: &ShardId) {
+        let unreadable = |node: &&SeenNode| node.seen.as_ref().is_some_and(|seen| seen.good().is_none());
+        let silent_at = self.mirror.nodes.values().filter(unreadable).map(|node| self.silent_at(node));
+        if let Some(at) = silent_at.filter(|at| *at > self.now.at).min() {
+            self.wake_at(shard, at);
+        }
     }
 
     /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
@@ -153,6 +170,7 @@ impl Node {
             self.rules.hold(Rule::PublishedIsHeld) && self.published_elsewhere(shard, Reach::Hold).is_some();
         if held {
             self.publishing.withheld.insert(shard.clone());
+            self.wait_for_silence(shard);
         }
         held
     }
@@ -160,7 +178,7 @@ impl Node {
     /// Whether anybody else may have run a shard, as far as records still tell: a live session that holds it, or one that
     /// is over and could have started it.
     pub(super) fn was_ever_held(&self, shard: &ShardId) -> bool {
-        let said = |node: &crate::mirror::SeenNode| {
+        let said = |node: &SeenNode| {
             let record = node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref());
             record.and_then(|record| Some((record, record.publishes.as_ref()?))).is_some_and(
                 |(record, published)| {
@@ -312,6 +330,7 @@ impl Node {
         if self.publishing.awaited.insert(shard.clone()) {
             self.record_changed = true;
         }
+        self.wait_for_silence(shard);
         true
     }
 

@@ -36,7 +36,9 @@ impl World {
     /// Whether this run ends with an outage, which begins now.
     pub(crate) fn begins_outage(&mut self, census: &Census) -> Result<bool, crate::Violation> {
         let attached = census.alive.iter().all(|node| self.processes[*node].standing == Standing::Attached);
-        if !self.setting.seed.is_multiple_of(ONE_IN) || !attached || census.alive.len() < 2 {
+        // Where no faults are wanted, this is none either.
+        let wanted = self.setting.seed.is_multiple_of(ONE_IN) && !self.faults.is_empty();
+        if !wanted || !attached || census.alive.len() < 2 {
             return Ok(false);
         }
         let over_at = self.at + self.setting.ttl_longest * 3 / 2;

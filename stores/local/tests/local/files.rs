@@ -219,6 +219,7 @@ fn a_replaced_file_is_another_generation_and_the_two_never_mix() {
         let folder = Folder::new();
         let elsewhere = Folder::new();
         applied(&elsewhere.open(), put("meta", None, b"theirs")).await;
+        settle(&elsewhere.file());
         let (store, second) = (folder.open(), folder.open());
         for number in 0..50 {
             applied(&store, put(&format!("nodes/{number}"), None, [b'x'; 900])).await;
