@@ -5,14 +5,14 @@
 //! - [`record`] and [`worker`] are what nodes run: work that writes down when it ran.
 //! - [`witness`] sees overlaps of work within one process, as they happen.
 //! - [`history`] reads what was written down, and [`judge`] says whether the promises were kept. Both are pure.
-//! - [`measure`] says how long things took. [`dice`] makes the choices of a seed.
+//! - [`measure`] says how long things took. [`rng`] makes the choices of a seed.
 
-pub mod dice;
 pub mod history;
 pub mod judge;
 pub mod measure;
 pub mod process;
 pub mod proxy;
 pub mod record;
+pub mod rng;
 pub mod witness;
 pub mod worker;

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::failure::EXIT_CODES;
 use crate::settings::{Everywhere, ForNodes, span};
 
-/// Every shard of your work run by exactly one live process, and stopped before its lease can be lost.
+/// Spread shards of work over processes; at most one process runs a shard at a time.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version = crate::build::VERSION, long_version = crate::build::LONG_VERSION.as_str())]
 #[command(after_help = EXIT_CODES, max_term_width = 110)]
@@ -21,75 +21,75 @@ pub(crate) struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See three nodes share shards, and break them: the first thing to try
+    /// Watch three nodes share shards, and break them: try this first
     Demo(Demo),
     /// Run a command for every shard that this node holds
     Run(Run),
-    /// Show the whole cluster at a glance
+    /// Show the nodes, groups and problems of the cluster
     Status(Look),
-    /// Show the nodes
+    /// List the nodes
     Nodes(Look),
-    /// Show the shards, of one group or of all
+    /// List the shards of one group or of all groups
     Shards(LookGroup),
-    /// Say why a shard is where it is
+    /// Explain where a shard runs and why
     Explain(Explain),
-    /// Say what would move if something changed
+    /// Show which shards a change would move
     WhatIf(WhatIf),
-    /// Say which shard a key belongs to, and who has it
+    /// Show which shard a key belongs to and which node holds it
     Locate(Locate),
     #[command(flatten)]
-    Wish(Wished),
-    /// Show or change the settings of groups that all nodes share
+    Operate(OperatorCommand),
+    /// Show or change the group settings that all nodes share
     Group(Group),
-    /// Mend the damaged record of a shard, or of what operators asked for, safely
+    /// Repair a damaged shard record or control record
     Repair(Repair),
-    /// Show the registered keys
+    /// List the registered keys
     Keys(Keys),
-    /// Keep a key and its value registered until Ctrl-C
+    /// Register a key with a value until Ctrl-C
     Register(Register),
-    /// Check this machine, a store and the settings, and say what to change
+    /// Check this machine, the store and the settings
     Doctor(ForAll),
-    /// Prove the core: thousands of simulated clusters under faults, judged by when work ran
+    /// Test the core in thousands of simulated clusters with faults
     Sim(crate::sim::Sim),
-    /// Break nodes on a store of yours on purpose, and judge whether every promise was kept
+    /// Break nodes on a store on purpose and verify the promises
     Check(crate::check::Check),
-    /// Measure a store of yours, beside what a write per shard would cost on it
+    /// Benchmark a store and compare with one lease per shard
     Bench(crate::bench::Bench),
-    /// Show and judge the settings
+    /// Show and check the settings
     Config(Config),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
 
-/// Every wish is a command of its own.
+/// One command per kind of operator request.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Wished {
-    /// Ask a node to hand everything over and to take nothing
+pub(crate) enum OperatorCommand {
+    /// Hand over all shards of a node and give it no new ones
     Drain(With<Drain>),
-    /// Ask a node to take shards again
+    /// Let a drained node take shards again
     Undrain(With<OneNode>),
-    /// Give a node another weight, or its own again
+    /// Override the weight of a node, or remove the override
     Weight(With<Weigh>),
-    /// Keep a shard on a certain node while that node is there
+    /// Pin a shard to a node
     Pin(With<Pin>),
-    /// Let a shard go where the plan wants it
+    /// Remove the pin of a shard
     Unpin(With<NamedShard>),
-    /// Forbid voluntary moves
+    /// Suspend voluntary moves
     Freeze(With<Note>),
-    /// Allow voluntary moves again
+    /// Resume voluntary moves
     Unfreeze(With<Nothing>),
-    /// Ask the holder of a shard to give it up once
+    /// Make the holder of a shard give it up once
     Release(With<NamedShard>),
-    /// Let a shard run again whose work kept crashing
+    /// Let a quarantined shard run again
     Unquarantine(With<NamedShard>),
 }
 
 /// What an operator asks for.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum OperatorRequest {
     Drain { node: String, note: String },
     Undrain { node: String },
     Weight { node: String, weight: Weight },
@@ -101,26 +101,36 @@ pub(crate) enum Wish {
     Unquarantine { shard: String },
 }
 
-impl Wished {
-    /// The wish, and where it goes.
-    pub(crate) fn into_wish(self) -> (Everywhere, Wish) {
+impl OperatorCommand {
+    /// The request, and the cluster that it is for.
+    pub(crate) fn into_request(self) -> (Everywhere, OperatorRequest) {
         match self {
-            Wished::Drain(With { what, everywhere }) => {
-                (everywhere, Wish::Drain { node: what.node, note: what.note })
+            OperatorCommand::Drain(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Drain { node: what.node, note: what.note })
             }
-            Wished::Undrain(With { what, everywhere }) => (everywhere, Wish::Undrain { node: what.node }),
-            Wished::Weight(With { what, everywhere }) => {
-                (everywhere, Wish::Weight { node: what.node, weight: what.weight })
+            OperatorCommand::Undrain(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Undrain { node: what.node })
             }
-            Wished::Pin(With { what, everywhere }) => {
-                (everywhere, Wish::Pin { shard: what.shard, node: what.node })
+            OperatorCommand::Weight(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Weight { node: what.node, weight: what.weight })
             }
-            Wished::Unpin(With { what, everywhere }) => (everywhere, Wish::Unpin { shard: what.shard }),
-            Wished::Freeze(With { what, everywhere }) => (everywhere, Wish::Freeze { note: what.note }),
-            Wished::Unfreeze(With { what: Nothing {}, everywhere }) => (everywhere, Wish::Unfreeze),
-            Wished::Release(With { what, everywhere }) => (everywhere, Wish::Release { shard: what.shard }),
-            Wished::Unquarantine(With { what, everywhere }) => {
-                (everywhere, Wish::Unquarantine { shard: what.shard })
+            OperatorCommand::Pin(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Pin { shard: what.shard, node: what.node })
+            }
+            OperatorCommand::Unpin(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Unpin { shard: what.shard })
+            }
+            OperatorCommand::Freeze(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Freeze { note: what.note })
+            }
+            OperatorCommand::Unfreeze(With { what: Nothing {}, everywhere }) => {
+                (everywhere, OperatorRequest::Unfreeze)
+            }
+            OperatorCommand::Release(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Release { shard: what.shard })
+            }
+            OperatorCommand::Unquarantine(With { what, everywhere }) => {
+                (everywhere, OperatorRequest::Unquarantine { shard: what.shard })
             }
         }
     }
@@ -148,7 +158,7 @@ pub(crate) struct OneNode {
 pub(crate) struct Drain {
     /// The node's name
     pub(crate) node: String,
-    /// Who wants it and why, shown by `nodes`
+    /// Who drains it and why; shown by `nodes`
     #[arg(long, default_value = "")]
     pub(crate) note: String,
 }
@@ -157,7 +167,7 @@ pub(crate) struct Drain {
 pub(crate) struct Weigh {
     /// The node's name
     pub(crate) node: String,
-    /// The weight, or `own` for the node's own
+    /// The weight, or `own` to use the weight that the node was started with
     #[arg(value_parser = weight)]
     pub(crate) weight: Weight,
 }
@@ -172,13 +182,13 @@ fn weight(text: &str) -> Result<Weight, String> {
         _ => text
             .parse()
             .map(|weight| Weight(Some(weight)))
-            .map_err(|_| format!("write a whole number up to {}, or `own`", u32::MAX)),
+            .map_err(|_| format!("expected a whole number up to {}, or `own`", u32::MAX)),
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Pin {
-    /// The shard, such as orders/3
+    /// The shard, for example orders/3
     pub(crate) shard: String,
     /// The node's name
     pub(crate) node: String,
@@ -186,13 +196,13 @@ pub(crate) struct Pin {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamedShard {
-    /// The shard, such as orders/3
+    /// The shard, for example orders/3
     pub(crate) shard: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Note {
-    /// Who wants it and why, shown by `status`
+    /// Who froze the moves and why; shown by `status`
     #[arg(long, default_value = "by an operator")]
     pub(crate) note: String,
 }
@@ -200,20 +210,20 @@ pub(crate) struct Note {
 /// `leasehold demo`
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How long it runs, and what has begun by then is brought to its end; without a terminal 10s, otherwise until
-    /// you quit
+    /// How long to run; a step that has begun is finished [default: 10s without a terminal, otherwise until you
+    /// quit]
     #[arg(long = "for", value_name = "DURATION", value_parser = span::parse)]
     pub(crate) run_for: Option<Duration>,
-    /// How many shards there are
+    /// Number of shards
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) shards: u32,
-    /// How many nodes there are at first
+    /// Number of nodes at the start
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=12))]
     pub(crate) nodes: u32,
-    /// The nodes' ttl
+    /// ttl of the nodes
     #[arg(long, default_value = "2s", value_parser = span::parse)]
     pub(crate) ttl: Duration,
-    /// Print lines instead of drawing, also on a terminal
+    /// Print lines instead of drawing, even on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
 }
@@ -222,7 +232,7 @@ pub(crate) struct Demo {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct Run {
-    /// One child for all shards, told what it owns by lines of JSON (docs/one.md)
+    /// Run one child for all shards and send it its shards as JSON lines (docs/one.md)
     #[arg(long)]
     pub(crate) one: bool,
     #[command(flatten)]
@@ -235,21 +245,25 @@ pub(crate) struct Run {
 }
 
 const RUN_HELP: &str = "\
-Each child finds LEASEHOLD_NAMESPACE, LEASEHOLD_GROUP, LEASEHOLD_SHARD, LEASEHOLD_EPOCH and LEASEHOLD_NODE in its
-environment. To stop it gets SIGTERM (with its process group), and SIGKILL after kill_after or before its lease ends.
-A child that ends is started again with a growing pause; one that keeps failing is quarantined.
-SIGTERM or Ctrl-C hands everything over and leaves; a second one, a second later or more, hurries.
+Each child has LEASEHOLD_NAMESPACE, LEASEHOLD_GROUP, LEASEHOLD_SHARD, LEASEHOLD_EPOCH and LEASEHOLD_NODE in its \
+environment. To stop a child, `run` sends SIGTERM to its process group, then SIGKILL after kill_after or before the \
+lease ends, whichever comes first. A child that exits is restarted after a pause that doubles each time; a shard whose \
+child keeps failing is quarantined.
+
+SIGTERM or Ctrl-C hands all shards over and leaves the cluster. A second signal, at least 1 s later, kills the children \
+at once.
 
 Example:
-  leasehold run --store local:./leasehold.db --group orders --shards 8 -- ./worker --slot {shard} --epoch {epoch}";
+  leasehold run --store local:./leasehold.db --group orders --shards 8 \\
+    -- ./worker --slot {shard} --epoch {epoch}";
 
 /// For people or programs, once or always.
 #[derive(Debug, Args)]
 pub(crate) struct Manner {
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print again at every change
+    /// Print again after every change
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -275,9 +289,9 @@ pub(crate) struct LookGroup {
 /// `leasehold explain`
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The shard, such as orders/3
+    /// The shard, for example orders/3
     pub(crate) shard: String,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -289,9 +303,9 @@ pub(crate) struct Explain {
 #[group(skip)]
 #[command(group(clap::ArgGroup::new("record").required(true).args(["shard", "control"])))]
 pub(crate) struct Repair {
-    /// The shard, such as orders/3
+    /// The shard, for example orders/3
     pub(crate) shard: Option<String>,
-    /// Mend the record of what operators asked for: all that they asked for is undone
+    /// Repair the control record: all drains, weights, pins and freezes are undone
     #[arg(long)]
     pub(crate) control: bool,
     #[command(flatten)]
@@ -308,13 +322,13 @@ pub(crate) struct WhatIf {
 /// A change to try out.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Change {
-    /// A node is gone
+    /// Remove a node
     Down(WhatIfNode),
-    /// A node hands everything over
+    /// Drain a node
     Drain(WhatIfNode),
-    /// A node is added
+    /// Add a node
     Add(WhatIfAdd),
-    /// A node has another weight
+    /// Change the weight of a node
     Weight(WhatIfWeight),
 }
 
@@ -322,7 +336,7 @@ pub(crate) enum Change {
 pub(crate) struct WhatIfNode {
     /// The node's name
     pub(crate) node: String,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -333,13 +347,13 @@ pub(crate) struct WhatIfNode {
 pub(crate) struct WhatIfAdd {
     #[command(flatten)]
     pub(crate) node: WhatIfNode,
-    /// Its weight
+    /// The weight of the node
     #[arg(long, default_value_t = 100)]
     pub(crate) weight: u32,
-    /// Its capacity
+    /// The capacity of the node
     #[arg(long)]
     pub(crate) capacity: Option<u32>,
-    /// Where it stands
+    /// The zone of the node
     #[arg(long)]
     pub(crate) zone: Option<String>,
 }
@@ -350,7 +364,7 @@ pub(crate) struct WhatIfWeight {
     pub(crate) node: String,
     /// The weight
     pub(crate) weight: u32,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -360,12 +374,12 @@ pub(crate) struct WhatIfWeight {
 /// `leasehold locate`
 #[derive(Debug, Args)]
 pub(crate) struct Locate {
-    /// The key: of a request, a customer, whatever the group is split by
+    /// The key that the group is split by, for example a customer id
     pub(crate) key: String,
-    /// The group; not needed when there is only one
+    /// The group; optional if there is only one
     #[arg(long)]
     pub(crate) group: Option<String>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -382,13 +396,13 @@ pub(crate) struct Group {
 /// What to do with groups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GroupCommand {
-    /// Show all groups
+    /// List all groups
     List(Look),
-    /// Show one group in full
+    /// Show all settings of a group
     Show(GroupNamed),
-    /// Change settings of a group for all nodes, such as shards=64 balance=1.2
+    /// Change settings of a group, for example shards=64 balance=1.2
     Set(GroupSet),
-    /// Remove the settings of a group that nobody serves any more
+    /// Delete the settings of a group that no node serves
     Delete(GroupNamed),
 }
 
@@ -404,7 +418,7 @@ pub(crate) struct GroupNamed {
 pub(crate) struct GroupSet {
     /// The group's name
     pub(crate) name: String,
-    /// The changes: shards, balance, zones, cooldown, min_run, moves_max, move_window, kept_min, restart_grace,
+    /// Settings to change: shards, balance, zones, cooldown, min_run, moves_max, move_window, kept_min, restart_grace,
     /// stop_timeout
     #[arg(required = true, value_name = "SETTING=VALUE")]
     pub(crate) changes: Vec<String>,
@@ -415,7 +429,7 @@ pub(crate) struct GroupSet {
 /// `leasehold keys`
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -429,7 +443,7 @@ pub(crate) struct Register {
     pub(crate) key: String,
     /// Its value
     pub(crate) value: String,
-    /// Take the key over if somebody else has registered it
+    /// Replace the key if another process has registered it
     #[arg(long)]
     pub(crate) overwrite: bool,
     #[command(flatten)]
@@ -455,26 +469,26 @@ pub(crate) struct Config {
 /// What to do with the settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print every setting in force, and where it came from
+    /// Print every setting and where its value comes from
     Show {
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         all: ForAll,
     },
-    /// Say whether the settings are safe
+    /// Check whether the settings are safe
     Check(ForAll),
-    /// Say what the settings amount to: outage survived, failover, cost, how many shards
+    /// Show the failover times, tolerated outages and costs
     Explain {
-        /// For how many nodes [default: 3]
+        /// Number of nodes [default: 3]
         #[arg(long)]
         nodes: Option<u64>,
         #[command(flatten)]
         all: ForAll,
     },
-    /// Say where settings files are looked for
+    /// Show where settings files are looked for
     Paths(ForAll),
-    /// Print the reference of all settings
+    /// Print the reference page of all settings
     Reference,
 }

@@ -25,7 +25,7 @@ pub(crate) fn show(settings: &Settings, json: bool) {
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     let facts = stores::facts(settings);
     let ttl = settings.node_config(&facts)?.ttl;
-    println!("the settings are safe on {} at a ttl of {}", facts.kind, crate::settings::span::show(ttl));
+    println!("the settings are safe on {} with a ttl of {}", facts.kind, crate::settings::span::show(ttl));
     Ok(())
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn explain(settings: &Settings, nodes: Option<u64>) -> Result<(), Fai
 
 /// How many shards to have for that many nodes. With few shards a node a single one makes a great difference.
 fn shard_guidance(nodes: u64) -> String {
-    let mut text = format!("How many shards for {nodes} nodes (the group's size is hard to change later)\n");
+    let mut text = format!("Number of shards for {nodes} nodes (hard to change later)\n");
     let nodes = nodes.max(1);
     for (each, what) in [
-        (1, "every node has one: the fullest has all that there is"),
-        (5, "the fullest node has at most 1.20 × its share"),
-        (10, "the fullest node has at most 1.10 × its share: a good start"),
+        (1, "one per node: one more shard doubles the load of a node"),
+        (5, "the fullest node has at most 1.20 × its fair share"),
+        (10, "the fullest node has at most 1.10 × its fair share: a good start"),
         (30, "room to grow to three times as many nodes"),
     ] {
         let _ = writeln!(text, "{:>11}  {what}", nodes * each);
@@ -62,10 +62,10 @@ pub(crate) fn paths(settings: &Settings) {
     }
     match settings.file() {
         Some(file) if !settings.places().iter().any(|place| place == file) => {
-            println!("used  {} (as told)", file.display())
+            println!("used  {} (set explicitly)", file.display())
         }
         Some(_) => {}
-        None => println!("no file is used; the first of these that exists would be"),
+        None => println!("no settings file found; the first of these that exists is used"),
     }
 }
 

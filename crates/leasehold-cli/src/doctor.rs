@@ -13,7 +13,7 @@ use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped
 use leasehold_store::{Grade, Store, Throwaway};
 
 use crate::failure::{Code, Failure};
-use crate::legible::legible;
+use crate::sanitize::sanitize;
 use crate::settings::{Problem, Settings, redacted, span};
 use crate::stores::{self, Missing};
 
@@ -21,7 +21,7 @@ use crate::stores::{self, Missing};
 const ROUNDS: usize = 9;
 
 /// For a store that cannot be looked at any further.
-const LOOK_AGAIN: &str = "nothing else of the store could be checked: mend that, and look again";
+const LOOK_AGAIN: &str = "the other checks of the store were skipped; fix this and run doctor again";
 
 /// What was found, one line each.
 #[derive(Debug, Default)]
@@ -32,16 +32,16 @@ struct Findings {
 
 impl Findings {
     fn good(&mut self, what: impl AsRef<str>) {
-        let _ = writeln!(self.text, "ok    {}", legible(what.as_ref()));
+        let _ = writeln!(self.text, "ok    {}", sanitize(what.as_ref()));
     }
 
     fn doubtful(&mut self, what: impl AsRef<str>, advice: &str) {
-        let _ = writeln!(self.text, "warn  {}\n        {}", legible(what.as_ref()), legible(advice));
+        let _ = writeln!(self.text, "warn  {}\n        {}", sanitize(what.as_ref()), sanitize(advice));
     }
 
     fn bad(&mut self, what: impl AsRef<str>, advice: &str) {
         self.wrong += 1;
-        let _ = writeln!(self.text, "FAIL  {}\n        {}", legible(what.as_ref()), legible(advice));
+        let _ = writeln!(self.text, "FAIL  {}\n        {}", sanitize(what.as_ref()), sanitize(advice));
     }
 
     fn mistaken(&mut self, problems: Vec<Problem>) {
@@ -64,7 +64,7 @@ pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
             }
             Err(failure) => {
                 let why = failure.message.replace("\n  ", "; ");
-                findings.bad(format!("the store cannot be opened: {why}"), LOOK_AGAIN);
+                findings.bad(format!("cannot open the store: {why}"), LOOK_AGAIN);
             }
         }
     } else {
@@ -97,10 +97,10 @@ impl Patient {
                     .prefix(".leasehold-doctor-")
                     .tempdir_in(folder.unwrap_or(Path::new(".")))
                     .map_err(|error| {
-                        Failure::new(Code::Failed, format!("its folder cannot be written: {error}"))
+                        Failure::new(Code::Failed, format!("its directory is not writable: {error}"))
                     })?;
                 findings.good(format!(
-                    "the file {} is not there yet: the first node makes it; another one beside it is tried",
+                    "{} does not exist yet; the first node creates it. Testing a temporary file in the same directory",
                     path.display()
                 ));
                 (format!("local:{}", stand_in.path().join("try.db").display()), Some(stand_in))
@@ -110,7 +110,7 @@ impl Patient {
         let namespace = settings.namespace().to_owned();
         let store = stores::open_address(&url, &namespace, Missing::Create)?;
         if stand_in.is_none() {
-            findings.good(format!("the store {} can be opened", redacted(given)));
+            findings.good(format!("opened the store {}", redacted(given)));
         }
         Ok(Patient { store, url, namespace, _stand_in: stand_in })
     }
@@ -131,24 +131,26 @@ async fn check_machine(findings: &mut Findings) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let (boot, unix) = (clock::now().since(boot).as_millis() as i64, clock::unix_ms() as i64 - unix as i64);
     if (290..2000).contains(&boot) && (boot - unix).abs() <= 10 {
-        findings.good("the boot clock runs, and the wall clock runs with it");
+        findings.good("boot clock and wall clock agree");
     } else {
         findings.doubtful(
-            format!("in 300 ms of sleep the boot clock ran {boot} ms and the wall clock {unix} ms"),
-            "ownership is decided on the boot clock; find out what steps or slows the clocks of this machine",
+            format!(
+                "during a sleep of 300 ms the boot clock advanced {boot} ms and the wall clock {unix} ms"
+            ),
+            "ownership depends on the boot clock; find out what steps or slows the clocks of this machine",
         );
     }
     if std::fs::read_to_string(format!("/proc/{}/stat", std::process::id())).is_ok() {
-        findings.good("/proc is readable: the guard of `run` can find every process that a child started");
+        findings.good("/proc is readable: `run` can find every process that a child starts");
     } else {
-        findings.bad("/proc is not readable", "`run` needs it to end children completely: mount it");
+        findings.bad("/proc is not readable", "mount it: `run` needs it to kill all processes of a child");
     }
 }
 
 fn check_settings(settings: &Settings, facts: &Facts, findings: &mut Findings) -> Option<Config> {
     match settings.node_config(facts) {
         Ok(config) => {
-            findings.good(format!("the time budget is safe at a ttl of {}", span::show(config.ttl)));
+            findings.good(format!("the time settings are safe with a ttl of {}", span::show(config.ttl)));
             Some(config)
         }
         Err(problems) => {
@@ -176,7 +178,10 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
         match timed(store.read(&[Key::Meta])).await {
             Ok(took) => reads.push(took),
             Err(error) => {
-                findings.bad(format!("reading failed: {error}"), "the store must answer reads");
+                findings.bad(
+                    format!("a read failed: {error}"),
+                    "fix this and run doctor again: nodes cannot work without reads",
+                );
                 // The store may know why.
                 return examine(&**store, findings).await;
             }
@@ -186,19 +191,20 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
     match store.list().await {
         Ok(listing) => {
             let took = millis(clock::now().since(began_at));
-            findings.good(format!("the namespace {namespace} is listed in {took}"));
+            findings.good(format!("listed the namespace {namespace} in {took}"));
             check_records(&listing, findings);
         }
-        Err(error) => findings.bad(format!("listing failed: {error}"), "the store must answer listings"),
+        Err(error) => findings.bad(
+            format!("a listing failed: {error}"),
+            "fix this and run doctor again: nodes cannot work without listings",
+        ),
     }
     examine(&**store, findings).await;
     match patient.scratch() {
         Ok((throwaway, scratch)) => {
             match check_swaps(&*scratch).await {
                 Ok(writes) => {
-                    findings.good(
-                        "conditional writes are honoured: a stale one and a second creation were refused",
-                    );
+                    findings.good("conditional writes work: a stale write and a second create were refused");
                     judge_latency(&reads, &writes, config, findings);
                 }
                 Err((what, advice)) => findings.bad(what, advice),
@@ -208,13 +214,14 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
                 && let Err(error) = scratch.discard(&throwaway).await
             {
                 findings.doubtful(
-                    format!("what was tried stays in the namespace {throwaway}: {error}"),
-                    "it does no harm, and can be removed by hand",
+                    format!("test records remain in the namespace {throwaway}: {error}"),
+                    "they do no harm; you can delete them by hand",
                 );
             }
         }
-        Err(failure) => findings
-            .bad(format!("a namespace to try writes in cannot be opened: {}", failure.message), MUST_WRITE),
+        Err(failure) => {
+            findings.bad(format!("cannot open a namespace for test writes: {}", failure.message), MUST_WRITE)
+        }
     }
 }
 
@@ -225,7 +232,7 @@ fn check_records(listing: &Listing, findings: &mut Findings) {
     observer.listed(now, listing);
     for problem in observer.view(now).problems {
         if problem.kind == "corrupt_record" {
-            findings.bad(format!("the record {} cannot be read", problem.subject), &problem.message);
+            findings.bad(format!("damaged record {}", problem.subject), &problem.message);
         }
     }
 }
@@ -234,10 +241,10 @@ fn check_records(listing: &Listing, findings: &mut Findings) {
 type Wrong = (String, &'static str);
 
 /// For a store that takes what it must refuse.
-const UNSAFE: &str = "this store cannot keep two holders apart: do not use it";
+const UNSAFE: &str = "do not use this store: two nodes could hold a shard at the same time";
 
 /// For a store that takes nothing now.
-const MUST_WRITE: &str = "the store must take writes: mend that, and look again";
+const MUST_WRITE: &str = "fix this and run doctor again: nodes cannot work without writes";
 
 async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, Wrong> {
     let key = Key::Group(GroupName::new("doctor").expect("a plain word is a name"));
@@ -248,13 +255,13 @@ async fn check_swaps(store: &dyn Store) -> Result<Vec<Duration>, Wrong> {
     };
     let mut writes = Vec::new();
     let first = applied(store, swap(None, Some("{\"n\":0}")), &mut writes).await?;
-    refused(store, swap(None, Some("{\"n\":1}")), "a record was created twice").await?;
+    refused(store, swap(None, Some("{\"n\":1}")), "the store accepted a second create of a record").await?;
     let mut version = first.clone();
     for n in 2..ROUNDS {
         let text = format!("{{\"n\":{n}}}");
         version = applied(store, swap(Some(version), Some(&text)), &mut writes).await?;
     }
-    refused(store, swap(Some(first), Some("{}")), "a write over a stale version was accepted").await?;
+    refused(store, swap(Some(first), Some("{}")), "the store accepted a write over a stale version").await?;
     if store.facts().removes {
         applied(store, swap(Some(version), None), &mut Vec::new()).await?;
     }
@@ -266,11 +273,11 @@ async fn applied(store: &dyn Store, swap: Swap, took: &mut Vec<Duration>) -> Res
     let reply = store
         .swap(Lane::Work, &[swap])
         .await
-        .map_err(|error| (format!("writing failed: {error}"), MUST_WRITE))?;
+        .map_err(|error| (format!("a write failed: {error}"), MUST_WRITE))?;
     took.push(clock::now().since(began_at));
     match reply.outcomes.into_iter().next() {
         Some(Swapped::Applied(version)) => Ok(version),
-        other => Err((format!("a write that should have been accepted was not: {other:?}"), UNSAFE)),
+        other => Err((format!("the store refused a valid write: {other:?}"), UNSAFE)),
     }
 }
 
@@ -278,7 +285,7 @@ async fn refused(store: &dyn Store, swap: Swap, what: &str) -> Result<(), Wrong>
     let reply = store
         .swap(Lane::Work, &[swap])
         .await
-        .map_err(|error| (format!("writing failed: {error}"), MUST_WRITE))?;
+        .map_err(|error| (format!("a write failed: {error}"), MUST_WRITE))?;
     match reply.outcomes.first() {
         Some(Swapped::Lost(_)) => Ok(()),
         _ => Err((what.to_owned(), UNSAFE)),
@@ -292,12 +299,12 @@ fn judge_latency(reads: &[Duration], writes: &[Duration], config: Option<&Config
         format!("a read takes {}, a write {} (slowest {})", millis(read), millis(write), millis(slowest));
     match config {
         Some(config) if slowest > config.try_timeout => findings.bad(
-            format!("{what}, and a try may take {}", span::show(config.try_timeout)),
-            "raise ttl, so that every try has time to succeed",
+            format!("{what}; the limit per call is {}", span::show(config.try_timeout)),
+            "raise ttl so that calls can succeed within the limit",
         ),
         Some(config) if slowest > config.try_timeout / 4 => findings.doubtful(
-            format!("{what}, and a try may take {}", span::show(config.try_timeout)),
-            "raise ttl: a little more load would make renewals fail",
+            format!("{what}; the limit per call is {}", span::show(config.try_timeout)),
+            "raise ttl: slightly more load would make renewals fail",
         ),
         _ => findings.good(what),
     }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use leasehold_core::store::{StoreError, StoreErrorKind};
 
-use crate::legible::{legible, legible_lines};
 use crate::log;
+use crate::sanitize::{sanitize, sanitize_lines};
 use crate::settings::Problems;
 
 /// Why a command did not do what it was asked.
@@ -41,14 +41,14 @@ pub(crate) enum Code {
 /// What `--help` says about them.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  something else went wrong
-  2  the command line or the settings are wrong; nothing was started
-  3  the store cannot be reached, refuses, or is damaged
-  4  there is no such shard, node, group or key
-  5  another live process uses this node's name, or has registered this key
-  6  a check found something that is not as it should be
-  7  the node left, but could not confirm that everything was handed over";
+  0  success
+  1  any other error
+  2  invalid arguments or settings; nothing was started
+  3  the store is unreachable, refuses requests or is damaged
+  4  unknown shard, node, group or key
+  5  another live process uses this node name or has registered this key
+  6  a check failed
+  7  the node left, but the store did not confirm the handover";
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
@@ -58,7 +58,7 @@ impl Failure {
     /// Tells people, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
-        log::last_words(format!("leasehold: {}{advice}\n", legible_lines(&self.message)));
+        log::last_words(format!("leasehold: {}{advice}\n", sanitize_lines(&self.message)));
         ExitCode::from(self.code as u8)
     }
 }
@@ -73,13 +73,13 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let advice = match error.kind {
             StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
-                "try again, or run `leasehold doctor`"
+                "try again, or run `leasehold doctor` to find the cause"
             }
-            StoreErrorKind::Refused | StoreErrorKind::Damaged => "`leasehold doctor` may say more",
+            StoreErrorKind::Refused | StoreErrorKind::Damaged => "run `leasehold doctor` to find the cause",
         };
         Failure {
             advice: Some(advice),
-            ..Failure::new(Code::Store, legible(&error.to_string()).into_owned())
+            ..Failure::new(Code::Store, sanitize(&error.to_string()).into_owned())
         }
     }
 }
@@ -96,7 +96,7 @@ impl From<leasehold::Error> for Failure {
         };
         let told = error.to_string();
         // Only a list of settings has lines of ours.
-        let told = if code == Code::Usage { told } else { legible(&told).into_owned() };
+        let told = if code == Code::Usage { told } else { sanitize(&told).into_owned() };
         Failure::new(code, told)
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        let failure = Failure::new(Code::Failed, format!("the output cannot be written: {error}"));
+        let failure = Failure::new(Code::Failed, format!("cannot write the output: {error}"));
         let _ = failure.report();
         std::process::exit(failure.code as i32);
     }

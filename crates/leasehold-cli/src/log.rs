@@ -86,8 +86,10 @@ impl Log {
                 }
                 let count = dropped.swap(0, Ordering::Relaxed);
                 if count > 0 {
-                    let _ =
-                        writeln!(to, "… {count} lines of the log are missing: nobody read it for too long");
+                    let _ = writeln!(
+                        to,
+                        "… {count} log lines were dropped: standard error was blocked for too long"
+                    );
                 }
             }
         })?;
@@ -154,6 +156,6 @@ mod tests {
         drop(log);
         let all: String = written.iter().collect();
         assert!(all.starts_with("line 0\n"), "{all}");
-        assert!(all.contains("lines of the log are missing"), "{all}");
+        assert!(all.contains("log lines were dropped"), "{all}");
     }
 }

@@ -24,11 +24,11 @@ mod demo;
 mod doctor;
 mod failure;
 mod guard;
-mod legible;
 mod log;
 mod look;
 mod operate;
 mod run;
+mod sanitize;
 mod settings;
 mod signals;
 mod sim;
@@ -38,10 +38,10 @@ use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use failure::{Code, Failure};
 use leasehold_core::explain::WhatIf;
 use leasehold_core::store::StoreErrorKind;
-use legible::legible;
 use look::{Format, Watching};
 use operate::Others;
 use run::Mode;
+use sanitize::sanitize;
 use settings::{Everywhere, Settings};
 use stores::Missing;
 
@@ -123,11 +123,11 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Explain(what) => explain(&what).await,
         Command::WhatIf(what) => what_if(what.change).await,
         Command::Locate(what) => locate(&what).await,
-        Command::Wish(wished) => {
-            let (everywhere, wish) = wished.into_wish();
+        Command::Operate(command) => {
+            let (everywhere, request) = command.into_request();
             let settings = Settings::load(&everywhere, None)?;
             let client = look::client(&settings).await?;
-            println!("{}", operate::ask(&settings, &client, &wish).await?);
+            println!("{}", operate::ask(&settings, &client, &request).await?);
             Ok(())
         }
         Command::Group(group) => on_group(group.what).await,
@@ -207,7 +207,7 @@ async fn explain(what: &args::Explain) -> Result<(), Failure> {
     let client = look::client(&settings).await?;
     let shard = look::known_shard_of(&settings, &client.view(), &what.shard)?;
     let explanation =
-        client.explain(&shard).ok_or_else(|| stores::not_found(format!("there is no shard {shard}")))?;
+        client.explain(&shard).ok_or_else(|| stores::not_found(format!("unknown shard {shard}")))?;
     if what.json {
         println!("{:#}", json_of(&explanation))
     } else {
@@ -251,7 +251,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
             let names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
             return Err(Failure::new(
                 Code::Usage,
-                format!("say which group with --group; there are: {}", names.join(", ")),
+                format!("choose a group with --group: {}", names.join(", ")),
             ));
         }
     };
@@ -261,7 +261,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
     let located = client.locate(&group, &what.key)?;
     // In a named group the key is a name, and anybody can mistype one.
     if client.explain(&located.shard).is_none() {
-        return Err(stores::not_found(format!("there is no shard {}", located.shard)));
+        return Err(stores::not_found(format!("unknown shard {}", located.shard)));
     }
     if what.json {
         let json = serde_json::json!({
@@ -272,10 +272,10 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
     }
     match (&located.node, &located.address) {
         (Some(node), Some(address)) => {
-            println!("{} on {node} at {}, epoch {}", located.shard, legible(address), located.epoch)
+            println!("{} on {node} at {}, epoch {}", located.shard, sanitize(address), located.epoch)
         }
         (Some(node), None) => println!("{} on {node}, epoch {}", located.shard, located.epoch),
-        (None, _) => println!("{}, which nobody holds now", located.shard),
+        (None, _) => println!("{}, not held by any node", located.shard),
     }
     Ok(())
 }
@@ -300,11 +300,10 @@ async fn on_group(what: GroupCommand) -> Result<(), Failure> {
 }
 
 fn in_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Code::Failed, format!("no runtime could be started: {error}")))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
+            |error| Failure::new(Code::Failed, format!("cannot start the async runtime: {error}")),
+        )?;
     let result = runtime.block_on(work);
     // A call that blocks a thread must not hold up the end.
     runtime.shutdown_background();

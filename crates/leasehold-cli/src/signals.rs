@@ -7,7 +7,7 @@ use leasehold::clock;
 use leasehold_core::Moment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What comes so soon after a signal is the same wish: `timeout` tells a process first and its group then.
+/// What comes so soon after a signal is the same request: `timeout` tells a process first and its group then.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// SIGTERM, Ctrl-C, and SIGHUP, which comes when the terminal is closed.
@@ -31,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one that is a wish of its own.
+    /// Waits for the next one that is a request of its own.
     pub(crate) async fn next(&mut self) {
         loop {
             let hangup = async {
@@ -50,7 +50,7 @@ impl Signals {
                 self.heeded_at = Some(now);
                 return;
             }
-            tracing::debug!("a signal that comes within a second of another one is taken for the same wish");
+            tracing::debug!("ignored a signal within 1 s of the previous one");
         }
     }
 }

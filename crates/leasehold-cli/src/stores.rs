@@ -51,9 +51,9 @@ pub(crate) fn open_address(url: &str, namespace: &str, missing: Missing) -> Resu
         "memory" => Ok(Arc::new(MemoryServer::with_clock(leasehold::clock::now).open(namespace))),
         "local" => {
             if missing == Missing::Refuse && !Path::new(rest).exists() {
-                let what = format!("there is no store at {rest}; nothing was made");
+                let what = format!("no store found at {rest}; nothing was created");
                 let advice =
-                    "start a node on it first, or look at the path: it counts from the current folder";
+                    "start a node on it first, or check the path: it is relative to the current directory";
                 return Err(Failure::new(Code::Store, format!("{what}\n  {advice}")));
             }
             let create = match missing {
@@ -86,7 +86,7 @@ pub(crate) async fn vet(store: &dyn Store, say: impl FnOnce(&str)) -> Result<(),
         vetted = &mut vetting => return vetted,
         () = clock.sleep(VETTED_UNSEEN) => {}
     }
-    say("checking the bucket: it must honour conditional writes, and trying them takes some seconds");
+    say("testing whether the bucket honours conditional writes; this takes a few seconds");
     vetting.await
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn zone(settings: &Settings) -> Result<Option<String>, Failure>
         patiently(settings, async || leasehold::store::zone_of(url, machine).await.map_err(Opening::from));
     let zone = zone.await?;
     if zone.is_none() {
-        tracing::warn!(machine, "the machine has no label that says its zone: this node has none");
+        tracing::warn!(machine, "the Kubernetes node has no zone label; this node has no zone");
     }
     Ok(zone)
 }
@@ -121,7 +121,7 @@ async fn patiently<T>(
         let failure = match attempt().await {
             Ok(answer) => {
                 if told {
-                    tracing::info!(store = url, "the store is there");
+                    tracing::info!(store = url, "the store is reachable");
                 }
                 return Ok(answer);
             }
@@ -129,7 +129,7 @@ async fn patiently<T>(
             Err(Opening::Away(error)) => error,
         };
         if !std::mem::replace(&mut told, true) {
-            tracing::warn!(store = url, error = %failure, "the store is not there yet: waiting for it, and owning nothing");
+            tracing::warn!(store = url, error = %failure, "the store is not reachable; retrying until it is (this node owns nothing)");
         }
         clock.sleep(Duration::from_millis(500)).await;
     }
@@ -185,8 +185,8 @@ pub(crate) fn problems(settings: &Settings) -> Vec<Problem> {
     };
     let mut problems = Vec::new();
     if machine(settings).is_some() && !url.starts_with("k8s:") {
-        let what = "only Kubernetes (k8s://…) knows in which zone a machine is";
-        let advice = "give the zone itself, such as --zone eu-1";
+        let what = "only a Kubernetes store (k8s://…) can look up the zone of a machine";
+        let advice = "set the zone itself, for example --zone eu-1";
         problems.push(Problem::new(settings.place_of("zone"), what, advice));
     }
     problems.extend(misunderstood(settings, url));
@@ -209,9 +209,9 @@ fn misunderstood(settings: &Settings, url: &str) -> Option<Problem> {
     };
     let advice = match page {
         "object" | "kubernetes" | "etcd" | "redis" => {
-            format!("docs/{page}.md shows how its address is written")
+            format!("see docs/{page}.md for the URL format")
         }
-        _ => "docs/ shows how its address is written".to_owned(),
+        _ => "see docs/ for the URL format".to_owned(),
     };
     Some(Problem::new(settings.place_of("store"), error.message, advice))
 }
@@ -230,35 +230,32 @@ fn judge(settings: &Settings) -> Result<&str, Problem> {
     let wrong = |what: String, advice: String| Problem::new(settings.place_of("store"), what, advice);
     let Some(url) = settings.text("store") else {
         return Err(wrong(
-            "no store was given".into(),
-            "say where the nodes meet, such as --store local:./leasehold.db or LEASEHOLD_STORE".into(),
+            "no store is set".into(),
+            "set --store or LEASEHOLD_STORE, for example --store local:./leasehold.db".into(),
         ));
     };
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     match scheme {
         Some("local") if url == "local:" => Err(wrong(
-            "no path is given after local:".into(),
-            "say which file, such as local:./leasehold.db".into(),
+            "the path after local: is missing".into(),
+            "add a file name, for example local:./leasehold.db".into(),
         )),
         Some(scheme) if schemes().any(|known| known == scheme) => Ok(url),
         Some(scheme) => {
             let advice = match nearest(scheme, schemes()) {
                 Some(known) => format!("did you mean {known}:…?"),
-                None => format!("this build knows {}", schemes().collect::<Vec<_>>().join(", ")),
+                None => format!("this build supports {}", schemes().collect::<Vec<_>>().join(", ")),
             };
             // What looks like no scheme may be a part of something secret.
             let plain = url[scheme.len()..].starts_with("://")
                 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
-            let what = if plain {
-                format!("there is no store {scheme:?}")
-            } else {
-                "this is no URL of a store".into()
-            };
+            let what =
+                if plain { format!("unknown store type {scheme:?}") } else { "invalid store URL".into() };
             Err(wrong(what, advice))
         }
         None => Err(wrong(
-            format!("{:?} is no URL of a store", redacted(url)),
-            format!("for a file on this machine write local:{}", redacted(url)),
+            format!("invalid store URL {:?}", redacted(url)),
+            format!("for a file on this machine use local:{}", redacted(url)),
         )),
     }
 }

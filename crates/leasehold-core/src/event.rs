@@ -34,7 +34,7 @@ pub enum Event {
         verdict: Verdict,
     },
     /// The user wants something.
-    Wish(Wish),
+    Command(Command),
     /// The driver's own timer found `stop_at` passed and told all work so, before it could publish the
     /// [`Action::Deadlines`] of a renewal that was confirmed at that very moment. Lost is lost: the session is over.
     Lost,
@@ -60,7 +60,7 @@ pub enum Verdict {
 
 /// What a user wants of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Command {
     /// Another weight.
     Weight(u32),
     /// Another capacity in all.

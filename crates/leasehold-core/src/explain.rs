@@ -168,9 +168,9 @@ pub fn explain(
 fn left_out(member: &Member, shard: &ShardId) -> Option<&'static str> {
     match member.groups.get(&shard.group) {
         None => Some("does not serve the group"),
-        Some(Served { declined: true, .. }) => Some("its acquire gate refuses the group"),
+        Some(Served { declined: true, .. }) => Some("refuses the group by its acquire gate"),
         _ if member.state == NodeState::Draining => Some("is draining"),
-        _ if !member.accepting && !member.returning => Some("takes no shards now (unhealthy or recovering)"),
+        _ if !member.accepting && !member.returning => Some("takes no shards (unhealthy or recovering)"),
         _ if member.weight == 0 => Some("has weight 0"),
         _ if member.declines(shard) => Some("declines this shard"),
         _ => None,
@@ -191,7 +191,7 @@ pub fn what_if(
         true => Ok(()),
         false => {
             let names: Vec<&str> = roster.keys().map(NodeName::as_str).collect();
-            Err(format!("there is no live node {node}; there are: {}", names.join(", ")))
+            Err(format!("unknown live node {node}; live nodes: {}", names.join(", ")))
         }
     };
     match change {
@@ -209,7 +209,7 @@ pub fn what_if(
         }
         WhatIf::Added { node, weight, capacity, zone } => {
             if roster.contains_key(node) {
-                return Err(format!("there is a live node {node} already: choose another name"));
+                return Err(format!("the node {node} is already live: choose another name"));
             }
             let groups = settings.keys().map(|group| (group.clone(), Served::default())).collect();
             let member = Member {

@@ -4,7 +4,6 @@
 //! happened ([`Event`]); the core answers with what must be done ([`Action`]). The same code runs in production, in
 //! the simulator and in tests.
 
-mod chance;
 pub mod config;
 pub mod event;
 pub mod explain;
@@ -17,6 +16,7 @@ pub mod observer;
 pub mod placement;
 pub mod plan;
 pub mod record;
+mod rng;
 pub mod rules;
 pub mod store;
 pub mod time;
@@ -25,7 +25,7 @@ pub mod warning;
 pub mod work;
 
 pub use config::{Config, GroupConfig};
-pub use event::{Action, Deadlines, Event, Wish};
+pub use event::{Action, Command, Deadlines, Event};
 pub use name::{Epoch, GroupName, NodeName, SessionId, ShardId, ShardName};
 pub use node::Node;
 pub use notice::Notice;

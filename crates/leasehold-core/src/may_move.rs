@@ -93,23 +93,25 @@ impl std::fmt::Display for Unmoved {
         match self {
             Unmoved::FrozenByOperator(note) => write!(f, "voluntary moves are frozen: {note}"),
             Unmoved::FrozenByVanishing(ms) => {
-                write!(f, "much of the roster vanished at once; frozen for {ms} ms more")
+                write!(f, "many nodes vanished at once; voluntary moves are frozen for {ms} ms")
             }
-            Unmoved::PlanIsStale => f.write_str("the roster has just changed; a new plan is being made"),
+            Unmoved::PlanIsStale => f.write_str("the roster changed; replanning is pending"),
             Unmoved::Pinned => f.write_str("an operator pinned it here"),
-            Unmoved::Cooldown(ms) => write!(f, "it moved not long ago; cooldown for {ms} ms more"),
-            Unmoved::MinimumRun(ms) => write!(f, "it started not long ago; runs for at least {ms} ms more"),
-            Unmoved::Rate(ms) => write!(f, "this node has begun enough moves; next in {ms} ms"),
+            Unmoved::Cooldown(ms) => write!(f, "it moved recently; cooldown for {ms} ms more"),
+            Unmoved::MinimumRun(ms) => write!(f, "it started recently; min_run for {ms} ms more"),
+            Unmoved::Rate(ms) => write!(f, "this node reached moves_max; next move in {ms} ms"),
             Unmoved::MinimumKept(kept) => {
                 write!(f, "this node must keep at least {kept} shards of the group")
             }
-            Unmoved::NoReceiver => f.write_str("nobody else can take it"),
-            Unmoved::ReceiverRefuses(node) => write!(f, "{node} is not there, drains, or takes nothing"),
-            Unmoved::ReceiverFull(node) => write!(f, "{node} has no room until it has given something up"),
+            Unmoved::NoReceiver => f.write_str("no other node can take it"),
+            Unmoved::ReceiverRefuses(node) => {
+                write!(f, "{node} is not live, is draining, or takes no shards")
+            }
+            Unmoved::ReceiverFull(node) => write!(f, "{node} has no room until it hands over a shard"),
             Unmoved::ReceiverSilent(node) => write!(f, "{node} has been silent for too long"),
-            Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not plan with the same view yet"),
+            Unmoved::ReceiverDisagrees(node) => write!(f, "{node} does not have the same view yet"),
             Unmoved::ReceiverMissed(node, ms) => {
-                write!(f, "{node} did not take what was given up for it; not again for {ms} ms more")
+                write!(f, "{node} did not take a shard that was released for it; retry in {ms} ms")
             }
         }
     }

@@ -13,13 +13,13 @@ pub const NAME_BYTES_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nothing is there.
-    #[error("a {what} must not be empty")]
+    #[error("the {what} is empty")]
     Empty {
         /// Which kind of name.
         what: &'static str,
     },
     /// Too long.
-    #[error("the {what} {start:?}… has {bytes} bytes; at most {NAME_BYTES_MAX} are allowed")]
+    #[error("the {what} {start:?}… has {bytes} bytes; the maximum is {NAME_BYTES_MAX}")]
     TooLong {
         /// Which kind of name.
         what: &'static str,
@@ -29,7 +29,7 @@ pub enum NameError {
         bytes: usize,
     },
     /// It has a character that is not allowed.
-    #[error("the {what} {name:?} has the character {bad:?}; {rule}")]
+    #[error("the {what} {name:?} contains the character {bad:?}; {rule}")]
     Character {
         /// Which kind of name.
         what: &'static str,
@@ -41,7 +41,7 @@ pub enum NameError {
         rule: &'static str,
     },
     /// It is not `group/name`.
-    #[error("{0:?} names no shard: write it as group/name")]
+    #[error("invalid shard {0:?}: use the form group/name")]
     NotAShard(String),
 }
 
@@ -60,7 +60,7 @@ fn check(what: &'static str, text: &str, slash: Slash) -> Result<(), NameError> 
         if c == '/' && slash == Slash::Refused {
             return Err(bad(
                 c,
-                "a slash separates group and shard, so it is only allowed in the shard's own name",
+                "a slash is only allowed in shard names, because it separates group and shard",
             ));
         }
     }
@@ -253,7 +253,7 @@ macro_rules! id {
             type Err = String;
             fn from_str(text: &str) -> Result<Self, String> {
                 if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-                    return Err(format!("{text:?} is no id of 32 hexadecimal digits"));
+                    return Err(format!("invalid id {text:?}: expected 32 hexadecimal digits"));
                 }
                 u128::from_str_radix(text, 16).map($type).map_err(|e| e.to_string())
             }

@@ -11,7 +11,7 @@ use crate::warning::Warning;
 
 /// Where a node stands with its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum SessionState {
     /// It has not yet had a session: it reads the store, or waits until it may join.
     Joining,
     /// It has a session, and renewals succeed.
@@ -26,27 +26,27 @@ pub enum Standing {
     Left,
 }
 
-impl Standing {
+impl SessionState {
     /// The word for it in logs, metrics and records.
     pub fn as_str(self) -> &'static str {
         match self {
-            Standing::Joining => "joining",
-            Standing::Attached => "attached",
-            Standing::Degraded => "degraded",
-            Standing::Detached => "detached",
-            Standing::Recovering => "recovering",
-            Standing::Left => "left",
+            SessionState::Joining => "joining",
+            SessionState::Attached => "attached",
+            SessionState::Degraded => "degraded",
+            SessionState::Detached => "detached",
+            SessionState::Recovering => "recovering",
+            SessionState::Left => "left",
         }
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for SessionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// Why a node's standing changed.
+/// Why a node's session state changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It opened a session.
@@ -65,6 +65,9 @@ pub enum Cause {
     StoreChanged(String),
     /// The wall clock ran on while the boot clock stood still: this machine was frozen.
     ClockStoodStill(Duration),
+    /// Something happened that must never happen: this code is wrong, and what it believes about ownership does not
+    /// count any more.
+    Impossible(&'static str),
     /// The new session was healthy for long enough.
     Recovered,
     /// It was asked to.
@@ -83,6 +86,7 @@ impl Cause {
             Cause::RecordGone => "record_gone",
             Cause::StoreChanged(_) => "store_changed",
             Cause::ClockStoodStill(_) => "clock_stood_still",
+            Cause::Impossible(_) => "impossible",
             Cause::Recovered => "recovered",
             Cause::Asked => "asked",
         }
@@ -96,14 +100,17 @@ impl fmt::Display for Cause {
             Cause::RenewalsFail(error) => write!(f, "renewals fail ({error})"),
             Cause::RenewalsSucceed => f.write_str("renewals succeed again"),
             Cause::DeadlineReached => f.write_str("no renewal was confirmed in time"),
-            Cause::Fenced => f.write_str("the session was ended by another node"),
-            Cause::RecordGone => f.write_str("the session's record is gone from the store"),
-            Cause::StoreChanged(what) => write!(f, "the store is not the one it was: {what}"),
+            Cause::Fenced => f.write_str("the session was fenced by another node"),
+            Cause::RecordGone => f.write_str("the record of the session is missing in the store"),
+            Cause::StoreChanged(what) => write!(f, "the store was emptied, replaced or rolled back: {what}"),
             Cause::ClockStoodStill(by) => {
-                write!(f, "the boot clock stood still for {} ms: the machine was frozen", by.as_millis())
+                write!(f, "the machine was suspended: the boot clock stood still for {} ms", by.as_millis())
             }
-            Cause::Recovered => f.write_str("the new session has been healthy for long enough"),
-            Cause::Asked => f.write_str("asked to"),
+            Cause::Impossible(what) => {
+                write!(f, "internal error: {what}; please report this as a bug of Leasehold")
+            }
+            Cause::Recovered => f.write_str("the new session was healthy for recover_window"),
+            Cause::Asked => f.write_str("requested"),
         }
     }
 }
@@ -111,12 +118,12 @@ impl fmt::Display for Cause {
 /// Something that people should know. Each is told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The node's standing changed.
-    Standing {
+    /// The node's session state changed.
+    StateChanged {
         /// Before.
-        from: Standing,
+        from: SessionState,
         /// Now.
-        to: Standing,
+        to: SessionState,
         /// Why.
         cause: Cause,
         /// How long it stood as before.
@@ -289,7 +296,7 @@ pub enum Notice {
         of: usize,
     },
     /// Voluntary moves are allowed again.
-    Thawed,
+    Unfrozen,
     /// A draining node has nobody to hand its shards to, and goes on running them.
     NoReceiver {
         /// How many shards.

@@ -106,12 +106,6 @@ impl Observer {
         view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now)
     }
 
-    /// Which shard of a numbered group a key belongs to, and who has it.
-    pub fn locate(&mut self, group: &GroupName, key: &[u8]) -> Option<Located> {
-        self.refresh();
-        view::locate(&self.mirror, &self.settings, group, key)
-    }
-
     /// Who has a shard.
     pub fn whereabouts(&self, shard: &ShardId) -> Located {
         view::whereabouts(&self.mirror, shard)

@@ -96,6 +96,15 @@ impl Rules {
         Rules { broken: rules.into_iter().collect() }
     }
 
+    /// Whether all rules are in force.
+    #[inline]
+    pub fn all_hold(&self) -> bool {
+        #[cfg(feature = "sabotage")]
+        return self.broken.is_empty();
+        #[cfg(not(feature = "sabotage"))]
+        true
+    }
+
     /// Whether the rule is in force.
     #[inline]
     pub fn hold(&self, rule: Rule) -> bool {

@@ -38,14 +38,14 @@ impl fmt::Display for Key {
 impl std::str::FromStr for Key {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let foreign = |e: crate::name::NameError| format!("{text:?} is no key of Leasehold: {e}");
+        let foreign = |e: crate::name::NameError| format!("{text:?} is not a Leasehold key: {e}");
         match text.split_once('/') {
             None if text == "meta" => Ok(Key::Meta),
             None if text == "control" => Ok(Key::Control),
             Some(("groups", group)) => group.parse().map(Key::Group).map_err(foreign),
             Some(("nodes", node)) => node.parse().map(Key::Node).map_err(foreign),
             Some(("shards", shard)) => shard.parse().map(Key::Shard).map_err(foreign),
-            _ => Err(format!("{text:?} is no key of Leasehold")),
+            _ => Err(format!("{text:?} is not a Leasehold key")),
         }
     }
 }

@@ -89,13 +89,13 @@ impl fmt::Display for Warning {
         match self {
             Warning::PlacementPanicked { group, panic } => write!(
                 f,
-                "the placement plug-in panicked when it was asked about {group} ({panic}): shards stay where it planned \
-                 them last, and the built-in placement plans the others; mend the plug-in and restart this node"
+                "the placement plug-in panicked for {group} ({panic}): shards stay where it last planned them, and the \
+                 built-in placement plans the others; fix the plug-in and restart this node"
             ),
             Warning::PlacementLength { group, answered, asked } => write!(
                 f,
-                "the placement plug-in answered for {answered} shards of {group}, which has {asked}: those without an \
-                 answer have no node; mend the plug-in and restart this node"
+                "the placement plug-in placed {answered} shards of {group}, which has {asked}: the others have no \
+                 node; fix the plug-in and restart this node"
             ),
             Warning::PlacementsDiffer(used) => {
                 let each = used.iter().map(|(id, nodes)| {
@@ -111,13 +111,13 @@ impl fmt::Display for Warning {
             }
             Warning::TtlAboveMax { node, ttl_ms, max_ttl_ms } => write!(
                 f,
-                "{node} has a ttl of {ttl_ms} ms, above the max_ttl of {max_ttl_ms} ms here: should the store be emptied, this \
-                 node would not wait long enough for it; set max_ttl to the longest ttl on every node"
+                "{node} has a ttl of {ttl_ms} ms, above the max_ttl of {max_ttl_ms} ms here: if the store is emptied, this \
+                 node does not wait long enough for that session to end; set max_ttl on every node to the longest ttl"
             ),
             Warning::GroupWrittenAnew(group) => write!(
                 f,
-                "the record of {group} was deleted: this node wrote it anew with its own settings; what operators had set \
-                 is lost, set it again with: leasehold group set {group}"
+                "the record of {group} was deleted: this node wrote it again with its own settings; changes by operators \
+                 are lost; set them again with: leasehold group set {group}"
             ),
         }
     }

@@ -14,7 +14,7 @@ use crate::invariants::{
 use crate::oracle::{Happening, RunEnd, Until};
 use crate::outcome::Mark;
 use crate::process::Session;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::sabotage::Duty;
 use crate::words;
 use crate::world::{Due, Judged, World};
@@ -33,7 +33,7 @@ impl World {
         self.stats.steps += 1;
         let result = match self.processes[process].pause_at_step.take_if(|at| decisive(&actions, at.1)) {
             Some((lasts, _)) => {
-                self.stats.felt.note(Peril::PauseAtStep);
+                self.stats.fault_coverage.note(FaultKind::PauseAtStep);
                 self.processes[process].undone.append(&mut actions);
                 self.pause(process, lasts)
             }
@@ -84,8 +84,8 @@ impl World {
                     self.stop_work(process, &shard, epoch, why, kill_at)?;
                 }
                 Action::AskGate(shard) => {
-                    let dice = &mut self.processes[process].driver;
-                    let refuses = dice.permille(200) && !self.healing.began;
+                    let rng = &mut self.processes[process].driver;
+                    let refuses = rng.permille(200) && !self.healing.began;
                     let verdict = if refuses { Verdict::Refuse } else { Verdict::Take };
                     let after = self.gate_takes(process);
                     self.put(after, Due::Gate { process, shard, verdict });
@@ -145,15 +145,17 @@ impl World {
 
     fn hear(&mut self, process: usize, notice: &Notice) {
         match notice {
-            Notice::Standing { to, .. } => {
+            Notice::StateChanged { to, .. } => {
                 let at = self.at;
                 let node = &mut self.processes[process];
-                (node.standing, node.standing_since) = (*to, at);
+                (node.session_state, node.state_since) = (*to, at);
             }
             Notice::Fenced { .. } => self.stats.fenced += 1,
             Notice::Incarnation { .. } => self.stats.incarnations += 1,
             Notice::NameTaken { .. } => self.namesake_met(process),
-            Notice::Waiting { why, .. } if why.contains("upgrade") => self.stats.felt.note(Peril::Protocol),
+            Notice::Waiting { why, .. } if why.contains("upgrade") => {
+                self.stats.fault_coverage.note(FaultKind::Protocol)
+            }
             Notice::Renewed { .. } | Notice::Stopping { .. } => return,
             _ => {}
         }
@@ -219,7 +221,7 @@ impl World {
     pub(crate) fn lag(&mut self, process: usize, usual: Instant) -> Instant {
         let sluggish = self.slots[self.processes[process].slot].sluggish.worst();
         if sluggish > usual {
-            self.stats.felt.note(Peril::Sluggish);
+            self.stats.fault_coverage.note(FaultKind::Sluggish);
         }
         self.processes[process].driver.below(usual.max(sluggish)) + 1
     }
@@ -273,7 +275,7 @@ impl World {
         for due in std::mem::take(&mut self.processes[process].deferred) {
             let after = match due {
                 // What its user wanted reaches it in order.
-                Due::Wish { .. } => 0,
+                Due::Command { .. } => 0,
                 // The kernel's timer is never starved, however late the process itself is.
                 Due::Guard { .. } => self.processes[process].driver.below(2 * MS),
                 // All else comes as it may.

@@ -2,10 +2,10 @@
 //! entries out.
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::dice::{Dice, Purpose};
 use crate::network::UNDER_WAY_MAX;
 use crate::options::Options;
-use crate::profile::{Peril, Profile, Swarm};
+use crate::profile::{FaultKind, Profile, Swarm};
+use crate::rng::{Purpose, Rng};
 use crate::setting::{NAMED, Setting};
 use crate::store::Generation;
 
@@ -242,30 +242,30 @@ pub(crate) fn planned(options: &Options, seed: u64, setting: &Setting) -> Vec<Pl
 /// The whole schedule of a seed.
 fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
     let mut planned = Vec::new();
-    for peril in Peril::all() {
+    for kind in FaultKind::all() {
         // By its name, so that a new kind of fault changes nothing about the others.
         let key =
-            peril.as_str().bytes().fold(0, |key: u64, byte| key.wrapping_mul(257) + u64::from(byte)) << 16;
-        let mut swarm = Dice::new(seed, Purpose::Swarm, key);
-        let mut expected = u64::from(profile.rate(peril)) * setting.faults_for / (120 * SECOND);
+            kind.as_str().bytes().fold(0, |key: u64, byte| key.wrapping_mul(257) + u64::from(byte)) << 16;
+        let mut swarm = Rng::new(seed, Purpose::Swarm, key);
+        let mut expected = u64::from(profile.rate(kind)) * setting.faults_for / (120 * SECOND);
         if profile.swarm() == Swarm::Drawn {
             let share = if swarm.permille(500) { swarm.pick(&[500, 1000, 1000, 2000, 3000]) } else { 0 };
             expected = expected * share / 1000;
         }
         let count = expected / 1000 + u64::from(swarm.below(1000) < expected % 1000);
         for turn in 0..count {
-            let mut dice = Dice::new(seed, Purpose::Fault, key | turn);
-            let at = dice.between(SECOND, setting.faults_for);
-            let Some(fault) = draw(peril, &mut dice, setting) else { continue };
+            let mut rng = Rng::new(seed, Purpose::Fault, key | turn);
+            let at = rng.between(SECOND, setting.faults_for);
+            let Some(fault) = draw(kind, &mut rng, setting) else { continue };
             if matches!(fault, Fault::Emptied { .. }) {
-                planned.extend(emptied_again(&mut dice, setting, at).map(|at| (at, fault.clone())));
-                planned.extend(emptied_early(&mut dice, setting, &fault));
+                planned.extend(emptied_again(&mut rng, setting, at).map(|at| (at, fault.clone())));
+                planned.extend(emptied_early(&mut rng, setting, &fault));
             }
             if matches!(fault, Fault::Downgrade { .. }) {
-                planned.extend(upgraded_before(&mut dice, setting, at));
+                planned.extend(upgraded_before(&mut rng, setting, at));
             }
             if let Fault::Vanish { what: Target::Shard(_) | Target::Named(_) | Target::Shards } = fault {
-                planned.extend(around_a_loss(&mut dice, setting, at));
+                planned.extend(around_a_loss(&mut rng, setting, at));
             }
             planned.push((at, fault));
         }
@@ -274,31 +274,31 @@ fn schedule(seed: u64, profile: &Profile, setting: &Setting) -> Vec<Planned> {
 }
 
 /// A store is often emptied once more, about when everybody who waited begins to claim.
-fn emptied_again(dice: &mut Dice, setting: &Setting, at: Instant) -> Option<Instant> {
-    let again = at + setting.ttl_max + dice.below(8 * SECOND);
-    (dice.permille(400) && again < setting.faults_for).then_some(again)
+fn emptied_again(rng: &mut Rng, setting: &Setting, at: Instant) -> Option<Instant> {
+    let again = at + setting.ttl_max + rng.below(8 * SECOND);
+    (rng.permille(400) && again < setting.faults_for).then_some(again)
 }
 
 /// Sometimes a store is emptied while the first nodes come, one after the other, and all records are being made: what is
 /// under way at that moment lands in the empty store.
-fn emptied_early(dice: &mut Dice, setting: &Setting, fault: &Fault) -> Vec<(Instant, Fault)> {
-    if !dice.permille(250) {
+fn emptied_early(rng: &mut Rng, setting: &Setting, fault: &Fault) -> Vec<(Instant, Fault)> {
+    if !rng.permille(250) {
         return Vec::new();
     }
-    let at = dice.between(300 * MS, 1200 * MS);
-    let slot = dice.below(setting.nodes as u64) as usize;
-    let lasts = dice.between(500 * MS, UNDER_WAY_MAX);
-    let before = dice.below(SECOND / 2).min(lasts);
+    let at = rng.between(300 * MS, 1200 * MS);
+    let slot = rng.below(setting.nodes as u64) as usize;
+    let lasts = rng.between(500 * MS, UNDER_WAY_MAX);
+    let before = rng.below(SECOND / 2).min(lasts);
     vec![(at, Fault::Stall { slot, lasts }), (at + lasts - before, fault.clone())]
 }
 
 /// Only what is newer can go back.
-fn upgraded_before(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
+fn upgraded_before(rng: &mut Rng, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
     let mut upgrades = Vec::new();
     for slot in 0..setting.nodes {
-        if dice.permille(500) {
-            let after = dice.between(10 * MS, SECOND);
-            upgrades.push((dice.between(SECOND / 2, at), Fault::Upgrade { slot, after }));
+        if rng.permille(500) {
+            let after = rng.between(10 * MS, SECOND);
+            upgrades.push((rng.between(SECOND / 2, at), Fault::Upgrade { slot, after }));
         }
     }
     upgrades
@@ -307,10 +307,10 @@ fn upgraded_before(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Inst
 /// What makes the loss of a shard's record dangerous: a holder that stands still, so that it does not see it,
 /// and somebody who comes only then, and has never seen what there was. Often not every slot has a record at that time,
 /// because the group has just become larger than what there is room for: a group that is not full remembers less.
-fn around_a_loss(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
+fn around_a_loss(rng: &mut Rng, setting: &Setting, at: Instant) -> Vec<(Instant, Fault)> {
     let mut around = Vec::new();
-    if dice.permille(300) {
-        let before = at.saturating_sub(dice.between(SECOND, setting.ttl)).max(SECOND / 2);
+    if rng.permille(300) {
+        let before = at.saturating_sub(rng.between(SECOND, setting.ttl)).max(SECOND / 2);
         let slots = setting.shards * 3 / 2;
         let nodes = setting.nodes as u32;
         let (each, rest) = ((slots - 1) / nodes, (slots - 1) % nodes);
@@ -320,19 +320,19 @@ fn around_a_loss(dice: &mut Dice, setting: &Setting, at: Instant) -> Vec<(Instan
         }
         around.push((before, Fault::Resize { shards: slots }));
     }
-    let first = dice.below(setting.nodes as u64) as usize;
-    let stand_still = 1 + dice.below(setting.nodes as u64) as usize;
+    let first = rng.below(setting.nodes as u64) as usize;
+    let stand_still = 1 + rng.below(setting.nodes as u64) as usize;
     for slot in (0..stand_still).map(|next| (first + next) % setting.nodes) {
-        let lasts = dice.between(setting.ttl / 5, setting.ttl * 3 / 2);
-        let before = at.saturating_sub(dice.below(SECOND));
+        let lasts = rng.between(setting.ttl / 5, setting.ttl * 3 / 2);
+        let before = at.saturating_sub(rng.below(SECOND));
         around.push((before, Fault::Pause { slot, lasts, place: Place::Anywhere }));
     }
-    if dice.permille(700) {
+    if rng.permille(700) {
         let slot = (first + setting.nodes - 1) % setting.nodes;
-        let then = Comeback::NewName { after: dice.between(10 * MS, SECOND) };
+        let then = Comeback::NewName { after: rng.between(10 * MS, SECOND) };
         around.push((at, Fault::Crash { slot, then }));
     }
-    around.retain(|_| dice.permille(900));
+    around.retain(|_| rng.permille(900));
     around
 }
 
@@ -345,154 +345,155 @@ fn in_order(faults: impl IntoIterator<Item = (Instant, Fault)>) -> Vec<Planned> 
 }
 
 /// How long a fault lasts: short, about as long as leases are, or long.
-fn lasts(dice: &mut Dice, ttl: Instant) -> Instant {
-    match dice.below(10) {
-        0..=2 => dice.between(10 * MS, ttl / 5),
-        3..=7 => dice.between(ttl / 5, ttl * 3 / 2),
-        _ => dice.between(ttl, ttl * 4),
+fn lasts(rng: &mut Rng, ttl: Instant) -> Instant {
+    match rng.below(10) {
+        0..=2 => rng.between(10 * MS, ttl / 5),
+        3..=7 => rng.between(ttl / 5, ttl * 3 / 2),
+        _ => rng.between(ttl, ttl * 4),
     }
 }
 
-fn comeback(dice: &mut Dice, ttl: Instant) -> Comeback {
-    let after =
-        if dice.permille(500) { dice.between(10 * MS, SECOND) } else { dice.between(SECOND, 3 * ttl) };
-    match dice.below(10) {
+fn comeback(rng: &mut Rng, ttl: Instant) -> Comeback {
+    let after = if rng.permille(500) { rng.between(10 * MS, SECOND) } else { rng.between(SECOND, 3 * ttl) };
+    match rng.below(10) {
         0..=6 => Comeback::SameName { after },
         7..=8 => Comeback::NewName { after },
         _ => Comeback::Stays,
     }
 }
 
-fn draw(peril: Peril, dice: &mut Dice, setting: &Setting) -> Option<Fault> {
+fn draw(kind: FaultKind, rng: &mut Rng, setting: &Setting) -> Option<Fault> {
     let ttl = setting.ttl;
-    let slot = dice.below(setting.nodes as u64) as usize;
-    let shard = dice.below(u64::from(setting.shards)) as u32;
-    let lasts = lasts(dice, ttl);
-    let fault = match peril {
-        Peril::Crash => Fault::Crash { slot, then: comeback(dice, ttl) },
-        Peril::Leave => {
-            let within = dice.between(SECOND, 2 * ttl);
-            let grace = dice.pick(&[Grace::Asked, Grace::None]);
-            Fault::Leave { slot, within, then: comeback(dice, ttl), grace }
+    let slot = rng.below(setting.nodes as u64) as usize;
+    let shard = rng.below(u64::from(setting.shards)) as u32;
+    let lasts = lasts(rng, ttl);
+    let fault = match kind {
+        FaultKind::Crash => Fault::Crash { slot, then: comeback(rng, ttl) },
+        FaultKind::Leave => {
+            let within = rng.between(SECOND, 2 * ttl);
+            let grace = rng.pick(&[Grace::Asked, Grace::None]);
+            Fault::Leave { slot, within, then: comeback(rng, ttl), grace }
         }
-        Peril::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
-        Peril::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
-        Peril::PauseAtStep => {
-            let place = dice.pick(&[Place::BetweenStepAndAct, Place::BeforeStart, Place::BeforeBegin]);
+        FaultKind::Pause => Fault::Pause { slot, lasts, place: Place::Anywhere },
+        FaultKind::PauseAtCheck => Fault::Pause { slot, lasts, place: Place::BetweenCheckAndAct },
+        FaultKind::PauseAtStep => {
+            let place = rng.pick(&[Place::BetweenStepAndAct, Place::BeforeStart, Place::BeforeBegin]);
             Fault::Pause { slot, lasts, place }
         }
-        Peril::Frozen => frozen(dice, slot, lasts, ttl),
-        Peril::Cut => Fault::Cut { slot, lasts, way: Way::Both },
-        Peril::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
-        Peril::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
-        Peril::CutWork => Fault::Cut { slot, lasts: 2 * lasts, way: Way::Work },
-        Peril::CutRenewals => Fault::Cut { slot, lasts, way: Way::Renewals },
-        Peril::SlowStore => Fault::SlowStore { lasts, times: dice.pick(&[3, 10, 30, 100, 300, 1000]) },
-        Peril::Errors => Fault::Errors { lasts, permille: dice.pick(&[100, 300, 700, 1000]) },
-        Peril::LostAnswers => Fault::LostAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
-        Peril::DoubledAnswers => Fault::DoubledAnswers { lasts, permille: dice.pick(&[100, 300, 700]) },
-        Peril::DoubledWrites => {
-            Fault::DoubledWrites { lasts: lasts + ttl, permille: dice.pick(&[100, 300, 1000]) }
+        FaultKind::Frozen => frozen(rng, slot, lasts, ttl),
+        FaultKind::Cut => Fault::Cut { slot, lasts, way: Way::Both },
+        FaultKind::CutRequests => Fault::Cut { slot, lasts, way: Way::Requests },
+        FaultKind::CutAnswers => Fault::Cut { slot, lasts, way: Way::Answers },
+        FaultKind::CutWork => Fault::Cut { slot, lasts: 2 * lasts, way: Way::Work },
+        FaultKind::CutRenewals => Fault::Cut { slot, lasts, way: Way::Renewals },
+        FaultKind::SlowStore => Fault::SlowStore { lasts, times: rng.pick(&[3, 10, 30, 100, 300, 1000]) },
+        FaultKind::Errors => Fault::Errors { lasts, permille: rng.pick(&[100, 300, 700, 1000]) },
+        FaultKind::LostAnswers => Fault::LostAnswers { lasts, permille: rng.pick(&[100, 300, 700]) },
+        FaultKind::DoubledAnswers => Fault::DoubledAnswers { lasts, permille: rng.pick(&[100, 300, 700]) },
+        FaultKind::DoubledWrites => {
+            Fault::DoubledWrites { lasts: lasts + ttl, permille: rng.pick(&[100, 300, 1000]) }
         }
-        Peril::WatchBreak => Fault::WatchBreak { slot: dice.permille(600).then_some(slot) },
-        Peril::WatchLag => Fault::WatchLag { slot, lasts, lag: dice.between(100 * MS, ttl) },
-        Peril::WatchLoss => Fault::WatchLoss { slot, lasts },
-        Peril::StaleLists => Fault::StaleLists { lasts, lag: dice.between(SECOND, 2 * ttl) },
-        Peril::StoreRestart => Fault::StoreRestart { lasts: lasts.min(ttl) },
-        Peril::Failover => {
-            Fault::Failover { lasts: dice.between(100 * MS, ttl / 2), loses: dice.between(MS, 2 * SECOND) }
+        FaultKind::WatchBreak => Fault::WatchBreak { slot: rng.permille(600).then_some(slot) },
+        FaultKind::WatchLag => Fault::WatchLag { slot, lasts, lag: rng.between(100 * MS, ttl) },
+        FaultKind::WatchLoss => Fault::WatchLoss { slot, lasts },
+        FaultKind::StaleLists => Fault::StaleLists { lasts, lag: rng.between(SECOND, 2 * ttl) },
+        FaultKind::StoreRestart => Fault::StoreRestart { lasts: lasts.min(ttl) },
+        FaultKind::Failover => {
+            Fault::Failover { lasts: rng.between(100 * MS, ttl / 2), loses: rng.between(MS, 2 * SECOND) }
         }
-        Peril::Emptied => Fault::Emptied { generation: dice.pick(&[Generation::Kept, Generation::New]) },
-        Peril::RolledBack => Fault::RolledBack { by: dice.between(100 * MS, 40 * SECOND) },
-        Peril::MassLeave => mass_leave(dice, setting),
-        Peril::RollingRestart => Fault::RollingRestart {
-            gap: dice.between(500 * MS, ttl * 3 / 2),
-            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
+        FaultKind::Emptied => Fault::Emptied { generation: rng.pick(&[Generation::Kept, Generation::New]) },
+        FaultKind::RolledBack => Fault::RolledBack { by: rng.between(100 * MS, 40 * SECOND) },
+        FaultKind::MassLeave => mass_leave(rng, setting),
+        FaultKind::RollingRestart => Fault::RollingRestart {
+            gap: rng.between(500 * MS, ttl * 3 / 2),
+            how: rng.pick(&[Going::Killed, Going::Told, Going::Told]),
         },
-        Peril::Weight => Fault::Weight { slot, weight: dice.pick(&[0, 1, 50, 100, 200, 400]) },
-        Peril::Capacity => {
-            let capacity = dice.below(u64::from(setting.shards) + 1) as u32;
-            Fault::Capacity { slot, capacity: dice.permille(700).then_some(capacity) }
+        FaultKind::Weight => Fault::Weight { slot, weight: rng.pick(&[0, 1, 50, 100, 200, 400]) },
+        FaultKind::Capacity => {
+            let capacity = rng.below(u64::from(setting.shards) + 1) as u32;
+            Fault::Capacity { slot, capacity: rng.permille(700).then_some(capacity) }
         }
-        Peril::Accepting => Fault::NotAccepting { slot, lasts },
-        Peril::Resize => Fault::Resize { shards: 1 + dice.below(u64::from(setting.shards) * 3 / 2) as u32 },
-        Peril::Pin => Fault::Pin { shard, slot, lasts },
-        Peril::Drain => Fault::Drain { slot, lasts },
-        Peril::Freeze => Fault::Freeze { lasts },
-        Peril::Release => Fault::Release { shard },
-        Peril::Disengage => {
-            let shard = dice.below(NAMED as u64) as usize;
-            Fault::Disengage { shard, slot: dice.permille(500).then_some(slot), lasts }
+        FaultKind::Accepting => Fault::NotAccepting { slot, lasts },
+        FaultKind::Resize => {
+            Fault::Resize { shards: 1 + rng.below(u64::from(setting.shards) * 3 / 2) as u32 }
         }
-        Peril::Corrupt => Fault::Corrupt {
-            what: match dice.below(10) {
+        FaultKind::Pin => Fault::Pin { shard, slot, lasts },
+        FaultKind::Drain => Fault::Drain { slot, lasts },
+        FaultKind::Freeze => Fault::Freeze { lasts },
+        FaultKind::Release => Fault::Release { shard },
+        FaultKind::Disengage => {
+            let shard = rng.below(NAMED as u64) as usize;
+            Fault::Disengage { shard, slot: rng.permille(500).then_some(slot), lasts }
+        }
+        FaultKind::Corrupt => Fault::Corrupt {
+            what: match rng.below(10) {
                 0..=4 => Target::Shard(shard),
                 5..=7 => Target::Node(slot),
                 8 => Target::Group(Kind::Numbered),
                 _ => Target::Control,
             },
-            how: dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew, Damage::Usurped]),
+            how: rng.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew, Damage::Usurped]),
         },
-        Peril::CorruptMeta => {
-            let how = dice.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew]);
+        FaultKind::CorruptMeta => {
+            let how = rng.pick(&[Damage::Noise, Damage::Cut, Damage::TooNew]);
             Fault::Corrupt { what: Target::Meta, how }
         }
-        Peril::Vanish => Fault::Vanish { what: Target::Node(slot) },
-        Peril::VanishShard => {
-            let named = setting.named.is_some() && dice.permille(400);
+        FaultKind::Vanish => Fault::Vanish { what: Target::Node(slot) },
+        FaultKind::VanishShard => {
+            let named = setting.named.is_some() && rng.permille(400);
             let what =
-                if named { Target::Named(dice.below(NAMED as u64) as usize) } else { Target::Shard(shard) };
+                if named { Target::Named(rng.below(NAMED as u64) as usize) } else { Target::Shard(shard) };
             Fault::Vanish { what }
         }
-        Peril::VanishShards => Fault::Vanish { what: Target::Shards },
-        Peril::VanishControl => Fault::Vanish { what: Target::Control },
-        Peril::VanishMeta => Fault::Vanish { what: Target::Meta },
-        Peril::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
-        Peril::WorkCrash => Fault::WorkCrash { slot, lasts },
-        Peril::Upgrade => Fault::Upgrade { slot, after: dice.between(10 * MS, ttl) },
-        Peril::Downgrade => Fault::Downgrade {
-            gap: dice.between(500 * MS, ttl),
-            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
+        FaultKind::VanishShards => Fault::Vanish { what: Target::Shards },
+        FaultKind::VanishControl => Fault::Vanish { what: Target::Control },
+        FaultKind::VanishMeta => Fault::Vanish { what: Target::Meta },
+        FaultKind::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
+        FaultKind::WorkCrash => Fault::WorkCrash { slot, lasts },
+        FaultKind::Upgrade => Fault::Upgrade { slot, after: rng.between(10 * MS, ttl) },
+        FaultKind::Downgrade => Fault::Downgrade {
+            gap: rng.between(500 * MS, ttl),
+            how: rng.pick(&[Going::Killed, Going::Told, Going::Told]),
         },
-        Peril::Protocol => {
-            let raise = dice.pick(&[Raise::Protocol, Raise::Protocol, Raise::Format]);
+        FaultKind::Protocol => {
+            let raise = rng.pick(&[Raise::Protocol, Raise::Protocol, Raise::Format]);
             Fault::Protocol { slot, raise, lasts: lasts + ttl / 2 }
         }
-        Peril::Twin => Fault::Twin { slot, lasts: lasts + SECOND },
-        Peril::WallStep => {
-            let by = dice.between(1, setting.wall_step_ms_max + 1) as i64;
-            Fault::WallStep { slot, by_ms: if dice.permille(500) { by } else { -by } }
+        FaultKind::Twin => Fault::Twin { slot, lasts: lasts + SECOND },
+        FaultKind::WallStep => {
+            let by = rng.between(1, setting.wall_step_ms_max + 1) as i64;
+            Fault::WallStep { slot, by_ms: if rng.permille(500) { by } else { -by } }
         }
-        Peril::Sluggish => Fault::Sluggish { slot, lasts, lag: dice.between(MS, ttl / 10) },
-        Peril::Stall => Fault::Stall { slot, lasts: lasts.min(UNDER_WAY_MAX) },
-        Peril::SlowGate => Fault::SlowGate { slot, lasts: lasts * 2 },
-        Peril::ClockRate => {
-            let within = dice.between(990_000, 1_010_001);
-            Fault::ClockRate { slot, rate: dice.pick(&[990_000, 1_010_000, within]) }
+        FaultKind::Sluggish => Fault::Sluggish { slot, lasts, lag: rng.between(MS, ttl / 10) },
+        FaultKind::Stall => Fault::Stall { slot, lasts: lasts.min(UNDER_WAY_MAX) },
+        FaultKind::SlowGate => Fault::SlowGate { slot, lasts: lasts * 2 },
+        FaultKind::ClockRate => {
+            let within = rng.between(990_000, 1_010_001);
+            Fault::ClockRate { slot, rate: rng.pick(&[990_000, 1_010_000, within]) }
         }
-        Peril::FullDisk => Fault::FullDisk { lasts },
-        Peril::Placement => Fault::Placement { slot, lasts: lasts + ttl / 2 },
-        Peril::RollingTtl => Fault::RollingTtl {
-            gap: dice.between(500 * MS, ttl * 3),
-            how: dice.pick(&[Going::Killed, Going::Told, Going::Told]),
-            ttl: dice.pick(&[setting.ttl, setting.ttl_max]),
+        FaultKind::FullDisk => Fault::FullDisk { lasts },
+        FaultKind::Placement => Fault::Placement { slot, lasts: lasts + ttl / 2 },
+        FaultKind::RollingTtl => Fault::RollingTtl {
+            gap: rng.between(500 * MS, ttl * 3),
+            how: rng.pick(&[Going::Killed, Going::Told, Going::Told]),
+            ttl: rng.pick(&[setting.ttl, setting.ttl_max]),
         },
     };
     setting.allows(&fault).then_some(fault)
 }
 
 /// Once, for however long; or several times for less than the margin each, which add up to more between two renewals.
-fn frozen(dice: &mut Dice, slot: usize, lasts: Instant, ttl: Instant) -> Fault {
-    if dice.permille(400) {
+fn frozen(rng: &mut Rng, slot: usize, lasts: Instant, ttl: Instant) -> Fault {
+    if rng.permille(400) {
         return Fault::Frozen { slot, lasts, times: 1, gap: 0 };
     }
-    let lasts = dice.between(ttl / 20, ttl / 6);
-    Fault::Frozen { slot, lasts, times: dice.between(2, 7) as u32, gap: dice.between(5 * MS, ttl / 10) }
+    let lasts = rng.between(ttl / 20, ttl / 6);
+    Fault::Frozen { slot, lasts, times: rng.between(2, 7) as u32, gap: rng.between(5 * MS, ttl / 10) }
 }
 
-fn mass_leave(dice: &mut Dice, setting: &Setting) -> Fault {
-    let keep = dice.below(setting.nodes as u64) as usize;
-    let slots = (0..setting.nodes).filter(|slot| *slot != keep && dice.permille(800)).collect();
-    let how = dice.pick(&[Going::Killed, Going::Told]);
-    Fault::MassLeave { slots, how, then: comeback(dice, setting.ttl) }
+fn mass_leave(rng: &mut Rng, setting: &Setting) -> Fault {
+    let keep = rng.below(setting.nodes as u64) as usize;
+    let slots = (0..setting.nodes).filter(|slot| *slot != keep && rng.permille(800)).collect();
+    let how = rng.pick(&[Going::Killed, Going::Told]);
+    Fault::MassLeave { slots, how, then: comeback(rng, setting.ttl) }
 }

@@ -2,8 +2,8 @@
 //! judged. Also the looks that are taken at the world from outside, once a second, all along.
 
 use leasehold_core::config::Gate;
-use leasehold_core::event::Wish;
-use leasehold_core::notice::Standing;
+use leasehold_core::event::Command;
+use leasehold_core::notice::SessionState;
 use leasehold_core::record::{NodeRecord, Record};
 use leasehold_core::store::{Key, Swap};
 use leasehold_core::{NodeName, View};
@@ -237,8 +237,8 @@ impl World {
             for slot in 0..self.setting.nodes {
                 self.slots[slot].capacity = None;
                 self.slots[slot].weight = Some(100);
-                self.wish(slot, Wish::Capacity(None))?;
-                self.wish(slot, Wish::Weight(100))?;
+                self.command(slot, Command::Capacity(None))?;
+                self.command(slot, Command::Weight(100))?;
             }
         }
         Ok(())
@@ -268,6 +268,13 @@ impl World {
             Owned { shard, holder, running }
         });
         Census { shards: shards.collect(), alive }
+    }
+
+    /// Whether any work was told to stop and still runs. Stubborn work can take long, and starts again when it has ended.
+    fn is_stopping_work(&self) -> bool {
+        let state = &self.oracle.state;
+        self.shards_wanted()
+            .any(|shard| state.shard(shard).open.iter().any(|run| state.runs[*run].told_at.is_some()))
     }
 
     pub(crate) fn judge_healing(&mut self) -> Judged {
@@ -338,14 +345,14 @@ impl World {
     fn loss_of_receivers(&self, census: &Census) -> Loss {
         let receives = |process: &usize| {
             let node = &self.processes[*process];
-            node.standing == Standing::Attached
+            node.session_state == SessionState::Attached
                 && Some(&node.name) != self.healing.drained.as_ref()
                 && self.slots[node.slot].weight != Some(0)
         };
         let has_lost = |process: &usize| {
             let node = &self.processes[*process];
             let stored = self.store.get(&Key::Node(node.name.clone()));
-            node.standing != Standing::Attached
+            node.session_state != SessionState::Attached
                 && stored.is_none_or(|stored| NodeRecord::decode(&stored.value).is_err())
         };
         let waits = !census.alive.iter().any(receives) && census.alive.iter().any(has_lost);
@@ -375,7 +382,10 @@ impl World {
             let (held, wanted) = view.me.as_ref().map_or((0, 0), |me| (me.held, me.wanted));
             let waiting = view.me.as_ref().and_then(|me| me.waiting_for.as_deref()).unwrap_or("");
             let frozen = if view.frozen.is_some() { ", frozen" } else { "" };
-            format!("{} p{process} {} holds {held} of {wanted}{frozen} {waiting}", node.name, node.standing)
+            format!(
+                "{} p{process} {} holds {held} of {wanted}{frozen} {waiting}",
+                node.name, node.session_state
+            )
         });
         each.collect::<Vec<_>>().join("; ")
     }
@@ -404,13 +414,14 @@ impl Census {
     fn all_settled(&self, world: &World) -> bool {
         // What is cheap to know comes first.
         let leaving = self.alive.iter().any(|process| world.processes[*process].leaving != Leaving::No);
-        if leaving || !self.shards.iter().all(|shard| shard.running) {
+        if leaving || !self.shards.iter().all(|shard| shard.running) || world.is_stopping_work() {
             return false;
         }
         let views = world.views(self);
         let at_home = |process: usize, view: &View| {
             let me = view.me.as_ref();
-            let calm = view.frozen.is_none() && world.processes[process].standing == Standing::Attached;
+            let calm =
+                view.frozen.is_none() && world.processes[process].session_state == SessionState::Attached;
             let placed =
                 view.shards.iter().all(|shard| shard.wanted.is_none() || shard.wanted == shard.holder);
             calm && placed && me.is_some_and(|me| me.held == me.wanted)
@@ -426,5 +437,19 @@ impl Census {
             alive.clone().count() == views.len() && alive.clone().all(|node| node.agrees)
         });
         handed_over && agreed && views.iter().all(|(process, view)| at_home(*process, view))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_world_is_not_settled_while_work_is_stopping() {
+        let mut world = World::healed(2, 3);
+        assert!(world.census().all_settled(&world));
+        let run = world.oracle.state.shard(2).open[0];
+        world.oracle.state.runs[run].told_at = Some(world.at);
+        assert!(!world.census().all_settled(&world));
     }
 }

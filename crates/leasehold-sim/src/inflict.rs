@@ -1,6 +1,6 @@
 //! How each fault strikes, and how it is over.
 
-use leasehold_core::event::{Returning, Wish};
+use leasehold_core::event::{Command, Returning};
 use leasehold_core::{Epoch, ShardId};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::clock::{Instant, MS, SECOND};
 use crate::faults::{Comeback, Fault, Going, Grace, Place, Way};
 use crate::oracle::Happening;
 use crate::process::{Leaving, Slot, Version};
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::weather::Trouble;
 use crate::world::{Due, Judged, World};
 
@@ -53,11 +53,11 @@ impl World {
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
             Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
             Fault::StoreRestart { .. } => {
-                self.weather.begin(index, Trouble::Down(Peril::StoreRestart));
+                self.weather.begin(index, Trouble::Down(FaultKind::StoreRestart));
                 self.break_watches(None, "the store went away")?;
             }
             Fault::Failover { loses, .. } => {
-                self.weather.begin(index, Trouble::Down(Peril::Failover));
+                self.weather.begin(index, Trouble::Down(FaultKind::Failover));
                 self.store.roll_back(self.at, self.at.saturating_sub(loses));
                 self.records.read_all(self.at, &self.setting, &self.store);
                 self.break_watches(None, "the store failed over")?;
@@ -82,15 +82,15 @@ impl World {
             }
             Fault::Weight { slot, weight } => {
                 self.slots[slot].weight = Some(weight);
-                self.wish(slot, Wish::Weight(weight))?;
+                self.command(slot, Command::Weight(weight))?;
             }
             Fault::Capacity { slot, capacity } => {
                 self.slots[slot].capacity = Some(capacity);
-                self.wish(slot, Wish::Capacity(capacity))?;
+                self.command(slot, Command::Capacity(capacity))?;
             }
             Fault::NotAccepting { slot, .. } => {
                 self.slots[slot].not_accepting += 1;
-                self.wish(slot, Wish::Accepting(false))?;
+                self.command(slot, Command::Accepting(false))?;
             }
             Fault::Resize { shards } => self.resize(shards),
             Fault::Pin { shard, slot, .. } => {
@@ -206,7 +206,7 @@ impl World {
             Fault::NotAccepting { slot, .. } => {
                 self.slots[slot].not_accepting -= 1;
                 if self.slots[slot].not_accepting == 0 {
-                    self.wish(slot, Wish::Accepting(true))?;
+                    self.command(slot, Command::Accepting(true))?;
                 }
             }
             Fault::Disengage { shard, slot, .. } => {
@@ -291,9 +291,9 @@ impl World {
     }
 
     /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
-    pub(crate) fn wish(&mut self, slot: usize, wish: Wish) -> Judged {
+    pub(crate) fn command(&mut self, slot: usize, command: Command) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        self.put(0, Due::Wish { process, wish: Box::new(wish) });
+        self.put(0, Due::Command { process, command: Box::new(command) });
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl World {
     pub(crate) fn engage(&mut self, slot: usize, shard: usize) -> Judged {
         let Some(id) = self.setting.named_shard(shard) else { return Ok(()) };
         let engaged = self.slots[slot].disengaged[shard] == 0;
-        self.wish(slot, if engaged { Wish::Engage(id) } else { Wish::Disengage(id) })
+        self.command(slot, if engaged { Command::Engage(id) } else { Command::Disengage(id) })
     }
 
     fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Comeback, grace: Grace) -> Judged {
@@ -311,7 +311,7 @@ impl World {
         }
         self.processes[process].leaving = Leaving::Then(then);
         let returning = if grace == Grace::Asked { Returning::Soon } else { Returning::No };
-        self.wish(slot, Wish::Leave { within: Duration::from_nanos(within), returning })
+        self.command(slot, Command::Leave { within: Duration::from_nanos(within), returning })
     }
 
     fn go(&mut self, slot: usize, how: Going, then: Comeback) -> Judged {
@@ -341,16 +341,16 @@ impl World {
         if let Fault::Downgrade { .. } = self.faults[fault].fault {
             let newer = |process: usize| self.processes[process].version == Version::Newer;
             if self.slots[slot].process.is_some_and(newer) {
-                self.stats.felt.note(Peril::Downgrade);
+                self.stats.fault_coverage.note(FaultKind::Downgrade);
             }
             self.slots[slot].version = Version::This;
         } else if let Fault::RollingTtl { ttl, .. } = self.faults[fault].fault {
             if self.slots[slot].process.is_some() {
-                self.stats.felt.note(Peril::RollingTtl);
+                self.stats.fault_coverage.note(FaultKind::RollingTtl);
             }
             self.slots[slot].ttl = Some(ttl);
         } else if self.slots[slot].process.is_some() {
-            self.stats.felt.note(Peril::RollingRestart);
+            self.stats.fault_coverage.note(FaultKind::RollingRestart);
         }
         self.go(slot, how, Comeback::SameName { after: 200 * MS })
     }

@@ -11,11 +11,10 @@
 
 mod bounds;
 mod clock;
-mod dice;
 mod driver;
+mod fault_coverage;
 mod fault_words;
 mod faults;
-mod felt;
 mod hands;
 mod heal;
 mod inflict;
@@ -35,6 +34,7 @@ mod queue;
 mod reading;
 mod records;
 pub mod report;
+mod rng;
 mod runner;
 mod sabotage;
 mod setting;
@@ -51,13 +51,13 @@ mod worker;
 mod world;
 
 pub use clock::{Instant, MS, SECOND};
+pub use fault_coverage::FaultCoverage;
 pub use faults::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Planned, Raise, Target, Way};
-pub use felt::Felt;
 pub use invariants::Violation;
 pub use options::{Mistake, Options, Tracing, parse_keep};
 pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
 pub use outcome::{Mark, Outcome, Stats};
-pub use profile::{Peril, Profile};
+pub use profile::{FaultKind, Profile};
 pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
 pub use sabotage::{Duty, Order, Sabotage, sabotage_table};
 pub use shape::StoreKind;

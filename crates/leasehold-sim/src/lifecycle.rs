@@ -3,17 +3,17 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use leasehold_core::event::{Event, Wish};
-use leasehold_core::notice::Standing;
+use leasehold_core::event::{Command, Event};
+use leasehold_core::notice::SessionState;
 use leasehold_core::work::{Watch as Dog, Works};
 use leasehold_core::{Node, NodeName};
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::dice::{Dice, Purpose};
 use crate::faults::Comeback;
 use crate::oracle::{Happening, RunEnd};
 use crate::outcome::Mark;
 use crate::process::{Leaving, Process, Watch};
+use crate::rng::{Purpose, Rng};
 use crate::setting::{DeadMan, NAMED};
 use crate::world::{Due, Judged, World};
 
@@ -25,10 +25,10 @@ impl World {
         }
         self.slots[slot].lives += 1;
         let life = (slot as u64) << 32 | self.slots[slot].lives;
-        let stream = |purpose| Dice::new(self.setting.seed, purpose, life);
-        let mut chance = stream(Purpose::Core);
+        let stream = |purpose| Rng::new(self.setting.seed, purpose, life);
+        let mut rng = stream(Purpose::Core);
         let mut seed = [0; 32];
-        seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&chance.draw().to_le_bytes()));
+        seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&rng.draw().to_le_bytes()));
         let name = self.slots[slot].name.clone();
         let config = self.setting.config(slot, name.clone(), self.slots[slot].ttl);
         let own = self.placement_of(slot);
@@ -75,8 +75,8 @@ impl World {
             lists: 0,
             watch: Watch::default(),
             workers: Vec::new(),
-            standing: Standing::Joining,
-            standing_since: self.at,
+            session_state: SessionState::Joining,
+            state_since: self.at,
             slept_at: 0,
             thawed_at: 0,
             margin,
@@ -102,10 +102,10 @@ impl World {
     /// What the slot's user had asked for holds for a new process as well.
     fn wish_again(&mut self, slot: usize, process: usize) -> Judged {
         if let Some(weight) = self.slots[slot].weight {
-            self.step(process, Event::Wish(Wish::Weight(weight)))?;
+            self.step(process, Event::Command(Command::Weight(weight)))?;
         }
         if let Some(capacity) = self.slots[slot].capacity {
-            self.step(process, Event::Wish(Wish::Capacity(capacity)))?;
+            self.step(process, Event::Command(Command::Capacity(capacity)))?;
         }
         for shard in 0..NAMED {
             if self.slots[slot].disengaged[shard] == 0 {
@@ -113,7 +113,7 @@ impl World {
             }
         }
         if self.slots[slot].not_accepting > 0 {
-            self.step(process, Event::Wish(Wish::Accepting(false)))?;
+            self.step(process, Event::Command(Command::Accepting(false)))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use leasehold_core::placement::{Assignment, Placement, Question, Rendezvous};
 use crate::clock::{Instant, MS};
 use crate::faults::Fault;
 use crate::oracle::Happening;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::world::{Due, Judged, World};
 
 impl World {
@@ -20,7 +20,7 @@ impl World {
         if longest <= 20 * MS {
             return moment;
         }
-        self.stats.felt.note(Peril::SlowGate);
+        self.stats.fault_coverage.note(FaultKind::SlowGate);
         self.processes[process].driver.below(longest)
     }
 

@@ -10,7 +10,7 @@ use leasehold_core::store::{
 use crate::clock::{Instant, MS, SECOND};
 use crate::invariants::unknown_fields_survive;
 use crate::process::Version;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::words;
 use crate::world::{Copy, Due, Judged, World};
 
@@ -33,7 +33,7 @@ impl World {
         let once = self.setting.shape.latency(&mut self.processes[process].network);
         let times = self.weather.slow();
         if times > 1 {
-            self.stats.felt.note(Peril::SlowStore);
+            self.stats.fault_coverage.note(FaultKind::SlowStore);
         }
         (once * times).min(UNDER_WAY_MAX)
     }
@@ -56,12 +56,12 @@ impl World {
         let mut latency = self.latency(process) + self.reads_longer(&request.op);
         if self.slots[slot].requests_cut > 0 {
             // Some of what was sent into a cut line is sent again by the network when the line is back.
-            let dice = &mut self.processes[process].network;
-            if !dice.permille(250) {
-                self.stats.felt.note(self.slots[slot].cut());
+            let rng = &mut self.processes[process].network;
+            if !rng.permille(250) {
+                self.stats.fault_coverage.note(self.slots[slot].cut());
                 return;
             }
-            latency += dice.between(100 * MS, 15 * SECOND);
+            latency += rng.between(100 * MS, 15 * SECOND);
         }
         let doubled = self.weather.doubled_writes();
         if doubled > 0 && matches!(request.op, Op::Swap(_)) {
@@ -72,9 +72,9 @@ impl World {
 
     /// Somebody between may repeat a write, long after it was first sent, and more than once.
     fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
-        let dice = &mut self.processes[process].network;
-        let (doubled, more) = (dice.permille(permille), dice.pick(&[0, 0, 3, 20]));
-        let after = dice.between(MS, if more > 0 { 2 * SECOND } else { 20 * SECOND });
+        let rng = &mut self.processes[process].network;
+        let (doubled, more) = (rng.permille(permille), rng.pick(&[0, 0, 3, 20]));
+        let after = rng.between(MS, if more > 0 { 2 * SECOND } else { 20 * SECOND });
         if doubled {
             let generation = self.store.generations();
             let echo = Echo { request: request.clone(), sent_at: self.at, generation, more };
@@ -88,7 +88,7 @@ impl World {
             return Ok(());
         }
         if !self.weather.down() && !self.weather.full() {
-            self.stats.felt.note(Peril::DoubledWrites);
+            self.stats.fault_coverage.note(FaultKind::DoubledWrites);
             self.served_from = echo.sent_at;
             let answer = self.serve(process, &echo.request.op)?;
             self.note_proof(process, echo.sent_at, &echo.request.op, &answer);
@@ -106,10 +106,10 @@ impl World {
         let slot = self.processes[process].slot;
         // A client counts the listings that it asks for, whatever becomes of them.
         self.processes[process].lists += u32::from(request.op == Op::List);
-        let dice = &mut self.processes[process].network;
-        if let Some(peril) = self.weather.down_from() {
-            self.stats.felt.note(peril);
-            if dice.permille(500) {
+        let rng = &mut self.processes[process].network;
+        if let Some(kind) = self.weather.down_from() {
+            self.stats.fault_coverage.note(kind);
+            if rng.permille(500) {
                 let failed = failed(StoreErrorKind::Unreachable, "connection refused");
                 self.reply(process, request.id, failed);
             }
@@ -117,32 +117,32 @@ impl World {
         }
         // What was under way when the line was cut is lost with it.
         if self.slots[slot].requests_cut > 0 {
-            self.stats.felt.note(self.slots[slot].cut());
+            self.stats.fault_coverage.note(self.slots[slot].cut());
             return Ok(());
         }
         if self.slots[slot].work_cut > 0 && request.lane == Lane::Work {
-            self.stats.felt.note(Peril::CutWork);
+            self.stats.fault_coverage.note(FaultKind::CutWork);
             return Ok(());
         }
         if self.slots[slot].renewals_cut > 0 && request.lane == Lane::Renewal {
-            self.stats.felt.note(Peril::CutRenewals);
+            self.stats.fault_coverage.note(FaultKind::CutRenewals);
             return Ok(());
         }
         let stalled_until = self.slots[slot].stalled_until;
         if self.at < stalled_until && request.lane == Lane::Work && matches!(request.op, Op::Swap(_)) {
-            self.stats.felt.note(Peril::Stall);
+            self.stats.fault_coverage.note(FaultKind::Stall);
             self.put_at(stalled_until, Due::Arrive { process, request: Box::new(request), sent_at });
             return Ok(());
         }
         if matches!(request.op, Op::Swap(_)) && self.weather.full() {
-            self.stats.felt.note(Peril::FullDisk);
+            self.stats.fault_coverage.note(FaultKind::FullDisk);
             let failed = failed(StoreErrorKind::Refused, "no space left on device");
             self.reply(process, request.id, failed);
             return Ok(());
         }
         let errors = self.weather.errors();
         if errors > 0 && self.processes[process].network.permille(errors) {
-            self.stats.felt.note(Peril::Errors);
+            self.stats.fault_coverage.note(FaultKind::Errors);
             return self.fail(process, request, sent_at);
         }
         self.served_from = sent_at;
@@ -168,9 +168,9 @@ impl World {
     /// The store fails: before it has done anything, or after it has done all or some of it.
     fn fail(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         self.served_from = sent_at;
-        let dice = &mut self.processes[process].network;
-        let kind = dice.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
-        let how = dice.below(3);
+        let rng = &mut self.processes[process].network;
+        let kind = rng.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
+        let how = rng.below(3);
         let mut answer = failed(kind, "the store failed");
         match (&request.op, how) {
             (Op::Swap(_), 1) => {
@@ -181,8 +181,8 @@ impl World {
                 let mut outcomes = Vec::with_capacity(swaps.len());
                 let mut done = Vec::with_capacity(swaps.len());
                 for swap in swaps {
-                    let dice = &mut self.processes[process].network;
-                    let (applied, known) = (dice.permille(500), dice.permille(300));
+                    let rng = &mut self.processes[process].network;
+                    let (applied, known) = (rng.permille(500), rng.permille(300));
                     let outcome = if applied { self.apply(process, swap)? } else { Swapped::Unknown };
                     done.push(outcome.clone());
                     outcomes.push(if known { outcome } else { Swapped::Unknown });
@@ -240,14 +240,14 @@ impl World {
         }
         let (lost, doubled) = (self.weather.lost_answers(), self.weather.doubled_answers());
         let latency = self.latency(process);
-        let dice = &mut self.processes[process].network;
-        if lost > 0 && dice.permille(lost) {
-            self.stats.felt.note(Peril::LostAnswers);
+        let rng = &mut self.processes[process].network;
+        if lost > 0 && rng.permille(lost) {
+            self.stats.fault_coverage.note(FaultKind::LostAnswers);
             return;
         }
-        if doubled > 0 && dice.permille(doubled) {
-            let (late, extra) = (dice.permille(500), dice.between(MS, 4 * SECOND));
-            self.stats.felt.note(Peril::DoubledAnswers);
+        if doubled > 0 && rng.permille(doubled) {
+            let (late, extra) = (rng.permille(500), rng.between(MS, 4 * SECOND));
+            self.stats.fault_coverage.note(FaultKind::DoubledAnswers);
             let copy = Due::Answer { process, id, answer: Box::new(answer.clone()), copy: Copy::Extra };
             self.put(latency + extra, copy);
             if late {
@@ -260,7 +260,7 @@ impl World {
     pub(crate) fn answered(&mut self, process: usize, id: RequestId, answer: Answer, copy: Copy) -> Judged {
         let slot = self.processes[process].slot;
         if self.slots[slot].answers_cut > 0 {
-            self.stats.felt.note(self.slots[slot].cut());
+            self.stats.fault_coverage.note(self.slots[slot].cut());
             return Ok(());
         }
         let awaited = self.processes[process].waiting.remove(&id);

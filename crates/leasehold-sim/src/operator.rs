@@ -14,7 +14,7 @@ use crate::driver::mentions;
 use crate::faults::{Damage, Fault, Kind, Raise, Target};
 use crate::oracle::Run;
 use crate::process::Version;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::records::Loss;
 use crate::setting::NAMED;
 use crate::world::{Due, World};
@@ -249,7 +249,11 @@ impl World {
                 text.replacen(READABLE, TOO_NEW, 1).into_bytes()
             }
         };
-        self.stats.felt.note(if what == Target::Meta { Peril::CorruptMeta } else { Peril::Corrupt });
+        self.stats.fault_coverage.note(if what == Target::Meta {
+            FaultKind::CorruptMeta
+        } else {
+            FaultKind::Corrupt
+        });
         let loss = if how == Damage::Usurped { Loss::Usurped } else { Loss::Lost };
         self.records.tampered(&self.setting, &key, loss);
         self.overwrite(key, Some(bytes));
@@ -261,13 +265,13 @@ impl World {
         if keys.is_empty() || self.would_hide_a_holder(what) {
             return;
         }
-        self.stats.felt.note(match what {
-            Target::Node(_) => Peril::Vanish,
-            Target::Shard(_) | Target::Named(_) => Peril::VanishShard,
-            Target::Shards => Peril::VanishShards,
-            Target::Group(_) => Peril::Vanish,
-            Target::Control => Peril::VanishControl,
-            Target::Meta => Peril::VanishMeta,
+        self.stats.fault_coverage.note(match what {
+            Target::Node(_) => FaultKind::Vanish,
+            Target::Shard(_) | Target::Named(_) => FaultKind::VanishShard,
+            Target::Shards => FaultKind::VanishShards,
+            Target::Group(_) => FaultKind::Vanish,
+            Target::Control => FaultKind::VanishControl,
+            Target::Meta => FaultKind::VanishMeta,
         });
         for key in keys {
             if let Key::Node(node) = &key {

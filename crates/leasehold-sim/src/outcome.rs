@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::clock::Instant;
+use crate::fault_coverage::FaultCoverage;
 use crate::faults::Planned;
-use crate::felt::Felt;
 use crate::invariants::Violation;
 use crate::shape::StoreKind;
 use crate::timeline::Timeline;
@@ -72,7 +72,7 @@ pub struct Stats {
     /// Events of the busiest run.
     pub busiest: u64,
     /// How often each kind of fault was felt.
-    pub felt: Felt,
+    pub fault_coverage: FaultCoverage,
     /// A digest of everything that happened: two runs with the same one did the same.
     pub digest: u64,
 }
@@ -99,7 +99,7 @@ impl Stats {
         self.owned_after = self.owned_after.max(other.owned_after);
         self.settled_after = self.settled_after.max(other.settled_after);
         self.busiest = self.busiest.max(other.busiest);
-        self.felt.add(&other.felt);
+        self.fault_coverage.add(&other.fault_coverage);
         // The order in which runs are added must not matter.
         self.digest ^= other.digest;
     }

@@ -9,15 +9,15 @@ impl World {
     /// What the work consists of besides its handler.
     pub(crate) fn draw_parts(&mut self, worker: usize) {
         let armed = self.setting.dead_man == DeadMan::Armed;
-        let dice = &mut self.processes[self.workers[worker].process].parts;
+        let rng = &mut self.processes[self.workers[worker].process].parts;
         let it = &mut self.workers[worker];
-        if dice.permille(200) {
-            it.owned = 1 + dice.below(2) as u32;
+        if rng.permille(200) {
+            it.owned = 1 + rng.below(2) as u32;
             // Nobody but the kernel can end a thread that does not look at its grant.
-            it.stubborn = armed && dice.permille(400);
+            it.stubborn = armed && rng.permille(400);
         }
-        if dice.permille(100) {
-            it.strays = 1 + dice.below(3) as u32;
+        if rng.permille(100) {
+            it.strays = 1 + rng.below(3) as u32;
         }
     }
 

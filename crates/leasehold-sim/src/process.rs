@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use leasehold_core::event::{Action, Event};
-use leasehold_core::notice::Standing;
+use leasehold_core::notice::SessionState;
 use leasehold_core::store::RequestId;
 use leasehold_core::work::{SessionNo as SessionOfWork, Watch as Dog, Works};
 use leasehold_core::{Deadlines, Moment, Node, NodeName, SessionId};
 
 use crate::clock::{Clock, Instant};
-use crate::dice::Dice;
 use crate::faults::Place;
 use crate::oracle::SessionNo;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
+use crate::rng::Rng;
 use crate::setting::NAMED;
 use crate::world::Due;
 
@@ -122,11 +122,11 @@ impl Slot {
 
 impl Slot {
     /// Which kind of fault its line is cut by.
-    pub(crate) fn cut(&self) -> Peril {
+    pub(crate) fn cut(&self) -> FaultKind {
         match (self.requests_cut, self.answers_cut) {
-            (_, 0) => Peril::CutRequests,
-            (0, _) => Peril::CutAnswers,
-            _ => Peril::Cut,
+            (_, 0) => FaultKind::CutRequests,
+            (0, _) => FaultKind::CutAnswers,
+            _ => FaultKind::Cut,
         }
     }
 }
@@ -174,9 +174,9 @@ pub(crate) struct Process {
     pub(crate) watch: Watch,
     /// Workers that have not ended.
     pub(crate) workers: Vec<usize>,
-    pub(crate) standing: Standing,
+    pub(crate) session_state: SessionState,
     /// Since when it stands as it does.
-    pub(crate) standing_since: Instant,
+    pub(crate) state_since: Instant,
     /// When it began to stand still, for a clock that does not count that.
     pub(crate) slept_at: Instant,
     /// When its machine was last frozen and went on again; by how much a clock may stand still unnoticed.
@@ -192,11 +192,11 @@ pub(crate) struct Process {
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.
     pub(crate) leaving: Leaving,
-    pub(crate) network: Dice,
-    pub(crate) driver: Dice,
-    pub(crate) work: Dice,
-    pub(crate) parts: Dice,
-    pub(crate) watch_dice: Dice,
+    pub(crate) network: Rng,
+    pub(crate) driver: Rng,
+    pub(crate) work: Rng,
+    pub(crate) parts: Rng,
+    pub(crate) watch_dice: Rng,
 }
 
 /// Whether a process was told to leave, and what comes after.

@@ -7,7 +7,7 @@ use crate::options::{Mistake, quoted};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peril {
+pub enum FaultKind {
     /// A process dies, and perhaps comes back, under the same name or another one.
     Crash,
     /// A process is told to leave, and perhaps comes back.
@@ -123,71 +123,71 @@ pub enum Peril {
 }
 
 /// Name, class, and expected number of faults in two minutes of a seed that has this kind, in thousandths.
-const TABLE: &[(Peril, &str, &str, u32)] = &[
-    (Peril::Crash, "crash", "process", 1600),
-    (Peril::Leave, "leave", "process", 900),
-    (Peril::Pause, "pause", "process", 2200),
-    (Peril::PauseAtCheck, "pause-at-check", "process", 900),
-    (Peril::PauseAtStep, "pause-at-step", "process", 900),
-    (Peril::Cut, "cut", "network", 1600),
-    (Peril::CutRequests, "cut-requests", "network", 900),
-    (Peril::CutAnswers, "cut-answers", "network", 1200),
-    (Peril::CutWork, "cut-work", "network", 600),
-    (Peril::SlowStore, "slow-store", "network", 900),
-    (Peril::Errors, "errors", "network", 900),
-    (Peril::LostAnswers, "lost-answers", "network", 1200),
-    (Peril::DoubledAnswers, "doubled-answers", "network", 900),
-    (Peril::DoubledWrites, "doubled-writes", "network", 700),
-    (Peril::WatchBreak, "watch-break", "watch", 900),
-    (Peril::WatchLag, "watch-lag", "watch", 900),
-    (Peril::WatchLoss, "watch-loss", "watch", 900),
-    (Peril::StaleLists, "stale-lists", "watch", 1500),
-    (Peril::StoreRestart, "store-restart", "store", 700),
-    (Peril::Failover, "failover", "loss", 900),
-    (Peril::Emptied, "emptied", "loss", 450),
-    (Peril::RolledBack, "rolled-back", "loss", 350),
-    (Peril::MassLeave, "mass-leave", "process", 350),
-    (Peril::RollingRestart, "rolling-restart", "process", 250),
-    (Peril::Weight, "weight", "operators", 700),
-    (Peril::Capacity, "capacity", "operators", 600),
-    (Peril::Accepting, "accepting", "operators", 600),
-    (Peril::Resize, "resize", "operators", 500),
-    (Peril::Pin, "pin", "operators", 600),
-    (Peril::Drain, "drain", "operators", 600),
-    (Peril::Freeze, "freeze", "operators", 300),
-    (Peril::Release, "release", "operators", 600),
-    (Peril::Disengage, "disengage", "operators", 1500),
-    (Peril::Corrupt, "corrupt", "records", 1000),
-    (Peril::CorruptMeta, "corrupt-meta", "records", 600),
-    (Peril::Vanish, "vanish", "records", 600),
-    (Peril::VanishShard, "vanish-shard", "records", 500),
-    (Peril::VanishShards, "vanish-shards", "records", 400),
-    (Peril::VanishControl, "vanish-control", "records", 400),
-    (Peril::VanishMeta, "vanish-meta", "records", 600),
-    (Peril::Refuse, "refuse", "work", 900),
-    (Peril::WorkCrash, "work-crash", "work", 900),
-    (Peril::Upgrade, "upgrade", "process", 500),
-    (Peril::Downgrade, "downgrade", "process", 300),
-    (Peril::Protocol, "protocol", "process", 400),
-    (Peril::Twin, "twin", "process", 600),
-    (Peril::WallStep, "wall-step", "clock", 900),
-    (Peril::Sluggish, "sluggish", "process", 700),
-    (Peril::Stall, "stall", "network", 700),
-    (Peril::SlowGate, "slow-gate", "work", 900),
-    (Peril::ClockRate, "clock-rate", "clock", 900),
-    (Peril::FullDisk, "full-disk", "store", 500),
-    (Peril::Placement, "placement", "process", 400),
-    (Peril::RollingTtl, "rolling-ttl", "process", 2000),
-    (Peril::CutRenewals, "cut-renewals", "network", 600),
-    (Peril::Frozen, "frozen", "clock", 900),
+const TABLE: &[(FaultKind, &str, &str, u32)] = &[
+    (FaultKind::Crash, "crash", "process", 1600),
+    (FaultKind::Leave, "leave", "process", 900),
+    (FaultKind::Pause, "pause", "process", 2200),
+    (FaultKind::PauseAtCheck, "pause-at-check", "process", 900),
+    (FaultKind::PauseAtStep, "pause-at-step", "process", 900),
+    (FaultKind::Cut, "cut", "network", 1600),
+    (FaultKind::CutRequests, "cut-requests", "network", 900),
+    (FaultKind::CutAnswers, "cut-answers", "network", 1200),
+    (FaultKind::CutWork, "cut-work", "network", 600),
+    (FaultKind::SlowStore, "slow-store", "network", 900),
+    (FaultKind::Errors, "errors", "network", 900),
+    (FaultKind::LostAnswers, "lost-answers", "network", 1200),
+    (FaultKind::DoubledAnswers, "doubled-answers", "network", 900),
+    (FaultKind::DoubledWrites, "doubled-writes", "network", 700),
+    (FaultKind::WatchBreak, "watch-break", "watch", 900),
+    (FaultKind::WatchLag, "watch-lag", "watch", 900),
+    (FaultKind::WatchLoss, "watch-loss", "watch", 900),
+    (FaultKind::StaleLists, "stale-lists", "watch", 1500),
+    (FaultKind::StoreRestart, "store-restart", "store", 700),
+    (FaultKind::Failover, "failover", "loss", 900),
+    (FaultKind::Emptied, "emptied", "loss", 450),
+    (FaultKind::RolledBack, "rolled-back", "loss", 350),
+    (FaultKind::MassLeave, "mass-leave", "process", 350),
+    (FaultKind::RollingRestart, "rolling-restart", "process", 250),
+    (FaultKind::Weight, "weight", "operators", 700),
+    (FaultKind::Capacity, "capacity", "operators", 600),
+    (FaultKind::Accepting, "accepting", "operators", 600),
+    (FaultKind::Resize, "resize", "operators", 500),
+    (FaultKind::Pin, "pin", "operators", 600),
+    (FaultKind::Drain, "drain", "operators", 600),
+    (FaultKind::Freeze, "freeze", "operators", 300),
+    (FaultKind::Release, "release", "operators", 600),
+    (FaultKind::Disengage, "disengage", "operators", 1500),
+    (FaultKind::Corrupt, "corrupt", "records", 1000),
+    (FaultKind::CorruptMeta, "corrupt-meta", "records", 600),
+    (FaultKind::Vanish, "vanish", "records", 600),
+    (FaultKind::VanishShard, "vanish-shard", "records", 500),
+    (FaultKind::VanishShards, "vanish-shards", "records", 400),
+    (FaultKind::VanishControl, "vanish-control", "records", 400),
+    (FaultKind::VanishMeta, "vanish-meta", "records", 600),
+    (FaultKind::Refuse, "refuse", "work", 900),
+    (FaultKind::WorkCrash, "work-crash", "work", 900),
+    (FaultKind::Upgrade, "upgrade", "process", 500),
+    (FaultKind::Downgrade, "downgrade", "process", 300),
+    (FaultKind::Protocol, "protocol", "process", 400),
+    (FaultKind::Twin, "twin", "process", 600),
+    (FaultKind::WallStep, "wall-step", "clock", 900),
+    (FaultKind::Sluggish, "sluggish", "process", 700),
+    (FaultKind::Stall, "stall", "network", 700),
+    (FaultKind::SlowGate, "slow-gate", "work", 900),
+    (FaultKind::ClockRate, "clock-rate", "clock", 900),
+    (FaultKind::FullDisk, "full-disk", "store", 500),
+    (FaultKind::Placement, "placement", "process", 400),
+    (FaultKind::RollingTtl, "rolling-ttl", "process", 2000),
+    (FaultKind::CutRenewals, "cut-renewals", "network", 600),
+    (FaultKind::Frozen, "frozen", "clock", 900),
 ];
 
-impl Peril {
+impl FaultKind {
     /// How many kinds there are.
     pub(crate) const COUNT: usize = TABLE.len();
 
     /// All kinds.
-    pub fn all() -> impl Iterator<Item = Peril> {
+    pub fn all() -> impl Iterator<Item = FaultKind> {
         TABLE.iter().map(|row| row.0)
     }
 
@@ -200,7 +200,7 @@ impl Peril {
 /// Which faults a run may meet, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    rates: BTreeMap<Peril, u32>,
+    rates: BTreeMap<FaultKind, u32>,
     swarm: Swarm,
 }
 
@@ -226,13 +226,13 @@ impl Profile {
     }
 
     /// These kinds, in every seed.
-    pub fn only(perils: impl IntoIterator<Item = (Peril, u32)>) -> Self {
-        Profile { rates: perils.into_iter().collect(), swarm: Swarm::Whole }
+    pub fn only(kinds: impl IntoIterator<Item = (FaultKind, u32)>) -> Self {
+        Profile { rates: kinds.into_iter().collect(), swarm: Swarm::Whole }
     }
 
     /// The expected number of faults of this kind in two minutes, in thousandths.
-    pub(crate) fn rate(&self, peril: Peril) -> u32 {
-        self.rates.get(&peril).copied().unwrap_or(0)
+    pub(crate) fn rate(&self, kind: FaultKind) -> u32 {
+        self.rates.get(&kind).copied().unwrap_or(0)
     }
 
     pub(crate) fn swarm(&self) -> Swarm {
@@ -258,8 +258,8 @@ impl std::fmt::Display for Profile {
         if self.swarm == Swarm::Drawn {
             words.push("swarm".to_owned());
         }
-        for (peril, rate) in &self.rates {
-            words.push(format!("{}={}.{:03}", peril.as_str(), rate / 1000, rate % 1000));
+        for (kind, rate) in &self.rates {
+            words.push(format!("{}={}.{:03}", kind.as_str(), rate / 1000, rate % 1000));
         }
         f.write_str(&words.join(","))
     }
@@ -354,12 +354,12 @@ mod tests {
     #[test]
     fn reads_lists() {
         let profile: Profile = "crash=3,network".parse().unwrap();
-        assert_eq!(profile.rate(Peril::Crash), 3000);
-        assert_eq!(profile.rate(Peril::Cut), 1600);
-        assert_eq!(profile.rate(Peril::Pause), 0);
+        assert_eq!(profile.rate(FaultKind::Crash), 3000);
+        assert_eq!(profile.rate(FaultKind::Cut), 1600);
+        assert_eq!(profile.rate(FaultKind::Pause), 0);
         let profile: Profile = "-loss,-twin".parse().unwrap();
-        assert_eq!((profile.rate(Peril::Emptied), profile.rate(Peril::Twin)), (0, 0));
-        assert_eq!(profile.rate(Peril::Crash), 1600);
+        assert_eq!((profile.rate(FaultKind::Emptied), profile.rate(FaultKind::Twin)), (0, 0));
+        assert_eq!(profile.rate(FaultKind::Crash), 1600);
         let again: Profile = profile.to_string().parse().unwrap();
         assert_eq!(again, profile);
         assert!("crush".parse::<Profile>().unwrap_err().contains("crash"));
@@ -388,13 +388,13 @@ mod tests {
         let told = Profile::parse("crush,crash=-1,pause=x,cat").unwrap_err();
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[2].what.contains("\"crush\", \"cat\""), "{told:?}");
-        assert_eq!(Profile::parse("crash=0").unwrap().rate(Peril::Crash), 0);
-        assert_eq!(Profile::parse("crash=0.29").unwrap().rate(Peril::Crash), 290);
+        assert_eq!(Profile::parse("crash=0").unwrap().rate(FaultKind::Crash), 0);
+        assert_eq!(Profile::parse("crash=0.29").unwrap().rate(FaultKind::Crash), 290);
     }
 
     #[test]
     fn every_kind_has_a_row() {
-        assert_eq!(Peril::all().count(), Peril::Frozen as usize + 1);
-        assert!(Peril::all().zip(Peril::all().skip(1)).all(|(a, b)| a < b));
+        assert_eq!(FaultKind::all().count(), FaultKind::Frozen as usize + 1);
+        assert!(FaultKind::all().zip(FaultKind::all().skip(1)).all(|(a, b)| a < b));
     }
 }

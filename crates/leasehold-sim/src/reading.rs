@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use leasehold_core::store::{Answer, Key, LISTS_A_SWEEP, Listing, Op, Stored};
 
 use crate::clock::Instant;
-use crate::dice::mix;
 use crate::network::UNDER_WAY_MAX;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
+use crate::rng::mix;
 use crate::sabotage::Order;
 use crate::shape::Reading;
 use crate::world::World;
@@ -110,10 +110,10 @@ impl World {
         if behind == 0 {
             return (self.store.list(), self.store.changes());
         }
-        let dice = &mut self.processes[process].network;
-        let (lag, which) = (dice.below(behind), dice.below(2) as usize);
+        let rng = &mut self.processes[process].network;
+        let (lag, which) = (rng.below(behind), rng.below(2) as usize);
         if lag > self.setting.shape.stale_by() {
-            self.stats.felt.note(Peril::StaleLists);
+            self.stats.fault_coverage.note(FaultKind::StaleLists);
         }
         let mut listing = self.store.list_behind(self.at, lag, which);
         let known = self.store.seen_behind(which);

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use crate::clock::SECOND;
 use crate::options::Options;
 use crate::outcome::Outcome;
-use crate::profile::Profile;
 use crate::runner::Summary;
 use crate::trace::transcript;
 
@@ -20,14 +19,16 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
         None => "leasehold sim",
     };
     let mut text = format!("{program} --seed {}", outcome.seed);
-    let usual = Options::default();
+    // What is made for the rule comes with it.
+    let made = |sabotage: crate::sabotage::Sabotage| sabotage.options(&Options::default());
+    let usual = options.sabotage.map_or_else(Options::default, made);
     if options.nodes != usual.nodes {
         let _ = write!(text, " --nodes {}", options.nodes);
     }
     if options.shards != usual.shards {
         let _ = write!(text, " --shards {}", options.shards);
     }
-    if let Some(kind) = options.store {
+    if let Some(kind) = options.store.filter(|_| options.store != usual.store) {
         let _ = write!(text, " --store-kind {kind}");
     }
     if options.faults_for != usual.faults_for {
@@ -36,7 +37,7 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
             _ => write!(text, " --for {}ms", options.faults_for.as_millis()),
         };
     }
-    if options.faults != Profile::all() {
+    if options.faults != usual.faults {
         let _ = write!(text, " --faults {}", options.faults);
     }
     if let Some(sabotage) = options.sabotage {

@@ -8,9 +8,9 @@ use leasehold_core::store::{Facts, Freshness, Safety};
 use leasehold_core::{Config, GroupConfig, GroupName, NodeName, ShardId, ShardName};
 
 use crate::clock::{Clock, Instant, MS, SECOND};
-use crate::dice::{Dice, Purpose};
 use crate::faults::{Fault, Target};
 use crate::options::Options;
+use crate::rng::{Purpose, Rng};
 use crate::shape::{Generations, Shape, StoreKind};
 
 /// The settings of one run.
@@ -70,15 +70,15 @@ enum Walls {
 
 impl Setting {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
-        let mut dice = Dice::new(seed, Purpose::Setting, 0);
-        let any = dice.pick(&StoreKind::ALL);
+        let mut rng = Rng::new(seed, Purpose::Setting, 0);
+        let any = rng.pick(&StoreKind::ALL);
         let kind = options.store.unwrap_or(any);
         let shape = kind.shape();
         let usual = shape.ttl.as_nanos() as u64;
-        let ttl = dice.pick(&[usual, usual, usual / 2]);
-        let mixed = dice.permille(250);
-        let drawn = dice.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
-        let mut more = Dice::new(seed, Purpose::World, 0);
+        let ttl = rng.pick(&[usual, usual, usual / 2]);
+        let mixed = rng.permille(250);
+        let drawn = rng.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
+        let mut more = Rng::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
         // A rolling change of the ttl is for those who do not say the longest.
         let rolls =
@@ -96,8 +96,8 @@ impl Setting {
             kind,
             shape,
             group: GroupName::new("work").expect("a valid name"),
-            named: dice.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
-            policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut dice) },
+            named: rng.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
+            policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut rng) },
             operators_race: options.script.is_none(),
             neighbours: more.permille(300),
             ttl,
@@ -107,8 +107,8 @@ impl Setting {
             untold,
             usurper_ttl: 4 * ttl * if mixed { longer } else { 1 },
             faults_for: (options.faults_for.as_nanos() as u64).max(5 * SECOND),
-            gate: dice.pick(&[Gate::Open, Gate::Open, Gate::Open, Gate::Ask]),
-            dead_man: dice.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),
+            gate: rng.pick(&[Gate::Open, Gate::Open, Gate::Open, Gate::Ask]),
+            dead_man: rng.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),
             walls,
             wall_step_ms_max: if walls == Walls::Wild { 7_200_000 } else { 500 },
         }
@@ -142,13 +142,13 @@ impl Setting {
 
     /// The clocks of machine number `machine`: rates at the very edges of what is promised, or anywhere between.
     pub(crate) fn clock(&self, machine: usize) -> Clock {
-        let mut dice = Dice::new(self.seed, Purpose::Machine, machine as u64);
-        let within = dice.between(990_000, 1_010_001);
+        let mut rng = Rng::new(self.seed, Purpose::Machine, machine as u64);
+        let within = rng.between(990_000, 1_010_001);
         let spread_ms = if self.walls == Walls::Wild { 7_200_000 } else { 500 };
         Clock {
-            boot: dice.between(1000 * SECOND, 1_000_000 * SECOND),
-            rate: dice.pick(&[990_000, 1_010_000, 1_000_000, within]),
-            wall_ms: 1_750_000_000_000 + dice.below(spread_ms),
+            boot: rng.between(1000 * SECOND, 1_000_000 * SECOND),
+            rate: rng.pick(&[990_000, 1_010_000, 1_000_000, within]),
+            wall_ms: 1_750_000_000_000 + rng.below(spread_ms),
             stood_still: 0,
             since: 0,
             former: Vec::new(),
@@ -159,14 +159,14 @@ impl Setting {
 
     /// The settings of a node that begins in a slot, with this ttl if it was given another than it has by itself.
     pub(crate) fn config(&self, slot: usize, name: NodeName, ttl: Option<Instant>) -> Config {
-        let mut dice = Dice::new(self.seed, Purpose::Setting, 1000 + slot as u64);
-        let own = if self.mixed && dice.permille(400) { self.ttl_max } else { self.ttl };
+        let mut rng = Rng::new(self.seed, Purpose::Setting, 1000 + slot as u64);
+        let own = if self.mixed && rng.permille(400) { self.ttl_max } else { self.ttl };
         let ttl = ttl.unwrap_or(own);
         let mut config = Config::with_ttl(name, Duration::from_nanos(ttl));
         if !self.untold {
             config.ttl_max = Duration::from_nanos(self.ttl_max);
         }
-        config.weight = dice.pick(&[100, 100, 100, 200]);
+        config.weight = rng.pick(&[100, 100, 100, 200]);
         config.zone = Some(if slot.is_multiple_of(2) { "a" } else { "b" }.to_owned());
         config.groups = vec![GroupConfig {
             group: self.group.clone(),
@@ -215,11 +215,11 @@ impl Setting {
     }
 
     /// How long work takes to stop: mostly quick.
-    pub(crate) fn stops_in(&self, dice: &mut Dice) -> Instant {
-        match dice.below(10) {
-            0..=6 => dice.between(MS / 10, 50 * MS),
-            7..=8 => dice.between(50 * MS, SECOND),
-            _ => dice.between(SECOND, self.ttl / 2),
+    pub(crate) fn stops_in(&self, rng: &mut Rng) -> Instant {
+        match rng.below(10) {
+            0..=6 => rng.between(MS / 10, 50 * MS),
+            7..=8 => rng.between(50 * MS, SECOND),
+            _ => rng.between(SECOND, self.ttl / 2),
         }
     }
 }
@@ -237,12 +237,12 @@ fn loses_meta(fault: &Fault) -> bool {
     )
 }
 
-fn policy(dice: &mut Dice) -> Policy {
+fn policy(rng: &mut Rng) -> Policy {
     Policy {
-        cooldown_ms: dice.pick(&[500, 5_000, 30_000]),
-        min_run_ms: dice.pick(&[0, 2_000]),
-        moves_max: dice.pick(&[0, 0, 2]),
-        restart_grace_ms: dice.pick(&[0, 0, 5_000]),
+        cooldown_ms: rng.pick(&[500, 5_000, 30_000]),
+        min_run_ms: rng.pick(&[0, 2_000]),
+        moves_max: rng.pick(&[0, 0, 2]),
+        restart_grace_ms: rng.pick(&[0, 0, 5_000]),
         stop_timeout_ms: 5_000,
         ..Policy::default()
     }

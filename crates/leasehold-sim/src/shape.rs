@@ -7,8 +7,8 @@ use std::time::Duration;
 use leasehold_core::store::{Facts, Freshness, Safety};
 
 use crate::clock::{Instant, MS, SECOND};
-use crate::dice::Dice;
 use crate::options::Mistake;
+use crate::rng::Rng;
 
 /// Which real store the simulated one is shaped like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,12 +188,12 @@ impl Shape {
     }
 
     /// How long one way takes this time.
-    pub(crate) fn latency(&self, dice: &mut Dice) -> Instant {
+    pub(crate) fn latency(&self, rng: &mut Rng) -> Instant {
         let (low, high) = self.answer_in;
-        match dice.below(1000) {
-            0..=969 => dice.between(low, high),
-            970..=996 => dice.between(high, (4 * high).min(self.tail)),
-            _ => dice.between(high, self.tail),
+        match rng.below(1000) {
+            0..=969 => rng.between(low, high),
+            970..=996 => rng.between(high, (4 * high).min(self.tail)),
+            _ => rng.between(high, self.tail),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 
 /// Leaves faults out, first many at once and then one by one, as long as the same promise is still broken.
 ///
-/// Chance comes from streams of their own, so that what is left happens much as it did. `failed` must have been a run
+/// Rng comes from streams of their own, so that what is left happens much as it did. `failed` must have been a run
 /// with these options.
 pub fn shrink(options: &Options, failed: &Outcome) -> Outcome {
     let Some(violation) = &failed.violation else { return failed.clone() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_core::store::{Key, Listing, Stored, Swap, Swapped, Version};
 
 use crate::clock::Instant;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::shape::{Generations, Shape, StoreKind, Versions};
 
 /// One namespace on a simulated store.
@@ -22,7 +22,7 @@ pub(crate) struct SimStore {
     former: (Instant, String),
     behind: [Replica; 2],
     /// Other namespaces, which nobody here sees: all that they do is to use up revisions.
-    neighbours: Option<Dice>,
+    neighbours: Option<Rng>,
 }
 
 /// One change of one record.
@@ -68,12 +68,12 @@ impl SimStore {
     }
 
     /// The same store, with other namespaces on it.
-    pub(crate) fn with_neighbours(self, neighbours: Option<Dice>) -> Self {
+    pub(crate) fn with_neighbours(self, neighbours: Option<Rng>) -> Self {
         SimStore { neighbours, ..self }
     }
 
     fn others_wrote(&mut self, at_most: u64) -> u64 {
-        self.neighbours.as_mut().map_or(0, |dice| dice.below(at_most + 1))
+        self.neighbours.as_mut().map_or(0, |rng| rng.below(at_most + 1))
     }
 
     fn next_generation(&mut self, at: Instant) {

@@ -6,7 +6,7 @@ use leasehold_core::store::WatchEvent;
 
 use crate::clock::MS;
 use crate::network::UNDER_WAY_MAX;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::world::{Due, Judged, World};
 
 impl World {
@@ -45,14 +45,14 @@ impl World {
         node.watch.told += changed.len();
         if let Some(next) = next {
             node.watch.scheduled = true;
-            self.stats.felt.note(Peril::WatchLag);
+            self.stats.fault_coverage.note(FaultKind::WatchLag);
             self.put_at(next + lag, Due::Told { process, number });
         }
         if changed.is_empty() {
             return Ok(());
         }
         if loses && self.processes[process].watch_dice.permille(600) {
-            self.stats.felt.note(Peril::WatchLoss);
+            self.stats.fault_coverage.note(FaultKind::WatchLoss);
             return Ok(());
         }
         for (key, stored) in &mut changed {

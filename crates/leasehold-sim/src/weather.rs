@@ -1,7 +1,7 @@
 //! What troubles the store and the network right now.
 
 use crate::clock::Instant;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 
 /// The troubles that are on, each with the number of the fault that it is from.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) enum Trouble {
     /// Writes are refused.
     Full,
     /// Which kind of fault it is down from.
-    Down(Peril),
+    Down(FaultKind),
 }
 
 impl Weather {
@@ -78,9 +78,9 @@ impl Weather {
     }
 
     /// Whether the store is down, and from what.
-    pub(crate) fn down_from(&self) -> Option<Peril> {
+    pub(crate) fn down_from(&self) -> Option<FaultKind> {
         self.troubles.iter().find_map(|(_, trouble)| match trouble {
-            Trouble::Down(peril) => Some(*peril),
+            Trouble::Down(kind) => Some(*kind),
             _ => None,
         })
     }

@@ -18,7 +18,7 @@ fn ms(span: &Duration) -> u128 {
 /// What a core tells people.
 pub(crate) fn of_notice(notice: &Notice) -> String {
     match notice {
-        Notice::Standing { from, to, cause, after } => {
+        Notice::StateChanged { from, to, cause, after } => {
             format!("is {to}, after {} ms as {from}: {cause}", ms(after))
         }
         Notice::Waiting { why, for_up_to } => format!("waits for up to {} ms: {why}", ms(for_up_to)),
@@ -93,7 +93,7 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
             format!("moves nothing: {vanished} of {of} nodes vanished at once")
         }
         Notice::Warning(warning) => format!("warns: {warning}"),
-        Notice::Thawed => "moves shards again".to_owned(),
+        Notice::Unfrozen => "moves shards again".to_owned(),
         Notice::NoReceiver { shards } => format!("has nobody to hand {shards} shards to"),
         Notice::CorruptRecord { key, error } => format!("cannot read {key}: {error}"),
         Notice::StoreTrouble { error } => format!("has trouble with the store: {error}"),

@@ -12,7 +12,7 @@ use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::clock::{Instant, MS, SECOND};
 use crate::oracle::{Happening, RunEnd};
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::sabotage::Duty;
 use crate::words;
 use crate::world::{Due, Judged, World};
@@ -117,7 +117,7 @@ impl World {
             WorkDue::Stop => self.handler_over(worker, RunEnd::Stopped),
             WorkDue::PartStop => self.part_over(worker),
             WorkDue::Crash if self.workers[worker].handler.is_none() => {
-                self.stats.felt.note(Peril::WorkCrash);
+                self.stats.fault_coverage.note(FaultKind::WorkCrash);
                 self.handler_over(worker, RunEnd::Crashed)
             }
             WorkDue::Kill => self.kill_work(worker, RunEnd::Killed),
@@ -132,7 +132,7 @@ impl World {
             return Ok(());
         }
         if let Some(lasts) = self.processes[process].pause_at_begin.take() {
-            self.stats.felt.note(Peril::PauseAtStep);
+            self.stats.fault_coverage.note(FaultKind::PauseAtStep);
             let lasts = self.where_it_matters(process, session, lasts);
             self.pause(process, lasts)?;
             // The first thing that happens when it goes on.
@@ -150,10 +150,10 @@ impl World {
         self.observe(Happening::Began { session, shard, epoch })?;
         self.draw_parts(worker);
         let crashing = self.slots[self.processes[process].slot].crashing > 0;
-        let dice = &mut self.processes[process].work;
-        let first = dice.below(300 * MS);
-        if crashing && dice.permille(800) {
-            let after = dice.below(SECOND);
+        let rng = &mut self.processes[process].work;
+        let first = rng.below(300 * MS);
+        if crashing && rng.permille(800) {
+            let after = rng.below(SECOND);
             self.put(after, Due::Work { worker, what: WorkDue::Crash });
         }
         self.put(first, Due::Work { worker, what: WorkDue::Act });
@@ -176,22 +176,22 @@ impl World {
         let Worker { process, epoch, run, .. } = self.workers[worker];
         let Some(run) = run else { return Ok(()) };
         let shard = self.setting.number_of(&self.workers[worker].shard);
-        let dice = &mut self.processes[process].work;
-        let next = dice.between(SECOND, 3 * SECOND);
+        let rng = &mut self.processes[process].work;
+        let next = rng.between(SECOND, 3 * SECOND);
         self.put(next, Due::Work { worker, what: WorkDue::Act });
         if !self.check(worker)? {
             return Ok(());
         }
-        let dice = &mut self.processes[process].work;
-        let under_way = match dice.below(100) {
-            0 => dice.below(20 * SECOND),
-            _ => dice.below(10 * MS),
+        let rng = &mut self.processes[process].work;
+        let under_way = match rng.below(100) {
+            0 => rng.below(20 * SECOND),
+            _ => rng.below(10 * MS),
         };
         let pause = self.processes[process].pause_at_check.take();
         self.put(pause.unwrap_or(0) + under_way, Due::Write { run, shard, epoch });
         match pause {
             Some(lasts) => {
-                self.stats.felt.note(Peril::PauseAtCheck);
+                self.stats.fault_coverage.note(FaultKind::PauseAtCheck);
                 self.pause(process, lasts)
             }
             None => Ok(()),
@@ -241,7 +241,7 @@ impl World {
         if self.slots[self.processes[process].slot].refusing == 0 {
             self.stop_soon(worker);
         } else {
-            self.stats.felt.note(Peril::Refuse);
+            self.stats.fault_coverage.note(FaultKind::Refuse);
         }
         Ok(())
     }

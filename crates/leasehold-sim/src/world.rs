@@ -5,12 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use leasehold_core::event::{Event, Verdict, Wish};
+use leasehold_core::event::{Command, Event, Verdict};
 use leasehold_core::store::{Answer, Request, RequestId, Swap};
 use leasehold_core::{Epoch, NodeName, SessionId, ShardId};
 
 use crate::clock::{Instant, SECOND};
-use crate::dice::{Dice, Purpose, mix};
 use crate::faults::{Planned, planned};
 use crate::heal::Healing;
 use crate::invariants::{Violation, no_busy_loop, no_panic};
@@ -20,6 +19,7 @@ use crate::oracle::{Happening, Oracle};
 use crate::outcome::{Mark, Outcome, Stats};
 use crate::process::{Process, Slot};
 use crate::records::Records;
+use crate::rng::{Purpose, Rng, mix};
 use crate::sabotage::{Duty, Order, Sabotage};
 use crate::setting::Setting;
 use crate::sink::Sink;
@@ -64,7 +64,7 @@ pub(crate) enum Due {
     /// A new process begins in a slot.
     Spawn { slot: usize },
     /// A user wants something of its node.
-    Wish { process: usize, wish: Box<Wish> },
+    Command { process: usize, command: Box<Command> },
     /// A fault strikes.
     Strike(usize),
     /// A fault is over.
@@ -121,12 +121,12 @@ pub(crate) struct World {
     pub(crate) healing: Healing,
     /// Sessions whose process is gone, where the kernel can tell.
     pub(crate) proved_gone: Vec<SessionId>,
-    pub(crate) operator: Dice,
+    pub(crate) operator: Rng,
     /// How long operators take between reading and writing.
-    pub(crate) hurry: Dice,
-    pub(crate) store_dice: Dice,
+    pub(crate) hurry: Rng,
+    pub(crate) store_dice: Rng,
     /// When the parts of an answer are read.
-    pub(crate) apart: Dice,
+    pub(crate) apart: Rng,
     pub(crate) trace: Trace,
     pub(crate) marks: Vec<(Instant, usize, Mark)>,
     pub(crate) stats: Stats,
@@ -149,7 +149,7 @@ impl World {
             let name = NodeName::new(format!("n{slot}")).expect("a valid name");
             Slot::new(name, setting.clock(slot))
         });
-        let neighbours = setting.neighbours.then(|| Dice::new(seed, Purpose::Neighbours, 0));
+        let neighbours = setting.neighbours.then(|| Rng::new(seed, Purpose::Neighbours, 0));
         World {
             sabotage: options.sabotage,
             at: 0,
@@ -171,10 +171,10 @@ impl World {
             healing: Healing::new(&setting),
             faults,
             proved_gone: Vec::new(),
-            operator: Dice::new(seed, Purpose::Operator, 0),
-            hurry: Dice::new(seed, Purpose::Operator, 1),
-            store_dice: Dice::new(seed, Purpose::Store, 0),
-            apart: Dice::new(seed, Purpose::Reading, 0),
+            operator: Rng::new(seed, Purpose::Operator, 0),
+            hurry: Rng::new(seed, Purpose::Operator, 1),
+            store_dice: Rng::new(seed, Purpose::Store, 0),
+            apart: Rng::new(seed, Purpose::Reading, 0),
             trace: Trace::new(options.tracing),
             marks: Vec::new(),
             stats: Stats::default(),
@@ -270,7 +270,7 @@ impl World {
             Due::Relent(fault) => (16, *fault),
             Due::Roll { slot, .. } => (17, *slot),
             Due::Look => (18, 0),
-            Due::Wish { process, .. } => (19, *process),
+            Due::Command { process, .. } => (19, *process),
             Due::Echo { process, .. } => (20, *process),
             Due::Freeze { slot, .. } => (21, *slot),
             Due::Operator { .. } => (22, 0),
@@ -305,7 +305,7 @@ impl World {
                 Ok(())
             }
             Due::Freeze { slot, times, fault } => self.freeze(slot, times, fault),
-            Due::Wish { process, wish } => self.step(process, Event::Wish(*wish)),
+            Due::Command { process, command } => self.step(process, Event::Command(*command)),
             Due::Look => self.look(),
         }
     }
@@ -321,7 +321,7 @@ impl World {
             | Due::Connect { process, .. }
             | Due::Gone { process, .. }
             | Due::Gate { process, .. }
-            | Due::Wish { process, .. }
+            | Due::Command { process, .. }
             | Due::Ended { process, .. } => *process,
             Due::Work { worker, .. } => self.workers[*worker].process,
             _ => return Some(due),

@@ -20,6 +20,19 @@ fn every_rule_that_is_switched_off_is_noticed() {
     assert!(unnoticed.is_empty(), "switched off and not noticed within {SEEDS_MAX} seeds: {unnoticed:?}");
 }
 
+/// Else a script would show that it is too much for anybody, and nothing about its rule.
+#[test]
+fn scripts_made_for_a_rule_break_nothing_while_it_holds() {
+    for sabotage in Sabotage::all() {
+        let options = Options { sabotage: None, ..sabotage.options(&Options::default()) };
+        if options.script.is_some() {
+            let summary = run_many(&options, 0..SEEDS_MAX, 2, AfterFailure::Stop, |_| {});
+            let first = summary.failures.first();
+            assert!(first.is_none(), "the script for {sabotage} with all rules in force: {first:?}");
+        }
+    }
+}
+
 #[test]
 fn every_rule_has_its_row_in_the_table() {
     let text = include_str!("../../../CHAOS.md");

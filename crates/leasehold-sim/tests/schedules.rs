@@ -1,6 +1,6 @@
 //! Many schedules, all promises kept. `leasehold-sim --seeds A..B` runs more of them.
 
-use leasehold_sim::{AfterFailure, Options, Peril, Profile, Summary, report, run, run_many, shrink};
+use leasehold_sim::{AfterFailure, FaultKind, Options, Profile, Summary, report, run, run_many, shrink};
 
 /// How many schedules of each test below: all of them together take well under a minute on two cores.
 const SEEDS: u64 = 1000;
@@ -43,8 +43,8 @@ fn one_node_and_two_nodes() {
 
 #[test]
 fn one_kind_of_fault_at_a_time_and_much_of_it() {
-    for peril in Peril::all() {
-        let options = Options { faults: Profile::only([(peril, 6000)]), ..Options::default() };
+    for kind in FaultKind::all() {
+        let options = Options { faults: Profile::only([(kind, 6000)]), ..Options::default() };
         all_kept(&options, 0..SEEDS / 100);
     }
 }

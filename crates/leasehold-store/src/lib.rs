@@ -3,12 +3,12 @@
 //! against the contract ([`conformance`]).
 
 mod address;
-pub mod chance;
 pub mod conformance;
 mod finding;
 pub mod memory;
 mod namespace;
 mod registry;
+pub mod rng;
 mod secret;
 mod store;
 mod throwaway;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use leasehold_core::store::{Lane, StoreError, StoreErrorKind, Swap};
 
-use crate::{Store, chance};
+use crate::{Store, rng};
 
 /// How often a sweep is tried while the last writes of nodes may still arrive.
 const ROUNDS: usize = 5;
@@ -19,7 +19,7 @@ pub struct Throwaway {
 impl Throwaway {
     /// Makes up a name, `leasehold-<purpose>-<32 digits>`.
     pub fn new(purpose: &str) -> Result<Throwaway, StoreError> {
-        Ok(Throwaway { name: format!("leasehold-{purpose}-{}", chance::fresh_id()?) })
+        Ok(Throwaway { name: format!("leasehold-{purpose}-{}", rng::fresh_id()?) })
     }
 
     /// The name.

@@ -1,8 +1,8 @@
-//! Fencing a SQL write with the epoch: the target itself refuses whoever is behind, even a write that was sent in time
+//! Fences an SQL write with the epoch: the target itself refuses a lower epoch, even for a write that was sent in time
 //! and arrives late.
 //!
-//! The table keeps the highest epoch that has written. A write is conditional on not being behind it, in one statement,
-//! so that no check and no clock stands between the question and the answer.
+//! The table keeps the highest epoch that has written. A write is conditional on its epoch not being lower, in one
+//! statement, so there is no gap between the check and the write.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn main() -> Result<(), BoxError> {
     }
 }
 
-/// Lets one holder write for a while; the answer is the epoch that it wrote under.
+/// Lets one holder write for a while; returns the epoch that it wrote under.
 async fn run(
     accounts: &Arc<Mutex<Connection>>,
     name: &'static str,
@@ -73,7 +73,7 @@ async fn run(
     Ok(epoch)
 }
 
-/// Adds to a balance, if nobody with a higher epoch has written.
+/// Adds to a balance, unless a higher epoch has written.
 fn add(accounts: &Mutex<Connection>, shard: &str, epoch: Epoch, amount: i64) -> Result<(), BoxError> {
     let written = accounts.lock().unwrap().execute(
         "insert into account (shard, balance, epoch) values (?1, ?2, ?3)

@@ -1,5 +1,5 @@
 //! An acquire gate in front of an oversubscribed consumer group: each consumer takes a shard only while it has memory
-//! for it. What one refuses goes to the next in rank; nothing stays unowned while anybody has room.
+//! for it. A refused shard goes to the next node in rank; no shard stays unowned while a node has room.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use leasehold::{BoxError, Group, Node, ShardId, Verdict};
 
-/// Memory that a consumer has for shards, in pieces of one shard each.
+/// A consumer's memory for shards, in units of one shard.
 struct Memory {
     room: usize,
     taken: Mutex<BTreeSet<ShardId>>,
 }
 
 impl Memory {
-    /// Sets a piece aside for a shard, if there is one left.
+    /// Reserves a unit for a shard, if one is left.
     fn take(&self, shard: ShardId) -> Verdict {
         let mut taken = self.taken.lock().unwrap();
         if !taken.contains(&shard) && taken.len() >= self.room {

@@ -38,9 +38,9 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Every node is told what there is; who runs what is decided by the plan.
+/// Every node is told which tenants there are; the plan decides which node runs which.
 fn provide(nodes: &[Node], wanted: &BTreeSet<ShardId>) -> Result<(), BoxError> {
-    // Before anybody is told: what the first node gives up at once, the second must give up as well.
+    // Looked up before any node is told: a shard that the first node gives up at once must be given up by the second too.
     let known = owned(nodes);
     for node in nodes {
         for gone in known.difference(wanted) {

@@ -1,7 +1,7 @@
 //! Workers that share the shards of one group through a file.
 //!
 //! Run it as it is to see two workers in one process share eight shards, and one of them leave. Or start it in several
-//! terminals on the same file, each with a name of its own, and kill one of them:
+//! terminals on the same file, each with its own name, and kill one of them:
 //!
 //! ```text
 //! cargo run -p leasehold --example worker -- local:/tmp/work.db worker-1 60
@@ -43,9 +43,9 @@ async fn main() -> Result<(), BoxError> {
 }
 
 enum Namespace {
-    /// Just made: nobody can be running.
+    /// Just created: no other node can be running.
     Fresh,
-    /// Perhaps used before: a node that finds it empty waits until nobody of an earlier life can be running.
+    /// Perhaps used before: a node that finds it empty waits until no earlier holder can be running.
     Kept,
 }
 
@@ -66,7 +66,7 @@ async fn work(worker: String, grant: Grant) -> Outcome {
     let mut steps = 0;
     while grant.stopping().run_until_cancelled(tokio::time::sleep(Duration::from_millis(100))).await.is_some()
     {
-        // Before every side effect: an atomic load and a reading of the clock.
+        // Before every side effect: two atomic loads and a clock read.
         grant.check()?;
         steps += 1;
     }

@@ -1,4 +1,4 @@
-//! A thread's way to sleep until a moment on the boot clock, and to be woken before.
+//! Lets a thread sleep until a moment on the boot clock, and be woken earlier.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ mod imp {
         timerfd_settime,
     };
 
-    /// A kernel timer on the boot clock, which fires at once after a suspend that took longer than was left.
+    /// A kernel timer on the boot clock. After a suspend that lasted longer than the rest of the sleep, it fires at
+    /// once.
     #[derive(Debug)]
     pub(crate) struct AlarmClock {
         timer: OwnedFd,
@@ -38,7 +39,7 @@ mod imp {
             self.bell.clone()
         }
 
-        /// Sleeps until the moment, or until the bell rings. It may also return for no reason.
+        /// Sleeps until the moment, or until it is woken. It may also return early for no reason.
         pub(crate) fn wait_until(&self, at: Moment) -> io::Result<()> {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let it_value = if at == Moment::NEVER {
@@ -55,7 +56,7 @@ mod imp {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Both are non-blocking: reading only takes back what made them ready.
+            // Both are non-blocking: reading only resets them.
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&self.timer, &mut count);
             let _ = rustix::io::read(&*self.bell.0, &mut count);
@@ -65,7 +66,7 @@ mod imp {
 
     impl Bell {
         pub(crate) fn ring(&self) {
-            // The only way to fail is a counter that is full, and then the sleeper is woken already.
+            // This fails only if the counter is full, and then the sleeper is already being woken.
             let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
         }
     }
@@ -77,7 +78,7 @@ mod imp {
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
-    /// Sleeps in short slices, because condition variables stand still while the machine sleeps.
+    /// Sleeps in short slices, because condition variables stand still while the machine is suspended.
     #[derive(Debug)]
     pub(crate) struct AlarmClock {
         bell: Bell,
@@ -96,7 +97,7 @@ mod imp {
             self.bell.clone()
         }
 
-        /// Sleeps until the moment, or until the bell rings. It may also return for no reason.
+        /// Sleeps until the moment, or until it is woken. It may also return early for no reason.
         pub(crate) fn wait_until(&self, at: Moment) -> io::Result<()> {
             let (rung, bell) = &*self.bell.0;
             let slice = at.since(crate::clock::now()).min(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Setting up a node.
+//! Configures and starts a node.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::tasks::Place;
 /// A change of the settings.
 type Edit = Box<dyn FnOnce(&mut Config) + Send>;
 
-/// How long a node without a store would live without renewing.
+/// The ttl of a node without a store.
 const SOLO_TTL: Duration = Duration::from_secs(3600);
 
-/// Hooks that are asked more often than this would keep the driver from renewing.
+/// The shortest interval between hook calls. More frequent calls would keep the driver from renewing.
 const HOOK_EVERY_MIN: Duration = Duration::from_millis(10);
 
-/// Sets up a [`Node`]. Whatever is wrong is reported by [`start`](Builder::start), all at once.
+/// Configures a [`Node`]. [`start`](Builder::start) reports all problems at once.
 pub struct Builder {
     store: Arc<dyn Store>,
     name: Option<String>,
@@ -67,8 +67,7 @@ impl Builder {
         }
     }
 
-    /// A node on a store of its own that nobody else sees: it holds everything at once, and no deadline bites while a
-    /// debugger is attached.
+    /// A node on a private store: it holds all shards at once, and no deadline passes while a debugger is attached.
     pub(crate) fn solo() -> Self {
         let server = leasehold_store::MemoryServer::with_clock(crate::clock::now);
         let mut builder = Builder::new(Arc::new(server.open("solo"))).name("solo").new_namespace();
@@ -76,43 +75,43 @@ impl Builder {
         builder
     }
 
-    /// The node's stable name: no two live processes of a namespace may share one. Without it, it is made of the
-    /// host's name and the process id, so that a restarted process gets other shards.
+    /// The node's stable name. No two live processes of a namespace may share one. The default is made of the host's
+    /// name and the process id, so a restarted process gets other shards.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How long the session lives after a renewal. Failover after a crash takes this and a little more; all other
-    /// times follow from it unless they are set by [`configure`](Builder::configure).
+    /// How long the session lives after a renewal. Failover after a crash takes this long plus a little more. All
+    /// other times follow from it, unless they are set by [`configure`](Builder::configure).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How much of the work the node takes, relative to the others (100 if not said).
+    /// How much of the work the node takes, relative to the other nodes. The default is 100.
     pub fn weight(self, weight: u32) -> Self {
         self.configure(move |config| config.weight = weight)
     }
 
-    /// The most shards that the node holds in all.
+    /// The most shards that the node holds in total.
     pub fn capacity(self, shards_max: u32) -> Self {
         self.configure(move |config| config.capacity = Some(shards_max))
     }
 
-    /// Where the node stands, for groups that look at zones.
+    /// The node's zone, for groups whose placement uses zones.
     pub fn zone(self, zone: impl Into<String>) -> Self {
         let zone = zone.into();
         self.configure(move |config| config.zone = Some(zone))
     }
 
-    /// Where callers reach the node, for `locate`.
+    /// The address at which callers reach the node, for `locate`.
     pub fn address(self, address: impl Into<String>) -> Self {
         let address = address.into();
         self.configure(move |config| config.address = Some(address))
     }
 
-    /// A label, free for the user.
+    /// A label for your own use.
     pub fn label(self, key: impl Into<String>, value: impl Into<String>) -> Self {
         let (key, value) = (key.into(), value.into());
         self.configure(move |config| {
@@ -120,13 +119,13 @@ impl Builder {
         })
     }
 
-    /// The namespace is known to be new, so that nobody of an earlier life can be running: whoever creates it need not
-    /// wait. Never say this of a store that held shards before.
+    /// Declares that the namespace is new, so that no earlier holder can be running: the node that creates it need not
+    /// wait. Never use this with a store that held shards before.
     pub fn new_namespace(self) -> Self {
         self.configure(|config| config.namespace = Namespace::New)
     }
 
-    /// Changes any setting. It is checked with all the others at start.
+    /// Changes any setting. It is checked with all the others at the start.
     pub fn configure(mut self, edit: impl FnOnce(&mut Config) + Send + 'static) -> Self {
         self.edits.push(Box::new(edit));
         self
@@ -134,13 +133,16 @@ impl Builder {
 
     /// Serves a group: `work` is called with a grant at every start of one of its shards.
     ///
-    /// Returning ends the shard's work for now; it is started again, with a growing pause if it failed. When the
-    /// grant is [`stopping`](Grant::stopping) the handler should return soon: what still runs when time is up is cut
-    /// off at its next `await`. Work that a handler starts besides itself belongs to the shard only if it is started
-    /// by [`Grant::spawn`] or [`Grant::spawn_blocking`], or holds a [`Grant::guard`]; anything else is invisible to
-    /// Leasehold and runs on beside the next holder.
-    /// A group may be given several times with the same settings, and one more handler each: a shard's work has ended
-    /// when all returned.
+    /// When a handler returns, the shard's work ends for now. It is started again, with a growing pause if it failed.
+    /// When the grant is [`stopping`](Grant::stopping), the handler should return soon: work that still runs when time
+    /// is up is cut off at its next `await`.
+    ///
+    /// Other work that a handler starts belongs to the shard only if it is started by [`Grant::spawn`] or
+    /// [`Grant::spawn_blocking`], or holds a [`Grant::guard`]. Anything else is invisible to Leasehold and keeps
+    /// running beside the next holder.
+    ///
+    /// A group may be given several times with the same settings, each time with another handler. A shard's work has
+    /// ended when all of them have returned.
     pub fn group<F, Fut>(mut self, group: Group, work: F) -> Self
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
@@ -150,19 +152,20 @@ impl Builder {
         self
     }
 
-    /// Holds shards of a group without running anything for them: ask [`Node::owns`] and [`Node::grant`].
+    /// Holds shards of a group without running anything for them: use [`Node::owns`] and [`Node::grant`].
     pub fn hold(mut self, group: Group) -> Self {
         self.groups.push((group, None));
         self
     }
 
-    /// Decides by other rules which node should hold which shard. All nodes of a namespace must use the same ones.
+    /// Replaces the rules that decide which node should hold which shard. All nodes of a namespace must use the same
+    /// rules.
     pub fn placement(mut self, placement: Arc<dyn Placement>) -> Self {
         self.placement = Some(placement);
         self
     }
 
-    /// Asked again and again how much of the work the node takes.
+    /// A hook that returns the node's weight. It is called regularly.
     pub fn weigh<F, Fut>(mut self, weight: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -172,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Asked again and again whether the program is fit. While it is not, the node takes nothing new and hands over
-    /// what others can take. No answer in time means that it is not.
+    /// A hook that returns the program's health. It is called regularly. While the program is unhealthy, the node
+    /// takes no new shards and hands over those that others can take. No answer in time counts as unhealthy.
     pub fn health<F, Fut>(mut self, health: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -183,14 +186,14 @@ impl Builder {
         self
     }
 
-    /// The node is fit as long as this pulse beats: instead of a hook of one's own for [`health`](Builder::health).
+    /// The node is healthy as long as this pulse beats. Use it instead of your own [`health`](Builder::health) hook.
     pub fn pulse(self, pulse: &Pulse) -> Self {
         let pulse = pulse.clone();
         self.health(move || std::future::ready(pulse.health()))
     }
 
-    /// The acquire gate: asked before each shard is taken. A refused shard goes to the next in rank. No answer in
-    /// time means no.
+    /// The acquire gate, which is asked before the node takes a shard. A refused shard goes to the next node in rank.
+    /// No answer in time counts as a refusal.
     pub fn gate<F, Fut>(mut self, gate: F) -> Self
     where
         F: Fn(ShardId) -> Fut + Send + Sync + 'static,
@@ -200,38 +203,37 @@ impl Builder {
         self.configure(|config| config.gate = Gate::Ask)
     }
 
-    /// How often weight and health are asked, and how long each hook may take (as often as the session is renewed,
-    /// if not said).
+    /// How often weight and health are asked, and how long each hook may take. The default is the renewal interval.
     pub fn hook_every(mut self, every: Duration) -> Self {
         self.hook_every = Some(every);
         self
     }
 
-    /// How the keys that this node registers are kept. The options of the first registry of a process, store and ttl
-    /// count.
+    /// How the keys that this node registers are kept. The first registry of a process, store and ttl sets the
+    /// options.
     pub fn registry(mut self, options: RegistryOptions) -> Self {
         self.registry = options;
         self
     }
 
-    /// Lets the kernel kill this process when its session was not renewed in time while shards run here: even when
-    /// every thread is stuck, or the process is stopped. It covers handlers and what grants own
-    /// ([`Grant::spawn_blocking`] among them), also of a session that is over; a session that another node has ended
-    /// leaves `kill_budget`. Linux only.
+    /// Lets the kernel kill this process if its session was not renewed in time while shards run here, even if every
+    /// thread is stuck or the process is stopped. It covers handlers and what grants own (including
+    /// [`Grant::spawn_blocking`]), also of a session that is over. If another node ended the session, `kill_budget` is
+    /// left. Linux only.
     pub fn dead_man_timer(mut self) -> Self {
         self.dead_man = DeadManTimer::On;
         self
     }
 
-    /// The runtime that handlers and hooks run on; the current one if not said. When it is shut down the node leaves,
-    /// since it can run nothing any more.
+    /// The runtime for handlers and hooks. The default is the current one. When the runtime is shut down, the node
+    /// leaves, because it cannot run anything any more.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Runs everything on the current runtime and its clock, for tests under `tokio::time::pause`. Never in
-    /// production: user code that blocks would then hold up renewals.
+    /// Runs everything on the current runtime and its clock, for tests under `tokio::time::pause`. Do not use it in
+    /// production: user code that blocks would then delay renewals.
     pub fn virtual_time(mut self) -> Self {
         self.place = Place::CurrentRuntime;
         self.clock = Clock::virtual_time();
@@ -263,7 +265,7 @@ impl Builder {
         .start()
     }
 
-    /// The settings and handlers, or all that is wrong with them.
+    /// The settings and handlers, or all problems with them.
     fn settings(&mut self) -> Result<(Config, Vec<(GroupName, Handler)>), Error> {
         let mut problems = Vec::new();
         let facts = self.store.facts();
@@ -285,7 +287,7 @@ impl Builder {
                         None => config.groups.push(group),
                         Some(known) if *known == group => {}
                         Some(_) => problems.push(format!(
-                            "the group {} was given twice, with different settings: give it the same ones, or another name",
+                            "the group {} was added twice with different settings: use the same settings or another name",
                             group.group
                         )),
                     }
@@ -301,13 +303,13 @@ impl Builder {
         }
         if let Some(every) = self.hook_every.filter(|every| *every < HOOK_EVERY_MIN) {
             problems.push(format!(
-                "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?}: it is also how long a hook may take; raise it"
+                "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?} because it also limits how long a hook may take"
             ));
         }
         problems.extend(self.registry.problems());
         if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
             problems
-                .push("the kernel's dead-man timer knows no virtual time: use one or the other".to_owned());
+                .push("the dead-man timer does not work with virtual time: turn one of them off".to_owned());
         }
         if problems.is_empty() { Ok((config, handlers)) } else { Err(Error::Config(problems)) }
     }

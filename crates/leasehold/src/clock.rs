@@ -1,7 +1,7 @@
 //! The one place where clocks are read.
 //!
-//! Ownership is decided on the boot clock, which goes on while the machine sleeps. `Instant` and tokio's timers stand
-//! still then, so nothing here trusts a timer alone: whoever wakes up compares the clock before acting.
+//! Ownership is decided on the boot clock, which also advances while the machine is suspended. `Instant` and tokio's
+//! timers stand still then, so nothing here trusts a timer alone: after every sleep, compare the clock before acting.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{Moment, Now};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The longest stretch that is slept on tokio's timers in one go: how late a sleeper can be after a suspend.
+/// The longest sleep on tokio's timers in one go. It bounds how late a sleeper can be after a suspend.
 const SLICE: Duration = Duration::from_millis(250);
 
 /// The clock that counts suspend. On Linux that is `CLOCK_BOOTTIME`; on macOS the monotonic clock already does.
@@ -18,7 +18,7 @@ const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// Where a node has its time from: the boot clock, or tokio's paused clock in tests.
+/// The time source of a node: the boot clock, or tokio's paused clock in tests.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -31,7 +31,7 @@ enum Source {
     },
 }
 
-/// What a virtual wall clock shows at the start: a date that is easy to recognise (2026-01-01).
+/// What a virtual wall clock shows at the start: an easily recognised date (2026-01-01).
 const VIRTUAL_UNIX_MS: u64 = 1_767_225_600_000;
 
 impl Clock {
@@ -46,7 +46,7 @@ impl Clock {
         Clock(Source::Virtual { origin: tokio::time::Instant::now() })
     }
 
-    /// The moment it is now.
+    /// The current moment.
     #[inline]
     #[allow(clippy::disallowed_methods, reason = "a paused clock is what the virtual source is for")]
     pub fn now(&self) -> Moment {
@@ -56,7 +56,7 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since 1970, for people and for noticing that the boot clock stood still.
+    /// Milliseconds since 1970, for people, and to notice that the boot clock stood still.
     pub fn unix_ms(&self) -> u64 {
         match &self.0 {
             Source::Boot => unix_ms(),
@@ -64,7 +64,7 @@ impl Clock {
         }
     }
 
-    /// Both, as the core wants them.
+    /// Both clocks, in the form that the core takes.
     pub fn read(&self) -> Now {
         Now { at: self.now(), unix_ms: self.unix_ms() }
     }
@@ -81,12 +81,12 @@ impl Clock {
         }
     }
 
-    /// Sleeps for a time that also passes while the machine sleeps.
+    /// Sleeps for a duration that also passes while the machine is suspended.
     pub async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now() + span).await;
     }
 
-    /// Awaits the future, but gives up at a moment.
+    /// Awaits the future, and gives up at a moment.
     pub async fn timeout_at<F: Future>(&self, at: Moment, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -96,14 +96,14 @@ impl Clock {
     }
 }
 
-/// The moment it is now on the boot clock.
+/// The current moment on the boot clock.
 #[inline]
 pub fn now() -> Moment {
     let time = clock_gettime(BOOT);
     Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The wall clock, in milliseconds since 1970. For display; no decision about ownership looks at it.
+/// The wall clock, in milliseconds since 1970. For display; no ownership decision uses it.
 pub fn unix_ms() -> u64 {
     let time = clock_gettime(ClockId::Realtime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + time.tv_nsec as u64 / 1_000_000

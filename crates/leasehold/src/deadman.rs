@@ -1,24 +1,25 @@
-//! The dead-man timer: the kernel kills the process when its session was not renewed in time.
+//! The dead-man timer: the kernel kills the process if its session was not renewed in time.
 //!
-//! Everything else that stops work from inside needs a thread that still runs. This does not: a POSIX timer on the boot
-//! clock with SIGKILL fires on a process whose threads are all stuck, and on one that was stopped with SIGSTOP.
-//! It is set forward before the grants hear of a later deadline, so that it never stands behind them, and it is off
-//! while the node runs nothing. It stands at the earliest moment by which anything that still runs must be gone: a new
-//! session gives no more time to what is stuck under a former one.
+//! Everything else that stops work from inside needs a thread that still runs. This does not: a POSIX timer on the
+//! boot clock with SIGKILL fires on a process whose threads are all stuck, and on one that was stopped with SIGSTOP.
+//! It is moved forward before the grants learn of a later deadline, so it is never later than they allow, and it is
+//! off while the node runs nothing. It is set to the earliest moment by which anything that still runs must be gone: a
+//! new session gives no more time to work that is stuck under a former one.
 
 use std::io;
 
 use leasehold_core::Moment;
 
-/// What kills the process at a moment that somebody must keep moving.
+/// Kills the process at a moment, unless the moment is moved forward in time.
 pub(crate) trait Alarm {
-    /// Kills the process at this moment, unless it is set again or switched off before.
+    /// Kills the process at this moment, unless it is set again or switched off earlier.
     fn set(&mut self, at: Moment) -> io::Result<()>;
     /// Kills nothing.
     fn off(&mut self) -> io::Result<()>;
 }
 
-/// An alarm that outlives its owner while it is set: whatever ends the driver, work that still runs stays under it.
+/// An alarm that outlives its owner while it is set: however the driver ends, the alarm stays set for work that still
+/// runs.
 #[derive(Debug)]
 pub(crate) struct Leash<A> {
     alarm: Option<A>,
@@ -63,7 +64,7 @@ impl Alarm for NoAlarm {
     }
 }
 
-/// A timer of the kernel that kills this process with SIGKILL at a moment on the boot clock.
+/// A kernel timer that kills this process with SIGKILL at a moment on the boot clock.
 ///
 /// Dropping it switches it off. It survives neither `exec` nor `fork`: it watches this process only.
 #[cfg(target_os = "linux")]
@@ -82,7 +83,7 @@ impl DeadMan {
         Ok(DeadMan { timer })
     }
 
-    /// Kills the process at this moment, at once if it is past; replaces what was set before.
+    /// Kills the process at this moment, or at once if the moment has passed. Replaces the previous setting.
     pub fn set(&mut self, at: Moment) -> io::Result<()> {
         // Zero would switch it off.
         self.write(at.as_nanos().max(1))
@@ -117,7 +118,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Notes when it is dropped, which switches a real one off.
+    /// Notes when it is dropped, which would switch a real timer off.
     struct Noted(Arc<AtomicBool>);
 
     impl Alarm for Noted {
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A panic drops the driver and all that it has: the timer of work that still runs must stay.
+    /// A panic drops the driver and everything that it owns: the timer of work that still runs must stay set.
     #[test]
     fn a_timer_that_is_set_outlives_a_panic_of_its_owner() {
         for (at, switched_off) in [(Some(Moment::from_millis(7)), false), (None, true)] {

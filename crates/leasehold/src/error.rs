@@ -4,21 +4,21 @@ use leasehold_core::record::RecordError;
 use leasehold_core::store::{Key, StoreError};
 use leasehold_core::view::unusable;
 
-/// Why a call to the library failed. None of these ends ownership by itself: grants go on until they are lost.
+/// Why a call to the library failed. None of these ends ownership by itself: grants stay valid until they are lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The settings are unsafe or impossible. Nothing was started.
-    #[error("nothing was started, because the settings must be changed:{}", Listed(.0))]
+    #[error("invalid settings; nothing was started:{}", Listed(.0))]
     Config(Vec<String>),
-    /// The node has left, or its driver ended: it holds nothing and takes no more wishes. Start another one.
-    #[error("the node has left and holds nothing: start another one")]
+    /// The node has left, or its driver ended: it holds nothing and takes no more commands. Start another one.
+    #[error("the node has left and holds nothing: start a new one")]
     Left,
-    /// The machine could not give what is needed (a thread, a timer). Nothing was started.
-    #[error("nothing was started, because the machine refused: {0}")]
+    /// The machine could not provide what is needed (a thread, a timer). Nothing was started.
+    #[error("cannot start a thread or timer on this machine; nothing was started: {0}")]
     Machine(String),
-    /// The store did not do what was asked. Ownership is untouched; try again, or mend the store.
-    #[error("{what} failed, and may or may not have happened: {error}")]
+    /// The store did not confirm the request. Ownership is not affected; try again, or repair the store.
+    #[error("{what} failed and may or may not have taken effect: {error}")]
     Store {
         /// What was tried.
         what: String,
@@ -26,8 +26,8 @@ pub enum Error {
         #[source]
         error: StoreError,
     },
-    /// The store did not say what is in it. Nothing was changed; try again, or mend the store.
-    #[error("{what} failed, and nothing was changed: {error}")]
+    /// The store could not be read. Nothing was changed; try again, or repair the store.
+    #[error("{what} failed; nothing was changed: {error}")]
     Unread {
         /// What was tried.
         what: String,
@@ -35,8 +35,8 @@ pub enum Error {
         #[source]
         error: StoreError,
     },
-    /// A record that is needed for it cannot be read. Nothing was changed; the text says who mends it.
-    #[error("{what} was not done, because the record {key} {}", Unreadable(.key, .error))]
+    /// A record that the request needs cannot be read. Nothing was changed; the text says what repairs it.
+    #[error("{what} failed; nothing was changed: the record {key} {}", Unreadable(.key, .error))]
     Record {
         /// What was tried.
         what: String,
@@ -45,20 +45,20 @@ pub enum Error {
         /// What is wrong with it.
         error: RecordError,
     },
-    /// Others wrote the same record each time in between. Nothing was changed; try again.
+    /// Others kept writing the same record in between. Nothing was changed; try again.
     #[error(
-        "{what} was not done, because others changed the same record {tries} times in between: try again"
+        "{what} failed; nothing was changed: others wrote the same record at the same time ({tries} tries); try again"
     )]
     Contended {
         /// What was tried.
         what: String,
-        /// How often.
+        /// How many times.
         tries: u32,
     },
-    /// The store has no expiring keys of its own. Use another store for registered keys.
-    #[error("a {0} store cannot keep registered keys alive: register them on another store")]
+    /// The store cannot expire keys by itself. Use another store for registered keys.
+    #[error("a {0} store does not support registered keys: use another store for them")]
     NoRegistry(&'static str),
-    /// There is nothing of that name, or there is already. Nothing was changed; the text says what to do.
+    /// The name does not exist, or exists already. Nothing was changed; the text says what to do.
     #[error("{0}")]
     Unknown(String),
 }
@@ -76,7 +76,7 @@ struct Unreadable<'a>(&'a Key, &'a RecordError);
 impl std::fmt::Display for Unreadable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Unreadable(key, error) = *self;
-        let what = if error.is_newer() { "is of a newer version" } else { "is damaged" };
+        let what = if error.is_newer() { "has a newer format" } else { "is damaged" };
         write!(f, "{what}: {}", unusable(key, error))
     }
 }
@@ -91,7 +91,7 @@ impl Error {
     }
 
     pub(crate) fn unknown(what: impl std::fmt::Display) -> Self {
-        Error::Unknown(format!("{what} is not known here: check the name, or wait until the view is ready"))
+        Error::Unknown(format!("unknown {what}: check the name, or wait until the view is ready"))
     }
 
     pub(crate) fn machine(error: std::io::Error) -> Self {

@@ -1,4 +1,4 @@
-//! The stream of what happens to a node.
+//! The stream of a node's events.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use futures::Stream;
 use leasehold_core::Notice;
 use tokio::sync::broadcast;
 
-/// How many events wait for a reader that is slow.
+/// How many events are kept for a slow reader.
 pub(crate) const WAITING_MAX: usize = 4096;
 
-/// Something that happened, with the wall clock for people.
+/// An event, with the wall-clock time for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct NodeEvent {
     /// When, in milliseconds since 1970.
     pub unix_ms: u64,
     /// What.
     pub notice: Notice,
 }
 
-/// What happens to a node, from when this was made on. A reader that is too slow misses the oldest events, and can
-/// see in [`missed`](Events::missed) how many.
+/// The events of a node, from the moment when this was created. A reader that is too slow misses the oldest events;
+/// [`missed`](Events::missed) says how many.
 #[derive(Debug)]
 pub struct Events {
-    inbox: broadcast::Receiver<Arc<Told>>,
+    inbox: broadcast::Receiver<Arc<NodeEvent>>,
     missed: u64,
 }
 
 impl Events {
-    pub(crate) fn new(inbox: broadcast::Receiver<Arc<Told>>) -> Self {
+    pub(crate) fn new(inbox: broadcast::Receiver<Arc<NodeEvent>>) -> Self {
         Events { inbox, missed: 0 }
     }
 
     /// The next event; `None` when the node is gone.
-    pub async fn next(&mut self) -> Option<Arc<Told>> {
+    pub async fn next(&mut self) -> Option<Arc<NodeEvent>> {
         loop {
             match self.inbox.recv().await {
                 Ok(told) => return Some(told),
@@ -42,13 +42,13 @@ impl Events {
         }
     }
 
-    /// How many events were missed so far.
+    /// How many events this reader has missed so far.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The same as a stream.
-    pub fn into_stream(self) -> impl Stream<Item = Arc<Told>> + Send {
+    /// The same events as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Arc<NodeEvent>> + Send {
         futures::stream::unfold(self, |mut events| async move { Some((events.next().await?, events)) })
     }
 }

@@ -12,22 +12,22 @@ use crate::clock::Clock;
 use crate::owned::Owned;
 use crate::session::Session;
 
-/// The right to work on one shard, for as long as it holds.
+/// The right to work on one shard, for as long as it is valid.
 ///
-/// A grant is cheap to clone and can be given to anything that acts for the shard. It is over when the node cannot
-/// prove its session in time, when the shard moves on, or when the shard's handlers have returned; it never comes
-/// back, and a new start comes with a new grant of a higher [`epoch`](Grant::epoch).
+/// A grant is cheap to clone and can be given to anything that acts for the shard. It ends when the node cannot prove
+/// its session in time, when the shard moves to another node, or when the shard's handlers have returned. It never
+/// becomes valid again; a new start comes with a new grant of a higher [`epoch`](Grant::epoch).
 ///
 /// Call [`check`](Grant::check) right before every side effect, and put the epoch into the write itself where the
-/// target can compare it: an effect that was already sent cannot be recalled.
+/// target can compare it: an effect that was already sent cannot be taken back.
 ///
 /// # What Leasehold can see
 ///
 /// Leasehold sees the handler itself, and what is started by [`spawn`](Grant::spawn),
-/// [`spawn_blocking`](Grant::spawn_blocking) or under a [`guard`](Grant::guard): the shard is released, and the
+/// [`spawn_blocking`](Grant::spawn_blocking) or under a [`guard`](Grant::guard). The shard is released, and the
 /// dead-man timer switched off, only when all of that is gone. **Everything else that a handler starts is invisible:**
-/// a `tokio::spawn`, a `tokio::task::spawn_blocking`, a thread, a child process. When the handler returns or is cut off,
-/// the shard goes to the next holder, and such work runs on beside it.
+/// a `tokio::spawn`, a `tokio::task::spawn_blocking`, a thread, a child process. When the handler returns or is cut
+/// off, the shard goes to the next holder, and such work keeps running beside it.
 ///
 /// ```
 /// # async fn crunch(grant: leasehold::Grant) -> leasehold::Outcome {
@@ -49,22 +49,22 @@ struct Inner {
     clock: Clock,
     session: Arc<Session>,
     owned: Owned,
-    /// Nothing of the work may run any more, because its end was reported.
+    /// None of the work may run any more, because its end was reported.
     over: AtomicBool,
     stopping: CancellationToken,
     lost: CancellationToken,
     kill: CancellationToken,
 }
 
-/// The grant is over: somebody else may be working on the shard, now or soon.
+/// The grant is over: another node may be working on the shard, now or soon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "shard {shard} (epoch {epoch}) is no longer held here, because {why}: stop, and write nothing more for it"
+    "this node no longer holds shard {shard} (epoch {epoch}) because {why}: stop, and write nothing more for it"
 )]
 pub struct Lost {
     /// Which shard.
     pub shard: ShardId,
-    /// Under which epoch it was held.
+    /// The epoch under which it was held.
     pub epoch: Epoch,
     /// What ended the grant.
     pub why: LostReason,
@@ -73,17 +73,17 @@ pub struct Lost {
 /// What ended a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
-    /// The node could not prove its session in time, or learned that it is over.
+    /// The node could not prove its session in time, or learned that the session is over.
     Session,
-    /// The shard's work has ended here.
+    /// The shard's work on this node has ended.
     Ended,
 }
 
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LostReason::Session => "this node's session is over",
-            LostReason::Ended => "its work here has ended",
+            LostReason::Session => "the session of this node has ended",
+            LostReason::Ended => "the work has ended",
         })
     }
 }
@@ -113,32 +113,32 @@ impl Grant {
         &self.0.shard.group
     }
 
-    /// The slot, if the shard is one of a numbered group.
+    /// The slot number, if the shard belongs to a numbered group.
     pub fn slot(&self) -> Option<u32> {
         self.0.shard.name.as_slot()
     }
 
-    /// The fencing token: above that of every earlier start of this shard, anywhere. Put it into conditional writes.
+    /// The fencing token: above that of every earlier start of this shard on any node. Put it into conditional writes.
     pub fn epoch(&self) -> Epoch {
         self.0.epoch
     }
 
     /// When the work is told to stop unless the session is renewed, on this machine's boot clock. It moves forward
-    /// with every renewal; of a lost grant it is [`Moment::ZERO`].
+    /// with every renewal; for a lost grant it is [`Moment::ZERO`].
     pub fn deadline(&self) -> Moment {
         if self.0.over.load(Ordering::Acquire) { Moment::ZERO } else { self.0.session.stop_at() }
     }
 
-    /// How long until [`deadline`](Grant::deadline); zero when the grant is lost.
+    /// The time until [`deadline`](Grant::deadline); zero if the grant is lost.
     pub fn remaining(&self) -> Duration {
         self.deadline().since(self.0.clock.now())
     }
 
-    /// Whether the work may go on: two atomic loads and a reading of the clock, to call before every side effect.
+    /// Whether the work may go on. Call it before every side effect; it costs two atomic loads and a clock read.
     ///
-    /// It fails from `stop_at` on, even when every task and thread that should have said so is stuck, and once it has
-    /// failed it fails for ever. While the work is told to stop for a planned move it still succeeds: the shard is
-    /// held until the work has ended.
+    /// It fails from `stop_at` on, even if every task and thread that should report it is stuck. Once it has failed,
+    /// it fails for ever. While the work is being stopped for a planned move it still succeeds: the shard is held
+    /// until the work has ended.
     #[inline]
     pub fn check(&self) -> Result<(), Lost> {
         if self.0.session.holds() && !self.0.over.load(Ordering::Acquire) {
@@ -166,8 +166,8 @@ impl Grant {
         self.why_lost()
     }
 
-    /// Cancelled when the work must wind down: the shard moves, the node drains, or the session is over. What has not
-    /// returned when time is up is cut off.
+    /// Cancelled when the work must stop: the shard moves, the node drains, or the session is over. Work that has not
+    /// returned in time is cut off.
     pub fn stopping(&self) -> &CancellationToken {
         &self.0.stopping
     }
@@ -177,13 +177,13 @@ impl Grant {
         self.0.stopping.cancelled().await;
     }
 
-    /// Tells the work to wind down.
+    /// Tells the work to stop.
     pub(crate) fn stop(&self) {
         self.0.stopping.cancel();
     }
 
-    /// Ends the grant, because no handler of its work is left. Comes before anybody hears of that end. False if
-    /// something runs on that the grant owns: then it goes on.
+    /// Ends the grant, because none of its handlers is left. Called before that end is reported. Returns false if work
+    /// that the grant owns still runs: then the grant stays valid.
     pub(crate) fn end(&self) -> bool {
         if !self.0.owned.close() {
             return false;
@@ -194,12 +194,12 @@ impl Grant {
         true
     }
 
-    /// What the grant owns besides its handlers.
+    /// What the grant owns in addition to its handlers.
     pub(crate) fn owns(&self) -> &Owned {
         &self.0.owned
     }
 
-    /// Cancelled when what still runs is cut off.
+    /// Cancelled when work that still runs is cut off.
     pub(crate) fn killed(&self) -> &CancellationToken {
         &self.0.kill
     }

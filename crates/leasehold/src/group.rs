@@ -11,13 +11,13 @@ use leasehold_core::{GroupConfig, GroupName};
 
 use crate::grant::Grant;
 
-/// Any error that a handler may end with.
+/// Any error that a handler may return.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a handler ends: well, or with an error that is logged and counted.
+/// The result of a handler: success, or an error that is logged and counted.
 pub type Outcome = Result<(), BoxError>;
 
-/// A set of shards with one policy. What the store says of the group goes before what is said here.
+/// A set of shards with one policy. Settings of the group in the store override these.
 #[derive(Clone, Debug)]
 pub struct Group {
     name: String,
@@ -27,18 +27,18 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of the slots `0..slots`.
+    /// A group with the slots `0..slots`.
     pub fn numbered(name: impl Into<String>, slots: u32) -> Self {
         Group::new(name, ShardSet::Numbered(slots))
     }
 
-    /// A group of shards with names, which come and go by [`Node::engage`](crate::Node::engage) and
+    /// A group of named shards, which come and go by [`Node::engage`](crate::Node::engage) and
     /// [`Node::disengage`](crate::Node::disengage).
     pub fn named(name: impl Into<String>) -> Self {
         Group::new(name, ShardSet::Named)
     }
 
-    /// A group of one shard, `name/0`: whoever holds it is the leader.
+    /// A group of one shard, `name/0`: the node that holds it is the leader.
     pub fn leader(name: impl Into<String>) -> Self {
         Group::numbered(name, 1)
     }
@@ -47,25 +47,25 @@ impl Group {
         Group { name: name.into(), shards, policy: Policy::default(), capacity: None }
     }
 
-    /// The most shards of this group that this node holds.
+    /// The most shards of this group that this node may hold.
     pub fn capacity(mut self, shards_max: u32) -> Self {
         self.capacity = Some(shards_max);
         self
     }
 
-    /// All rules of placing and moving at once.
+    /// Sets all rules for placing and moving at once.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How zones count.
+    /// How zones influence placement.
     pub fn zones(mut self, zones: ZoneRule) -> Self {
         self.policy.zones = zones;
         self
     }
 
-    /// For how long the shards of a node that leaves to restart are kept for it.
+    /// How long the shards of a node that leaves to restart are reserved for it.
     pub fn restart_grace(mut self, grace: Duration) -> Self {
         self.policy.restart_grace_ms = millis(grace);
         self

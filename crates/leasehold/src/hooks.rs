@@ -1,4 +1,4 @@
-//! Questions to user code: how much weight, whether healthy, whether to take a shard.
+//! Questions to user code: its weight, its health, and whether to take a shard.
 
 use std::fmt;
 use std::future::Future;
@@ -21,17 +21,17 @@ pub(crate) type Ask<T> = Arc<dyn Fn() -> BoxFuture<'static, T> + Send + Sync>;
 /// The acquire gate.
 pub(crate) type AskGate = Arc<dyn Fn(ShardId) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
-/// Whether the program is fit to run shards.
+/// Whether the program is able to run shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It is.
+    /// It is able to.
     Healthy,
-    /// It is not: the node takes nothing new and hands over what others can take.
+    /// It is not: the node takes no new shards and hands over those that others can take.
     Unhealthy,
 }
 
-/// The hooks of one node. They run on the user's runtime; the time limit runs elsewhere, so that a runtime that is
-/// stuck counts as a bad answer.
+/// The hooks of one node. They run on the user's runtime. The time limit runs elsewhere, so a runtime that is stuck
+/// counts as a bad answer.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) weight: Option<Ask<u32>>,
@@ -40,7 +40,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Whether user code is asked nothing.
+    /// Whether there are no hooks.
     pub(crate) fn is_empty(&self) -> bool {
         self.weight.is_none() && self.health.is_none() && self.gate.is_none()
     }
@@ -56,7 +56,8 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Asks user code on its own runtime; `None` if it panicked or did not answer in time, and then it is dropped.
+/// Asks user code on its own runtime. Returns `None` if the hook panicked or did not answer in time; it is then
+/// dropped.
 pub(crate) async fn ask<T: Send + 'static>(
     runtime: &Handle,
     clock: &Clock,

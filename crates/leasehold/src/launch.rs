@@ -1,4 +1,4 @@
-//! Putting a node together and starting its threads.
+//! Assembles a node and starts its threads.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use leasehold_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, watch};
 
-use crate::chance;
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash, NoAlarm};
 use crate::driver::{Calls, Crew, Driver, Farewell, Finish, Grants, Input, Life, Publisher, Works};
 use crate::error::Error;
-use crate::events::{self, Told};
+use crate::events::{self, NodeEvent};
 use crate::group::Handler;
 use crate::hooks::Hooks;
 use crate::node::Node;
 use crate::observe::Meters;
 use crate::registry::{Registry, RegistryOptions};
+use crate::rng;
 use crate::tasks::{self, Place, Tasks};
 use crate::watchdog::Watchdog;
 
-/// The most by which work is cut off before the dead-man timer would kill the process.
+/// The longest time by which work is cut off before the dead-man timer would kill the process.
 const KILL_EARLY_MAX: Duration = Duration::from_millis(100);
 
 /// Whether the kernel kills a process that did not renew in time.
@@ -33,7 +33,7 @@ pub(crate) enum DeadManTimer {
     On,
 }
 
-/// What a node is made from, checked.
+/// The checked parts of a node.
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     pub(crate) runtime: Handle,
 }
 
-/// The driver's ends of what connects it with its node.
+/// The driver's ends of the channels that connect it with its node.
 struct Ends {
     core: leasehold_core::Node,
     inputs: mpsc::UnboundedSender<Input>,
@@ -56,7 +56,7 @@ struct Ends {
     grants: Arc<Grants>,
     watchdog: Watchdog,
     publisher: Publisher,
-    told: broadcast::Sender<Arc<Told>>,
+    told: broadcast::Sender<Arc<NodeEvent>>,
     finished: watch::Sender<Option<Finish>>,
 }
 
@@ -73,7 +73,7 @@ impl Setup {
         };
         let watchdog = Watchdog::start(self.place, self.clock.clone(), on_lost).map_err(Error::machine)?;
         let (config, facts, own) = (self.config.clone(), self.store.facts(), self.placement.clone());
-        let core = leasehold_core::Node::with_placement(config, facts, chance::seed(), own);
+        let core = leasehold_core::Node::with_placement(config, facts, rng::seed(), own);
         let (publisher, views) = Publisher::new(core.view(self.clock.read()));
         let registry =
             Registry::new(self.store.clone(), self.registry.clone(), self.place, self.clock.clone());
@@ -112,12 +112,12 @@ impl Setup {
     #[cfg(target_os = "linux")]
     fn launch_with_dead_man(self, ends: Ends) -> Result<(), Error> {
         use crate::deadman::DeadMan;
-        // The timer cannot be sent to another thread; whether one can be had is found out first.
+        // The timer cannot be sent to another thread, so this only tests whether one can be created.
         drop(DeadMan::new().map_err(Error::machine)?);
         tasks::on_own_thread("leasehold-driver", move || async move {
             match DeadMan::new() {
                 Ok(timer) => self.drive(ends, timer).await,
-                Err(error) => tracing::error!(%error, "the node ended, because it got no dead-man timer"),
+                Err(error) => tracing::error!(%error, "the node stopped because the dead-man timer could not be created"),
             }
         })
         .map_err(Error::machine)
@@ -125,7 +125,7 @@ impl Setup {
 
     #[cfg(not(target_os = "linux"))]
     fn launch_with_dead_man(self, _: Ends) -> Result<(), Error> {
-        Err(Error::Config(vec!["the dead-man timer needs Linux".to_owned()]))
+        Err(Error::Config(vec!["the dead-man timer requires Linux".to_owned()]))
     }
 
     fn kill_early(&self) -> Duration {

@@ -1,5 +1,6 @@
-//! Every shard of your work run by exactly one live process: spread by capacity, handed over in milliseconds, and
-//! **stopped before its lease can be lost**, on the store that you already run.
+//! Leasehold spreads shards of work over your processes. At most one live process runs a shard at a time, and one does
+//! within a stated bound. Shards are spread by capacity, handed over in milliseconds, and **stopped before their lease
+//! can be lost**, on the store that you already run.
 //!
 //! ```no_run
 //! use leasehold::{Group, Node};
@@ -26,26 +27,27 @@
 //!
 //! # The parts
 //!
-//! - [`Node`] joins a namespace, holds shards and runs their handlers; [`Builder`] sets it up.
-//! - [`Group`] is a set of shards: numbered, named, or one for leader election.
-//! - [`Grant`] is what a handler gets: the shard, its epoch, [`check`](Grant::check), and the word to stop.
-//! - [`Client`] watches without joining, finds who has a key, and carries operators' wishes.
+//! - [`Node`] joins a namespace, holds shards and runs their handlers; [`Builder`] configures it.
+//! - [`Group`] is a set of shards: numbered, named, or a single one for leader election.
+//! - [`Grant`] is what a handler gets: the shard, its epoch, [`check`](Grant::check), and the signal to stop.
+//! - [`Client`] watches without joining, finds the owner of a key, and writes operators' commands.
 //! - [`registry::Registry`] keeps any key alive under one shared lease, for other programs to read.
 //! - [`observe`] lists all metrics.
 //!
 //! # What stops work
 //!
-//! A node renews its session from a thread of its own. If no renewal is confirmed in time, a watchdog thread that needs
-//! nothing but the clock tells all work to stop at `stop_at`, a margin before anybody else may start; what still runs at
-//! `kill_at` is cut off at its next `await`. Code that blocks a thread cannot be cut off from inside:
+//! A node renews its session from its own thread. If no renewal is confirmed in time, a watchdog thread that needs
+//! only the clock tells all work to stop at `stop_at`, a margin before any other node may start it. Work that still
+//! runs at `kill_at` is cut off at its next `await`. Code that blocks a thread cannot be cut off from inside:
 //! [`Builder::dead_man_timer`] lets the kernel kill the process then, and [`Grant::epoch`] lets the target of a write
-//! refuse whoever is behind.
+//! refuse a late writer.
 //!
-//! **Leasehold sees only handlers, and what a grant owns:** [`Grant::spawn`], [`Grant::spawn_blocking`] and
+//! **Leasehold sees only handlers and what a grant owns:** [`Grant::spawn`], [`Grant::spawn_blocking`] and
 //! [`Grant::guard`]. The shard stays held, and the dead-man timer armed, until all of that is gone. Any other task,
-//! thread or process that a handler starts is invisible, and runs on beside the next holder.
+//! thread or process that a handler starts is invisible, and keeps running beside the next holder.
 //!
-//! The promises, and first what is not promised, are in the repository's `GUARANTEES.md`.
+//! `GUARANTEES.md` in the repository lists what is not promised, and then what is. `docs/glossary.md` explains the
+//! words.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
@@ -53,7 +55,6 @@ struct Readme;
 
 mod alarm_clock;
 mod builder;
-mod chance;
 mod client;
 pub mod clock;
 pub mod deadman;
@@ -70,6 +71,7 @@ pub mod observe;
 mod owned;
 mod pulse;
 pub mod registry;
+mod rng;
 mod session;
 pub mod store;
 pub mod tasks;
@@ -79,7 +81,7 @@ pub use builder::Builder;
 pub use client::{Client, ClientOptions};
 pub use driver::Finish;
 pub use error::Error;
-pub use events::{Events, Told};
+pub use events::{Events, NodeEvent};
 pub use grant::{Grant, Lost, LostReason};
 pub use group::{BoxError, Group, Outcome};
 pub use hooks::Health;
@@ -94,7 +96,7 @@ pub use node::Node;
 pub use owned::{CutOff, Task, WorkGuard};
 pub use pulse::Pulse;
 
-/// What stands in a [`Config`], what can be wrong with one, and what it amounts to.
+/// The parts of a [`Config`], the errors that it can have, and what it amounts to.
 pub mod config {
     pub use leasehold_core::config::{
         Backoff, Bill, Config, ConfigError, ConfigErrors, Cost, Dollars, Explanation, Gate, GroupConfig,
@@ -102,19 +104,19 @@ pub mod config {
     };
 }
 
-/// Why a shard is where it is, and what would happen if: see [`Client::explain`] and [`Client::what_if`].
+/// Explains where a shard runs and why, and what a change would move: see [`Client::explain`] and [`Client::what_if`].
 pub mod explain {
     pub use leasehold_core::explain::{Difference, Explanation, LeftOut, Move, Ranked, WhatIf};
 }
 
-/// What stands in a [`Notice`].
+/// The parts of a [`Notice`].
 pub mod notice {
     pub use leasehold_core::event::StopReason;
-    pub use leasehold_core::notice::{Asked, Cause, Differing, Gone, Notice, Standing};
+    pub use leasehold_core::notice::{Asked, Cause, Differing, Gone, Notice, SessionState};
     pub use leasehold_core::record::MoveReason;
 }
 
-/// What a placement of your own is asked and answers: see [`Builder::placement`].
+/// The input and output of a custom placement: see [`Builder::placement`].
 pub mod placement {
     pub use leasehold_core::placement::{Assignment, Candidate, Placement, Question, Rendezvous};
 }
@@ -127,7 +129,7 @@ pub mod record {
     };
 }
 
-/// What stands in a [`View`].
+/// The parts of a [`View`].
 pub mod view {
     pub use leasehold_core::record::Outage;
     pub use leasehold_core::view::{
@@ -135,14 +137,14 @@ pub mod view {
     };
 }
 
-/// Every type of a public signature can be named with this crate alone.
+/// Shows that every type in a public signature can be named with this crate alone.
 ///
 /// ```no_run
 /// use std::sync::Arc;
 ///
 /// use leasehold::config::{ConfigErrors, Gate, GroupConfig, Namespace};
 /// use leasehold::explain::{Difference, LeftOut, Move, Ranked};
-/// use leasehold::notice::{Asked, Cause, Differing, Gone, MoveReason, Standing, StopReason};
+/// use leasehold::notice::{Asked, Cause, Differing, Gone, MoveReason, SessionState, StopReason};
 /// use leasehold::placement::{Assignment, Placement, Question};
 /// use leasehold::record::{Control, DrainWish, GroupRecord, RecordError};
 /// use leasehold::registry::{LeaseId, Registry};

@@ -1,4 +1,4 @@
-//! Finding who has a key, in a view.
+//! Finds the owner of a key in a view.
 
 use leasehold_core::event::{Located, shard_of};
 use leasehold_core::record::ShardSet;
@@ -6,23 +6,23 @@ use leasehold_core::{Epoch, ShardId, ShardName, View};
 
 use crate::error::Error;
 
-/// Which shard of a group a key belongs to, and who has it. In a named group the key is the shard's name.
+/// Which shard of a group a key belongs to, and which node holds it. In a named group the key is the shard's name.
 pub(crate) fn in_view(view: &View, group: &str, key: &[u8]) -> Result<Located, Error> {
-    let unknown = || Error::unknown(format!("the group {group:?}"));
+    let unknown = || Error::unknown(format!("group {group:?}"));
     let known = view.groups.iter().find(|known| known.group.as_str() == group).ok_or_else(unknown)?;
     let shard = match known.shards {
-        ShardSet::Numbered(0) => return Err(Error::unknown(format!("a shard of the empty group {group:?}"))),
+        ShardSet::Numbered(0) => return Err(Error::unknown(format!("shard: the group {group:?} is empty"))),
         ShardSet::Numbered(slots) => shard_of(&known.group, slots, key),
         ShardSet::Named => {
             let name = std::str::from_utf8(key).ok().and_then(|key| ShardName::new(key).ok());
-            let name = name.ok_or_else(|| Error::unknown(format!("a shard of that name in {group:?}")))?;
+            let name = name.ok_or_else(|| Error::unknown(format!("shard in group {group:?}")))?;
             ShardId::new(known.group.clone(), name)
         }
     };
     Ok(shard_in_view(view, shard))
 }
 
-/// Who has a shard.
+/// Which node holds a shard.
 pub(crate) fn shard_in_view(view: &View, shard: ShardId) -> Located {
     let at = view.shards.binary_search_by(|seen| seen.id.0.cmp(&shard));
     let Ok(at) = at else {

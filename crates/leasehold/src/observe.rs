@@ -1,49 +1,50 @@
 //! What people see of a node: one log line per change, and these counters and gauges through the `metrics` facade.
 //!
-//! All but those of the registry carry the label `node`, and those carry `store`, its kind, and `ttl`, in seconds; none carries a shard.
+//! All metrics carry the label `node`, except those of the registry, which carry `store` (its kind) and `ttl` (in
+//! seconds). No metric carries a shard.
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |
-//! | `leasehold_attached` | gauge | | 1 while the node has a session that it renews, or could until a moment ago |
-//! | `leasehold_standing_changes_total` | counter | `to`, `cause` | changes of the node's standing |
+//! | `leasehold_attached` | gauge | | 1 while the node has a session that it renews, or could renew until a moment ago |
+//! | `leasehold_session_state_changes_total` | counter | `to`, `cause` | changes of the node's session state |
 //! | `leasehold_renewals_total` | counter | `result` = `ok`, `failed` | renewals of the session |
 //! | `leasehold_renewal_seconds` | histogram | | from sending a renewal to its confirmation |
 //! | `leasehold_renewal_failure_streak` | gauge | | renewals that failed in a row |
-//! | `leasehold_deadline_seconds` | gauge | | time until work is told to stop unless a renewal is confirmed |
+//! | `leasehold_deadline_seconds` | gauge | | time until work is told to stop, unless a renewal is confirmed |
 //! | `leasehold_shards_owned` | gauge | | shards that this node holds |
 //! | `leasehold_shards_wanted` | gauge | | shards that the plan gives to this node |
 //! | `leasehold_shards_unowned` | gauge | | shards that nobody holds, as this node sees it |
 //! | `leasehold_shards_running` | gauge | | shards whose work runs here |
-//! | `leasehold_starts_total` | counter | `reason` | shards that started here, by why they moved |
-//! | `leasehold_releases_total` | counter | `reason` | shards that this node gave up, by why |
-//! | `leasehold_handoff_gap_seconds` | histogram | | how long a shard was seen without an owner before it started here |
+//! | `leasehold_starts_total` | counter | `reason` | shards that started here, by the reason for the move |
+//! | `leasehold_releases_total` | counter | `reason` | shards that this node gave up, by the reason |
+//! | `leasehold_handoff_gap_seconds` | histogram | | how long a shard was without an owner, as seen here, before it started here |
 //! | `leasehold_work_failures_total` | counter | | handlers that failed or panicked |
 //! | `leasehold_stuck_total` | counter | | shards whose work did not stop in time |
-//! | `leasehold_quarantined_total` | counter | | shards that were held back because their work kept crashing |
-//! | `leasehold_acquire_retries_total` | counter | | looks at shards that should come here, in case the watch is silent |
+//! | `leasehold_quarantined_total` | counter | | shards that were quarantined because their work kept failing |
+//! | `leasehold_acquire_retries_total` | counter | | reads of shards that should come here, in case the watch is silent |
 //! | `leasehold_acquire_exhausted_total` | counter | | retry windows that ended without getting the shard |
 //! | `leasehold_no_room_total` | counter | | times that shards of a group had no node with room |
-//! | `leasehold_fenced_total` | counter | | sessions of other nodes that this node proved dead |
-//! | `leasehold_corrupt_records_total` | counter | | records that are damaged or not Leasehold's |
+//! | `leasehold_fenced_total` | counter | | sessions of other nodes that this node fenced |
+//! | `leasehold_corrupt_records_total` | counter | | records that are damaged or not written by Leasehold |
 //! | `leasehold_store_calls_total` | counter | `lane`, `op`, `result` | calls to the store |
 //! | `leasehold_store_call_seconds` | histogram | `lane`, `op` | how long they took |
-//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive and nobody wrote over one |
+//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive and none was overwritten |
 //! | `leasehold_registry_keys` | gauge | | keys that are registered |
 //! | `leasehold_registry_renewals_total` | counter | `result` | renewals of the lease of registered keys |
-//! | `leasehold_registry_restores_total` | counter | `result` | tries to register everything again after an outage |
+//! | `leasehold_registry_restores_total` | counter | `result` | attempts to register all keys again after an outage |
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold_core::notice::{Asked, Differing, Gone, Standing};
+use leasehold_core::notice::{Asked, Differing, Gone, SessionState};
 use leasehold_core::store::{Lane, Op};
 use leasehold_core::{NodeName, Notice, View};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-/// Every so many failures in a row, the first among them, are a warning and not a word for debugging.
+/// Of failures in a row, the first and then every so many are logged as a warning, the others at debug level.
 const REMIND_AFTER: u32 = 32;
 
-/// The meters of one node. Those on hot paths are looked up once.
+/// The metrics of one node. Those on hot paths are looked up once.
 pub(crate) struct Meters {
     node: String,
     attached: Gauge,
@@ -57,7 +58,7 @@ pub(crate) struct Meters {
     unowned: Gauge,
     running: Gauge,
     gap: Histogram,
-    /// How often the store failed since all was well.
+    /// How many times the store has failed since the last success.
     failures: AtomicU32,
 }
 
@@ -115,7 +116,7 @@ impl Meters {
         &self.node
     }
 
-    /// The node is no more; what still runs is counted until it is gone.
+    /// The node is gone; work that still runs is counted until it ends.
     pub(crate) fn gone(&self) {
         let gauges = [&self.attached, &self.streak, &self.deadline, &self.owned, &self.wanted, &self.unowned];
         gauges.into_iter().for_each(|gauge| gauge.set(0.0));
@@ -126,16 +127,16 @@ impl Meters {
         self.running.set(running as f64);
     }
 
-    /// Logs and counts what the core tells.
+    /// Logs and counts a notice of the core.
     pub(crate) fn tell(&self, notice: &Notice) {
         self.log(notice);
         match notice {
-            Notice::Standing { to, cause, .. } => {
+            Notice::StateChanged { to, cause, .. } => {
                 self.failures.store(0, Ordering::Relaxed);
-                let attached = matches!(to, Standing::Attached | Standing::Degraded);
+                let attached = matches!(to, SessionState::Attached | SessionState::Degraded);
                 self.attached.set(if attached { 1.0 } else { 0.0 });
                 let labels = [("to", to.as_str()), ("cause", cause.as_str())];
-                self.count2("leasehold_standing_changes_total", labels);
+                self.count2("leasehold_session_state_changes_total", labels);
             }
             Notice::Renewed { took } => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -187,35 +188,39 @@ impl Meters {
     fn log(&self, notice: &Notice) {
         let node = self.node.as_str();
         match notice {
-            Notice::Standing { from, to, cause, after } => match to {
-                Standing::Degraded | Standing::Detached => {
-                    tracing::warn!(node, %from, %to, %cause, ?after, "standing changed");
+            Notice::StateChanged { from, to, cause, after } => match to {
+                SessionState::Degraded | SessionState::Detached => {
+                    tracing::warn!(node, %from, %to, %cause, ?after, "session state changed");
                 }
-                _ => tracing::info!(node, %from, %to, %cause, ?after, "standing changed"),
+                _ => tracing::info!(node, %from, %to, %cause, ?after, "session state changed"),
             },
             Notice::Waiting { why, for_up_to } => tracing::info!(node, why, ?for_up_to, "waiting"),
             Notice::NameTaken { session, .. } => {
-                tracing::warn!(node, ?session, "another live process uses this node's name; use another one");
+                tracing::warn!(
+                    node,
+                    ?session,
+                    "another live process uses this node name; give each process its own name"
+                );
             }
             Notice::Incarnation { why, epoch_floor } => {
-                tracing::warn!(node, why, %epoch_floor, "a new incarnation of the namespace began");
+                tracing::warn!(node, why, %epoch_floor, "new incarnation of the namespace");
             }
             Notice::Renewed { took } => tracing::trace!(node, ?took, "renewed"),
             Notice::RenewalFailed { streak, error } => {
-                tracing::debug!(node, streak, error, "a renewal failed");
+                tracing::debug!(node, streak, error, "renewal failed");
             }
             Notice::NodeJoined { node: other, session } => {
-                tracing::info!(node, %other, ?session, "another node joined");
+                tracing::info!(node, %other, ?session, "node joined");
             }
             Notice::NodeGone { node: other, session, how } => match how {
-                Gone::Left => tracing::info!(node, %other, ?session, "another node left"),
+                Gone::Left => tracing::info!(node, %other, ?session, "node left"),
                 Gone::Vanished => {
-                    tracing::warn!(node, %other, ?session, "another node's record is gone; what it held waits");
+                    tracing::warn!(node, %other, ?session, "the record of a node is missing; its shards wait until its session must have ended");
                 }
-                Gone::Fenced => tracing::warn!(node, %other, ?session, "another node was proved dead"),
+                Gone::Fenced => tracing::warn!(node, %other, ?session, "node was fenced"),
             },
             Notice::Fenced { node: other, session, silent_for } => {
-                tracing::warn!(node, %other, ?session, ?silent_for, "fenced a session that was silent");
+                tracing::warn!(node, %other, ?session, ?silent_for, "fenced a silent session");
             }
             Notice::Started { shard, epoch, why, unowned_for } => {
                 tracing::info!(node, %shard, %epoch, %why, unowned_for = unowned_for.map(tracing::field::debug), "shard started");
@@ -225,7 +230,7 @@ impl Meters {
             }
             Notice::WorkEnded { shard, epoch, error, again_after } => match error {
                 Some(error) => tracing::warn!(node, %shard, %epoch, error, ?again_after, "work failed"),
-                None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned by itself"),
+                None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned"),
             },
             Notice::Released { shard, epoch, why, successor } => {
                 tracing::info!(node, %shard, %epoch, %why, successor = successor.as_ref().map(tracing::field::display), "shard released");
@@ -238,24 +243,26 @@ impl Meters {
         let node = self.node.as_str();
         match notice {
             Notice::Stuck { shard, epoch } => {
-                tracing::warn!(node, %shard, %epoch, "work did not stop in time; the shard stays held here");
+                tracing::warn!(node, %shard, %epoch, "stuck: work did not stop within stop_timeout; this node keeps the shard");
             }
             Notice::Quarantined { shard, epoch } => {
-                tracing::warn!(node, %shard, %epoch, "work keeps crashing; the shard is held and not run");
+                tracing::warn!(node, %shard, %epoch, "quarantined: work keeps failing; this node keeps the shard but does not run it");
             }
             Notice::RetriesExhausted { shards } => {
-                tracing::warn!(node, shards, "shards that should come here did not become free in time");
+                tracing::warn!(node, shards, "shards that are planned here did not become free in time");
             }
             Notice::NoRoom { group, shards } => {
                 tracing::warn!(node, %group, shards, "no node has room for these shards");
             }
-            Notice::RoomAgain { group } => tracing::info!(node, %group, "room was found for all shards"),
+            Notice::RoomAgain { group } => {
+                tracing::info!(node, %group, "all shards of the group have a node again")
+            }
             Notice::SettingsDiffer { group, settings } => {
                 let differing = Differing::in_words(settings);
                 let to_change = Differing::command(group, settings);
                 tracing::info!(
                     node, %group, differing, to_change,
-                    "the store has other settings for this group than this node, and the store's hold"
+                    "the store has other settings for this group; the values in the store override local ones"
                 );
             }
             Notice::Asked(asked) => self.log_asked(asked),
@@ -263,34 +270,40 @@ impl Meters {
                 let (here, in_the_store) = (ours.kind(), stored.kind());
                 tracing::warn!(
                     node, %group, here, in_the_store,
-                    "takes nothing of this group: it has {here} shards here and {in_the_store} ones in the store; serve \
-                     {in_the_store} shards here, or another group, or remove it once nobody holds any of it: leasehold \
-                     group delete {group}"
+                    "this node takes no shards of this group: it serves {here} shards, but the group in the store has \
+                     {in_the_store} ones; serve {in_the_store} shards, use another group name, or, once no node holds its \
+                     shards, run: leasehold group delete {group}"
                 );
             }
             Notice::KindAgrees { group } => {
-                tracing::info!(node, %group, "serves this group: its kind agrees with the store");
+                tracing::info!(node, %group, "this node serves the group again: its kind of shards matches the store");
             }
             Notice::Frozen { vanished, of } => {
-                tracing::warn!(node, vanished, of, "voluntary moves are frozen: much of the roster vanished");
+                tracing::warn!(node, vanished, of, "froze voluntary moves: many nodes vanished at once");
             }
             Notice::Warning(warning) => tracing::error!(node, kind = warning.kind(), "{warning}"),
-            Notice::Thawed => tracing::info!(node, "voluntary moves are allowed again"),
+            Notice::Unfrozen => tracing::info!(node, "resumed voluntary moves"),
             Notice::NoReceiver { shards } => {
-                tracing::warn!(node, shards, "draining, but nobody can take these shards; they run on here");
+                tracing::warn!(
+                    node,
+                    shards,
+                    "draining, but no other node can take these shards; they keep running here"
+                );
             }
             Notice::CorruptRecord { key, error } => {
-                tracing::warn!(node, %key, error, "a record is damaged; it counts as held");
+                tracing::warn!(node, %key, error, "damaged record; it counts as held");
             }
-            Notice::Retried { shards } => tracing::debug!(node, shards, "looking again for shards"),
+            Notice::Retried { shards } => {
+                tracing::debug!(node, shards, "polling for shards that are planned here")
+            }
             Notice::StoreTrouble { error } => {
                 let before = self.failures.fetch_add(1, Ordering::Relaxed);
                 match before.is_multiple_of(REMIND_AFTER) {
-                    true => tracing::warn!(node, error, before, "the store failed; trying again"),
-                    false => tracing::debug!(node, error, before, "the store failed again"),
+                    true => tracing::warn!(node, error, before, "store error; retrying"),
+                    false => tracing::debug!(node, error, before, "store error again"),
                 }
             }
-            other => tracing::debug!(node, ?other, "told"),
+            other => tracing::debug!(node, ?other, "event"),
         }
     }
     fn log_asked(&self, asked: &Asked) {
@@ -299,19 +312,19 @@ impl Meters {
             Asked::Drain { note } => tracing::warn!(
                 node,
                 note,
-                "an operator drains this node: it hands its shards over and takes none until: leasehold undrain {node}"
+                "an operator drained this node: it hands over its shards and takes no new ones; to undo: leasehold undrain {node}"
             ),
-            Asked::Undrain => tracing::info!(node, "an operator lets this node take shards again"),
+            Asked::Undrain => tracing::info!(node, "an operator undrained this node: it takes shards again"),
             Asked::Weight(weight) => {
-                tracing::info!(node, weight, "an operator gave this node another weight")
+                tracing::info!(node, weight, "an operator changed the weight of this node")
             }
-            Asked::OwnWeight => tracing::info!(node, "an operator gave this node its own weight again"),
+            Asked::OwnWeight => tracing::info!(node, "an operator removed the weight override of this node"),
             Asked::Freeze { note } => {
-                tracing::warn!(node, note, "an operator froze voluntary moves, until: leasehold unfreeze");
+                tracing::warn!(node, note, "an operator froze voluntary moves; to undo: leasehold unfreeze");
             }
-            Asked::Unfreeze => tracing::info!(node, "an operator allows voluntary moves again"),
+            Asked::Unfreeze => tracing::info!(node, "an operator unfroze voluntary moves"),
             Asked::Pin { shard, to } => tracing::info!(node, %shard, %to, "an operator pinned a shard"),
-            Asked::Unpin { shard } => tracing::info!(node, %shard, "an operator no longer pins a shard"),
+            Asked::Unpin { shard } => tracing::info!(node, %shard, "an operator unpinned a shard"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Work that a grant owns: it counts as running until it is gone, whatever becomes of the handler that started it.
+//! Work that a grant owns: it counts as running until it is gone, whatever happens to the handler that started it.
 
 use std::fmt;
 use std::future::Future;
@@ -17,10 +17,10 @@ use crate::driver::{Input, panic_text};
 use crate::grant::{Grant, Lost};
 use crate::tasks;
 
-/// Set in the count once the grant has ended: nothing can be added any more.
+/// Set in the count once the grant has ended: nothing more can be added.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// How much a grant owns right now, and whom to tell when that becomes nothing.
+/// How much a grant owns right now, and where to report when that becomes zero.
 #[derive(Debug)]
 pub(crate) struct Owned {
     count: AtomicUsize,
@@ -33,7 +33,7 @@ impl Owned {
         Owned { count: AtomicUsize::new(0), runtime, inputs }
     }
 
-    /// One more, unless the grant has ended.
+    /// Adds one, unless the grant has ended.
     fn enter(&self) -> bool {
         let add = |count: usize| (count & CLOSED == 0).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
@@ -45,11 +45,11 @@ impl Owned {
     }
 }
 
-/// Keeps a shard's work running, as Leasehold sees it, until it is dropped.
+/// Makes a shard's work count as running until the guard is dropped.
 ///
-/// While it lives, the shard is not released, its end is not reported, and the dead-man timer stays armed. Give it to
-/// whatever acts for the shard outside of a handler: a thread, a connection, a child process. It does not stop anything
-/// by itself, so let its owner look at the [`Grant`].
+/// While the guard lives, the shard is not released, its end is not reported, and the dead-man timer stays armed. Give
+/// it to anything that acts for the shard outside of a handler: a thread, a connection, a child process. It does not
+/// stop anything by itself, so its owner must check the [`Grant`].
 #[must_use = "the work counts as running only while this is kept"]
 pub struct WorkGuard {
     grant: Grant,
@@ -57,12 +57,12 @@ pub struct WorkGuard {
 }
 
 impl WorkGuard {
-    /// The grant that this was made by.
+    /// The grant that this guard belongs to.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// Says that this part of the work failed: the rest is told to stop, and the shard's work has failed.
+    /// Reports that this part of the work failed. The rest is told to stop, and the shard's work counts as failed.
     pub fn fail(mut self, why: impl Into<String>) {
         self.how = Ended::Failed(why.into());
     }
@@ -86,13 +86,14 @@ impl fmt::Debug for WorkGuard {
     }
 }
 
-/// What [`Grant::spawn`] and [`Grant::spawn_blocking`] started. Await it for the result; dropping it changes nothing.
+/// A task or closure started by [`Grant::spawn`] or [`Grant::spawn_blocking`]. Await it for the result; dropping it
+/// changes nothing.
 #[derive(Debug)]
 pub struct Task<T>(oneshot::Receiver<T>);
 
 /// A task of a grant ended without a result: it was cut off, it panicked, or the grant was lost before it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the task was cut off, panicked, or could not begin before its grant was lost")]
+#[error("the task was cancelled, panicked, or was not started before its grant was lost")]
 pub struct CutOff;
 
 impl<T> Future for Task<T> {
@@ -103,9 +104,9 @@ impl<T> Future for Task<T> {
 }
 
 impl Grant {
-    /// Keeps the work running, as Leasehold sees it, until the guard is dropped: for threads, connections, child
-    /// processes and whatever else cannot be started by [`spawn`](Grant::spawn) or
-    /// [`spawn_blocking`](Grant::spawn_blocking). Fails once the grant is over.
+    /// Makes the work count as running until the guard is dropped: for threads, connections, child processes and
+    /// anything else that cannot be started by [`spawn`](Grant::spawn) or [`spawn_blocking`](Grant::spawn_blocking).
+    /// Fails once the grant is over.
     pub fn guard(&self) -> Result<WorkGuard, Lost> {
         self.check()?;
         if !self.owns().enter() {
@@ -116,8 +117,8 @@ impl Grant {
 
     /// Starts a task that belongs to the shard's work, on the runtime of the handlers.
     ///
-    /// The work has ended only when the task is gone as well, even if its handler returned or was cut off before. At
-    /// the deadline the task is cut off at its next `await`, like a handler. If it panics, the work has failed.
+    /// The work has ended only when the task is gone as well, even if its handler returned or was cut off earlier. At
+    /// the deadline the task is cut off at its next `await`, like a handler. If it panics, the work counts as failed.
     pub fn spawn<F>(&self, task: F) -> Result<Task<F::Output>, Lost>
     where
         F: Future + Send + 'static,
@@ -129,12 +130,13 @@ impl Grant {
         Ok(Task(result))
     }
 
-    /// Runs a closure that blocks, on the thread pool of the handlers' runtime.
+    /// Runs a blocking closure on the thread pool of the handlers' runtime.
     ///
-    /// Nobody can cut off a thread from inside: the work has ended only when the closure has returned, and the shard is
-    /// not released before. So call [`check`](Grant::check) in every loop of it, and set
-    /// [`dead_man_timer`](crate::Builder::dead_man_timer) to let the kernel end a process whose closure does not return
-    /// in time. A closure that has not begun when the grant is lost never begins. If it panics, the work has failed.
+    /// A thread cannot be cut off from inside: the work has ended, and the shard is released, only when the closure
+    /// has returned. So call [`check`](Grant::check) in every loop of the closure, and set
+    /// [`dead_man_timer`](crate::Builder::dead_man_timer) to let the kernel end a process whose closure does not
+    /// return in time. A closure that has not begun when the grant is lost never begins. If it panics, the work counts
+    /// as failed.
     pub fn spawn_blocking<F, T>(&self, work: F) -> Result<Task<T>, Lost>
     where
         F: FnOnce(Grant) -> T + Send + 'static,
@@ -156,8 +158,8 @@ impl Grant {
     }
 }
 
-/// Runs a task until it returns or is cut off. `guard` comes first, so that it is dropped last, wherever the task is
-/// dropped.
+/// Runs a task until it returns or is cut off. `guard` is the first parameter so that it is dropped last, wherever the
+/// task is dropped.
 async fn supervise<F: Future>(guard: WorkGuard, done: oneshot::Sender<F::Output>, task: F) {
     // The time may have passed while the task waited to run.
     if guard.grant.is_lost() {

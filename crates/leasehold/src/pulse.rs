@@ -9,11 +9,11 @@ use leasehold_core::Moment;
 use crate::clock::Clock;
 use crate::hooks::Health;
 
-/// Progress of the work itself, so that a healthy thread of a sick process keeps nothing alive that does not work.
+/// A heartbeat of the work itself, so that a healthy thread in a broken process does not keep its shards here.
 ///
-/// Work calls [`beat`](Pulse::beat) whenever it got something done, and the node is given the pulse with
-/// [`Builder::pulse`](crate::Builder::pulse). When no beat came for longer than agreed, the node counts as
-/// unhealthy: it takes nothing new and hands over what others can take, until the next beat.
+/// The work calls [`beat`](Pulse::beat) whenever it has made progress, and the node gets the pulse with
+/// [`Builder::pulse`](crate::Builder::pulse). If no beat came for longer than agreed, the node counts as unhealthy: it
+/// takes no new shards and hands over those that others can take, until the next beat.
 #[derive(Clone, Debug)]
 pub struct Pulse(Arc<Inner>);
 
@@ -30,13 +30,13 @@ impl Pulse {
         Pulse::on(Clock::boot(), within)
     }
 
-    /// The same, on a clock of one's own: for tests.
+    /// The same on another clock, for tests.
     pub fn on(clock: Clock, within: Duration) -> Self {
         let last_ns = AtomicU64::new(clock.now().as_nanos());
         Pulse(Arc::new(Inner { clock, within, last_ns }))
     }
 
-    /// Something got done. One reading of the clock and one atomic write: cheap enough for every message.
+    /// Records progress. It costs one clock read and one atomic write: cheap enough for every message.
     pub fn beat(&self) {
         self.0.last_ns.fetch_max(self.0.clock.now().as_nanos(), Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Pulse {
         self.0.clock.now().since(Moment::from_nanos(self.0.last_ns.load(Ordering::Relaxed)))
     }
 
-    /// What a health hook should answer.
+    /// The answer for a health hook.
     pub fn health(&self) -> Health {
         if self.silent_for() <= self.0.within { Health::Healthy } else { Health::Unhealthy }
     }

@@ -1,4 +1,4 @@
-//! One session as all its grants see it: a few atomics and three tokens, no lock.
+//! One session as its grants see it: a few atomics and three tokens, no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 
-/// What `stop_at` holds once the session is lost: no clock shows an earlier time, so every check fails for ever.
+/// The value of `stop_at` once the session is lost: no clock shows an earlier time, so every check fails for ever.
 const LOST: u64 = 0;
 
 /// The deadlines of one session, shared by its grants, the driver and the watchdog.
 ///
-/// `stop_at` is the arbiter: extending it and losing it are compare-and-swaps of the same word. So whoever has seen
-/// the session lost, by the clock or by word of the core, has seen it lost for good, and an extension that comes too
-/// late is told so.
+/// `stop_at` is the arbiter: extending it and losing it are compare-and-swaps of the same word. So once anything has
+/// seen the session lost, by the clock or because the core said so, it is lost for good, and an extension that comes
+/// too late fails.
 #[derive(Debug)]
 pub(crate) struct Session {
     clock: Clock,
@@ -29,7 +29,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session with its first deadlines. Its work is killed `kill_early` before `kill_at`, so that a dead-man timer
+    /// A session with its first deadlines. Its work is cut off `kill_early` before `kill_at`, so that a dead-man timer
     /// set to `kill_at` finds nothing left to do.
     pub(crate) fn new(clock: Clock, deadlines: Deadlines, kill_early: Duration) -> Self {
         Session {
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Whether the session is good right now: one load and one reading of the clock. Passing `stop_at` latches.
+    /// Whether the session is valid right now: one atomic load and one clock read. Passing `stop_at` latches.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
         loop {
@@ -64,9 +64,9 @@ impl Session {
         self.stop_at.compare_exchange(seen, LOST, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Moves the deadlines forward, unless the session is lost already.
+    /// Moves the deadlines forward, unless the session is already lost.
     pub(crate) fn extend(&self, deadlines: Deadlines) -> Result<(), SessionLost> {
-        // Still good by the clock? Otherwise this latches it, and the new deadlines come too late.
+        // Still valid by the clock? If not, this latches the loss, and the new deadlines come too late.
         if !self.holds() {
             return Err(SessionLost);
         }
@@ -80,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session for good: first the latch, then everybody is told.
+    /// Ends the session for good: first latches it, then tells all work.
     pub(crate) fn lose(&self) {
         self.stop_at.store(LOST, Ordering::Release);
         self.lost.cancel();
@@ -93,7 +93,7 @@ impl Session {
         self.kill.cancel();
     }
 
-    /// When work is told to stop; the first of all moments once the session is lost.
+    /// When work is told to stop; `Moment::ZERO` once the session is lost.
     pub(crate) fn stop_at(&self) -> Moment {
         Moment::from_nanos(self.stop_at.load(Ordering::Acquire))
     }
@@ -103,18 +103,18 @@ impl Session {
         self.die_at() - self.kill_early
     }
 
-    /// When work must be gone, by whatever means.
+    /// When work must be gone, by any means.
     pub(crate) fn die_at(&self) -> Moment {
         Moment::from_nanos(self.kill_at.load(Ordering::Acquire))
     }
 
-    /// How it stands right now, for the watchdog.
+    /// Its current state, for the watchdog.
     pub(crate) fn look(&self) -> Seen {
         let good_until = self.holds().then(|| self.stop_at());
         Seen { good_until, told: self.is_told(), kill_at: self.kill_at() }
     }
 
-    /// Whether everybody was told that it is lost.
+    /// Whether all work was told that it is lost.
     pub(crate) fn is_told(&self) -> bool {
         self.lost.is_cancelled()
     }
@@ -129,7 +129,7 @@ impl Session {
         &self.lost
     }
 
-    /// Cancelled when what still runs is cut off.
+    /// Cancelled when work that still runs is cut off.
     pub(crate) fn killed(&self) -> &CancellationToken {
         &self.kill
     }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(session.kill_at(), deadlines(70).kill_at, "cut off a little before the kernel would");
     }
 
-    /// Readers race with an extender at the very deadline: nobody may see the session lost and then hold again.
+    /// Readers race with an extender at the very deadline: no reader may see the session lost and then valid again.
     #[test]
     fn lost_is_a_latch_also_when_threads_race() {
         let clock = Clock::boot();

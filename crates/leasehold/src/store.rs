@@ -1,6 +1,6 @@
-//! Opening a store by its address, and what a store is.
+//! Opens a store by its address; also the types that describe a store.
 //!
-//! The crate `leasehold-store` says how to write a store, and has the tests that it must pass.
+//! The crate `leasehold-store` says how to write a store, and has the conformance suite that it must pass.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub use leasehold_store::{
     WatchEvent,
 };
 
-/// The schemes of the stores that are built in.
+/// The schemes of the built-in stores.
 pub const SCHEMES: &[&str] = &[
     #[cfg(feature = "local")]
     "local",
@@ -44,15 +44,15 @@ pub const SCHEMES: &[&str] = &[
 /// | --- | --- | --- |
 /// | `local:PATH` | an SQLite file, shared by the processes of one machine | `local` |
 /// | `etcd://HOST:PORT,HOST:PORT/PREFIX` | etcd 3.4 or newer, see `docs/etcd.md` | `etcd` |
-/// | `redis://HOST:PORT/DB`, `redis+sentinel://…`, `redis+cluster://…`, `rediss…` for TLS | Redis or Valkey | `redis` |
+/// | `redis://HOST:PORT/DB`, `redis+sentinel://…`, `redis+cluster://…`, `rediss…` for TLS | Redis or Valkey, see `docs/redis.md` | `redis` |
 /// | `k8s://NAMESPACE?prefix=…&kubeconfig=…&context=…` | Leases on a Kubernetes API, see `docs/kubernetes.md` | `kubernetes` |
-/// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, for nodes that share nothing else | `object` |
+/// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, see `docs/object.md` | `object` |
 ///
-/// Other stores are opened by their own crates; whatever implements [`Store`] can be used.
+/// Open other stores with their own crates; anything that implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refused = |message: String| StoreError::new(StoreErrorKind::Refused, message);
     let Some((scheme, rest)) = address.split_once(':') else {
-        return Err(refused("this is no address of a store: write it as local:./work.db".to_owned()));
+        return Err(refused("invalid store URL: use for example local:./work.db".to_owned()));
     };
     // For builds without any store.
     let _ = namespace;
@@ -72,15 +72,16 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         #[cfg(feature = "object")]
         "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
         _ if rest.starts_with("//") => Err(refused(format!(
-            "no store for {scheme:?} is built in: switch its feature on, or open it with its own crate"
+            "the store {scheme:?} is not built in: enable its feature, or open it with its own crate"
         ))),
-        _ => Err(refused("this is no address of a store: write it as local:./work.db".to_owned())),
+        _ => Err(refused("invalid store URL: use for example local:./work.db".to_owned())),
     }
 }
 
-/// The host and port of the one server that clients at an address connect to, if the address does not name it itself: on
-/// Kubernetes and object stores. With `via=host:port` added to the address they connect to another one, which passes
-/// everything on: a tunnel, or something that breaks connections on purpose. `None` where that cannot be done.
+/// The host and port of the one server that clients at an address connect to, if the address itself does not name it:
+/// on Kubernetes and object stores. With `via=host:port` added to the address, they connect to that host instead,
+/// which must forward everything: a tunnel, or a proxy that breaks connections on purpose. `None` where that is not
+/// possible.
 pub async fn server(address: &str) -> Result<Option<String>, StoreError> {
     match address.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "kubernetes")]
@@ -91,7 +92,7 @@ pub async fn server(address: &str) -> Result<Option<String>, StoreError> {
     }
 }
 
-/// The zone of the machine of that name, where the store knows machines: on Kubernetes the label
+/// The zone of the machine with that name, if the store knows machines: on Kubernetes the label
 /// `topology.kubernetes.io/zone` of the node. `None` if the machine has none.
 pub async fn zone_of(address: &str, machine: &str) -> Result<Option<String>, StoreError> {
     // For builds without it.
@@ -101,7 +102,7 @@ pub async fn zone_of(address: &str, machine: &str) -> Result<Option<String>, Sto
         Some("k8s") => leasehold_kubernetes::Kubernetes::open(address, "zone")?.zone_of(machine).await,
         _ => Err(StoreError::new(
             StoreErrorKind::Refused,
-            "only Kubernetes (k8s://…) knows in which zone a machine is: give the zone itself",
+            "only a Kubernetes store (k8s://…) can look up the zone of a machine: set the zone itself",
         )),
     }
 }

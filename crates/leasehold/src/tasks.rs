@@ -1,4 +1,4 @@
-//! The one place where tasks and threads are started. What is started here ends with its owner.
+//! The one place where tasks and threads are started. Whatever is started here ends with its owner.
 
 use std::future::Future;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// Tasks on one runtime that are dropped, wherever they stand, when this is dropped.
+/// Tasks on one runtime. When this is dropped, they are dropped at their current `await`.
 #[derive(Debug)]
 pub struct Tasks {
     runtime: Handle,
@@ -19,7 +19,7 @@ impl Tasks {
         Tasks { runtime, end: CancellationToken::new() }
     }
 
-    /// Starts a task of the set.
+    /// Starts a task in the set.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let end = self.end.clone();
         spawn_on(&self.runtime, async move {
@@ -43,27 +43,27 @@ impl Drop for Tasks {
     }
 }
 
-/// Starts a task that watches over its own end: it must finish by a token or a channel of its owner.
+/// Starts a task that must end by itself: by a token or a channel of its owner.
 #[allow(clippy::disallowed_methods, reason = "the one place where tasks are started")]
 pub(crate) fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     drop(runtime.spawn(task));
 }
 
-/// Runs a closure that blocks on a runtime's pool of threads. Its owner must count it until it returns.
+/// Runs a blocking closure on a runtime's thread pool. Its owner must count it until it returns.
 pub(crate) fn block_on_pool(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
     drop(runtime.spawn_blocking(work));
 }
 
-/// Where the heart of a node, or the keeper of registered keys, runs.
+/// Where the driver of a node, or the keeper of registered keys, runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On a thread and a runtime of its own, where no user code can get in its way.
+    /// On its own thread and runtime, where user code cannot block it.
     OwnThread,
     /// On the current runtime, for tests under virtual time.
     CurrentRuntime,
 }
 
-/// Runs a future to its end on a thread of its own, with a tokio runtime of its own.
+/// Runs a future to its end on a new thread, with its own tokio runtime.
 pub(crate) fn on_own_thread<F, M>(name: &str, make: M) -> io::Result<()>
 where
     M: FnOnce() -> F + Send + 'static,
@@ -72,7 +72,7 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         runtime.block_on(make());
-        // A call that blocks a thread of the pool must not hold up the end.
+        // A call that blocks a thread of the pool must not delay the end.
         runtime.shutdown_background();
     })?;
     Ok(())

@@ -1,7 +1,7 @@
-//! The timer that detaches: it needs no I/O, no answer from anybody, and nothing of the driver.
+//! The timer that detaches: it needs no I/O, no reply, and nothing of the driver.
 //!
 //! It knows the deadlines from the sessions' own atomics. At `stop_at` it latches *lost* and tells all work; at
-//! `kill_at` it cuts off what still runs. The core does the same when it gets there; whoever comes first wins.
+//! `kill_at` it cuts off work that still runs. The core does the same when it gets there; the first one wins.
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::session::Session;
 use crate::tasks::{self, Place};
 
-/// Watches over sessions and over work that has until some moment to stop. Ends when it is dropped.
+/// Watches sessions, and work that must stop by some moment. Ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watchdog(Line);
 
@@ -34,7 +34,7 @@ enum Order {
 }
 
 impl Watchdog {
-    /// Starts it. `on_lost` is called each time it finds a session lost, after everybody was told.
+    /// Starts it. `on_lost` is called each time it finds a session lost, after all work was told.
     pub(crate) fn start(
         place: Place,
         clock: Clock,
@@ -47,7 +47,7 @@ impl Watchdog {
         }
     }
 
-    /// From now on watches this session.
+    /// Watches this session from now on.
     pub(crate) fn guard(&self, session: Arc<Session>) {
         self.order(Order::Guard(session));
     }
@@ -89,8 +89,8 @@ fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Wa
             }
             let next = dog.turn(&on_lost);
             if let Err(error) = alarm.wait_until(next) {
-                // The timer failed: without a way to wait in time, nothing may run on.
-                tracing::error!(%error, "the watchdog cannot wait: all work is stopped");
+                // The timer failed: without a reliable timer, nothing may keep running.
+                tracing::error!(%error, "the watchdog cannot wait on its timer: stopping all work");
                 return dog.end();
             }
         }
@@ -118,14 +118,14 @@ fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
     Watchdog(Line::Task { orders })
 }
 
-/// What the watchdog decides, and what it does.
+/// The watchdog's decisions, and how they are carried out.
 struct Dog {
     clock: Clock,
     watch: Watch<Arc<Session>, CancellationToken>,
 }
 
 impl Dog {
-    /// Takes an order; false at the last one.
+    /// Takes an order; returns false for the last one.
     fn take(&mut self, order: Order) -> bool {
         match order {
             Order::Guard(session) => self.watch.guard(session),
@@ -135,7 +135,7 @@ impl Dog {
         true
     }
 
-    /// Does what is due and says when to come again.
+    /// Does what is due and returns when to run again.
     fn turn(&mut self, on_lost: &impl Fn()) -> Moment {
         let mut due = Vec::new();
         let next = self.watch.turn(|| self.clock.now(), |session| session.look(), &mut due);
@@ -147,7 +147,7 @@ impl Dog {
         next
     }
 
-    /// The owner is gone: nothing that it started may run on.
+    /// The owner is gone: nothing that it started may keep running.
     fn end(self) {
         let mut due = Vec::new();
         self.watch.end(&mut due);
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(clock.now().since(start), Duration::from_millis(7), "the end does not wait");
     }
 
-    /// The real thing: a thread and a kernel timer, with no runtime in sight.
+    /// The real thing: a thread and a kernel timer, without any runtime.
     #[test]
     fn the_thread_needs_no_runtime() {
         let clock = Clock::boot();

@@ -11,11 +11,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tonic::{Code, Status};
 
-use crate::line::{Line, Method, chain};
+use crate::connection::{Connection, Method, chain};
+use crate::error::{refused, tell, timed_out};
 use crate::options::{Login, Options, with_port};
 use crate::proto::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
 use crate::tls::Tls;
-use crate::trouble::{refused, tell, timed_out};
 
 /// How long one member may take to become usable.
 const DIAL_WITHIN: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(150);
 
 /// A connection to the first member that is well, tried from `first` on. One that is silent costs little time: soon the
 /// next one is tried beside it.
-pub(crate) async fn any(options: &Options, first: usize) -> Result<Line, StoreError> {
+pub(crate) async fn any(options: &Options, first: usize) -> Result<Connection, StoreError> {
     let count = options.hosts.len();
     let mut waiting = (0..count).map(|step| (first + step) % count);
     let mut trying = FuturesUnordered::new();
@@ -39,7 +39,7 @@ pub(crate) async fn any(options: &Options, first: usize) -> Result<Line, StoreEr
         tokio::select! {
             biased;
             Some(result) = trying.next() => match result {
-                Ok(line) => return Ok(line),
+                Ok(connection) => return Ok(connection),
                 Err(problem) => problems.push(problem),
             },
             () = tokio::time::sleep(NEXT_AFTER), if next.is_some() => {}
@@ -48,14 +48,17 @@ pub(crate) async fn any(options: &Options, first: usize) -> Result<Line, StoreEr
 }
 
 /// A connection to one member, with its status, whatever that is.
-pub(crate) async fn one(options: &Options, member: usize) -> Result<(Line, StatusResponse), StoreError> {
+pub(crate) async fn one(
+    options: &Options,
+    member: usize,
+) -> Result<(Connection, StatusResponse), StoreError> {
     let name = with_port(&options.hosts[member]).to_string();
     let dialled = tokio::time::timeout(DIAL_WITHIN, connect(options, member, &name)).await;
     dialled.unwrap_or_else(|_| Err(timed_out(format!("{name}: no answer within {DIAL_WITHIN:?}"))))
 }
 
-async fn member_if_well(options: &Options, member: usize) -> Result<Line, StoreError> {
-    let (line, status) = one(options, member).await?;
+async fn member_if_well(options: &Options, member: usize) -> Result<Connection, StoreError> {
+    let (connection, status) = one(options, member).await?;
     let name = with_port(&options.hosts[member]).to_string();
     if status.leader == 0 {
         return Err(tell(&name, &Status::unavailable("no leader")));
@@ -66,24 +69,28 @@ async fn member_if_well(options: &Options, member: usize) -> Result<Line, StoreE
             format!("{name}: it is a learner and serves nobody yet"),
         ));
     }
-    Ok(line)
+    Ok(connection)
 }
 
-async fn connect(options: &Options, member: usize, name: &str) -> Result<(Line, StatusResponse), StoreError> {
+async fn connect(
+    options: &Options,
+    member: usize,
+    name: &str,
+) -> Result<(Connection, StatusResponse), StoreError> {
     let stream = stream(options, member, Speaking::Http2).await?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{name}").parse().map_err(|_| refused(format!("{name} is no host")))?;
-    let line = Line::over(stream, origin, member).await.map_err(|status| tell(name, &status))?;
+    let connection = Connection::over(stream, origin, member).await.map_err(|status| tell(name, &status))?;
     // A member that is stopped still takes connections. Asking shows whether it is alive, and has a leader.
-    let status = line
+    let status = connection
         .ask::<_, StatusResponse>(Method::STATUS, StatusRequest {})
         .await
         .map_err(|status| unspoken(options, name, &status))?;
-    let line = match &options.login {
-        Some(login) if status.leader != 0 => authenticate(line, login, name).await?,
-        _ => line,
+    let connection = match &options.login {
+        Some(login) if status.leader != 0 => authenticate(connection, login, name).await?,
+        _ => connection,
     };
-    Ok((line, status))
+    Ok((connection, status))
 }
 
 /// What is spoken over a connection.
@@ -149,12 +156,12 @@ async fn encrypt(
 }
 
 /// A token for this user. An etcd without auth needs none.
-async fn authenticate(line: Line, login: &Login, name: &str) -> Result<Line, StoreError> {
+async fn authenticate(connection: Connection, login: &Login, name: &str) -> Result<Connection, StoreError> {
     let password = login.password.current().reveal().to_owned();
     let question = AuthenticateRequest { name: login.user.clone(), password };
-    match line.ask::<_, AuthenticateResponse>(Method::AUTHENTICATE, question).await {
-        Ok(answer) => line.with_token(&answer.token).map_err(|status| tell(name, &status)),
-        Err(status) if auth_is_off(&status) => Ok(line),
+    match connection.ask::<_, AuthenticateResponse>(Method::AUTHENTICATE, question).await {
+        Ok(answer) => connection.with_token(&answer.token).map_err(|status| tell(name, &status)),
+        Err(status) if auth_is_off(&status) => Ok(connection),
         Err(status) => Err(tell(name, &status)),
     }
 }

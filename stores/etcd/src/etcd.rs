@@ -3,18 +3,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane as Way, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Throwaway, Watch, chance,
+    Facts, Finding, Freshness, Key, Lane as CallLane, Listing, Reading, Registry, Safety, Store, StoreError,
+    Swap, SwapReply, Throwaway, Watch, rng,
 };
 
-use crate::lane::{Lane, Switch, Trouble};
+use crate::connection::{Connection, Method};
+use crate::error::refused;
+use crate::high_water::{HighWater, generation};
+use crate::lane::{CallError, Lane, Switch};
 use crate::layout::{Layout, Span};
-use crate::line::{Line, Method};
 use crate::options::Options;
 use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 use crate::records::{self, OPS_MAX, header};
-use crate::seen::{Seen, generation};
-use crate::trouble::refused;
 use crate::{examine, watch};
 
 /// How often a listing begins anew because a compaction overtook it.
@@ -36,7 +36,7 @@ pub struct Etcd {
 pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     pub(crate) layout: Layout,
-    pub(crate) seen: Seen,
+    pub(crate) seen: HighWater,
 }
 
 impl Etcd {
@@ -54,11 +54,11 @@ impl Etcd {
         let layout = Layout::new(&options.prefix, namespace)?;
         let options = Arc::new(options);
         // Clients spread over the members, and the two lanes of one client don't begin at the same one.
-        let first = chance::bits().map_or(0, |bits| bits as usize) % options.hosts.len();
+        let first = rng::bits().map_or(0, |bits| bits as usize) % options.hosts.len();
         let second = (first + 1) % options.hosts.len();
         let renewal = Lane::new("lh-etcd-renewal", Arc::clone(&options), first);
         let work = Lane::new("lh-etcd-work", Arc::clone(&options), second);
-        Ok(Etcd { shared: Arc::new(Shared { options, layout, seen: Seen::default() }), renewal, work })
+        Ok(Etcd { shared: Arc::new(Shared { options, layout, seen: HighWater::default() }), renewal, work })
     }
 }
 
@@ -93,11 +93,11 @@ impl Store for Etcd {
         self.work.run(move |switch| async move { shared.list_nodes(&switch).await }).await
     }
 
-    async fn swap(&self, lane: Way, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+    async fn swap(&self, lane: CallLane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         let (shared, swaps) = (Arc::clone(&self.shared), swaps.to_vec());
         let lane = match lane {
-            Way::Renewal => &self.renewal,
-            Way::Work => &self.work,
+            CallLane::Renewal => &self.renewal,
+            CallLane::Work => &self.work,
         };
         lane.run(move |switch| async move { shared.swap(&switch, &swaps).await }).await
     }
@@ -164,7 +164,7 @@ impl Shared {
                     self.seen.adopt(before, &header);
                     return Ok(listing);
                 }
-                Err(Trouble { status: Some(status), .. })
+                Err(CallError { status: Some(status), .. })
                     if records::compacted(&status) && tries < LIST_TRIES => {}
                 Err(trouble) => return Err(trouble.error),
             }
@@ -191,19 +191,19 @@ impl Shared {
 }
 
 /// Sends a transaction.
-pub(crate) async fn txn(switch: &Arc<Switch>, question: TxnRequest) -> Result<TxnResponse, Trouble> {
-    switch.ask(|line: Line| ask_txn(line, question.clone())).await
+pub(crate) async fn txn(switch: &Arc<Switch>, question: TxnRequest) -> Result<TxnResponse, CallError> {
+    switch.ask(|connection: Connection| ask_txn(connection, question.clone())).await
 }
 
-async fn ask_txn(line: Line, question: TxnRequest) -> Result<TxnResponse, tonic::Status> {
-    line.ask(Method::TXN, question).await
+async fn ask_txn(connection: Connection, question: TxnRequest) -> Result<TxnResponse, tonic::Status> {
+    connection.ask(Method::TXN, question).await
 }
 
 /// Reads a range.
-pub(crate) async fn range(switch: &Arc<Switch>, question: RangeRequest) -> Result<RangeResponse, Trouble> {
-    let ask = |line: Line| {
+pub(crate) async fn range(switch: &Arc<Switch>, question: RangeRequest) -> Result<RangeResponse, CallError> {
+    let ask = |connection: Connection| {
         let question = question.clone();
-        async move { line.ask(Method::RANGE, question).await }
+        async move { connection.ask(Method::RANGE, question).await }
     };
     switch.ask(ask).await
 }

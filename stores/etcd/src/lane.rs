@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
+use crate::connection::Connection;
 use crate::dial;
-use crate::line::Line;
+use crate::error::{Blame, blame, damaged, refused, tell, timed_out};
 use crate::options::Options;
-use crate::trouble::{Blame, blame, damaged, refused, tell, timed_out};
 
 /// How long one question may take, whoever asks. Callers have limits of their own, which are shorter.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -46,14 +46,14 @@ pub(crate) struct Switch {
 }
 
 struct At {
-    line: Option<Line>,
+    connection: Option<Connection>,
     /// A connection that is being made. It goes on when whoever asked for it stops waiting: setting up TLS and a user
     /// may take longer than one call has time.
     dial: Option<Dial>,
     next: usize,
 }
 
-type Dial = Shared<BoxFuture<'static, Result<Line, StoreError>>>;
+type Dial = Shared<BoxFuture<'static, Result<Connection, StoreError>>>;
 
 impl std::fmt::Debug for Switch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Switch {
 
 impl Lane {
     pub(crate) fn new(name: &'static str, options: Arc<Options>, first: usize) -> Self {
-        let at = Mutex::new(At { line: None, dial: None, next: first });
+        let at = Mutex::new(At { connection: None, dial: None, next: first });
         let switch = Arc::new(Switch { options, at });
         Lane { name, thread: Mutex::new(None), switch }
     }
@@ -122,37 +122,40 @@ impl<T> Drop for Task<T> {
 impl Switch {
     /// Asks over the connection of this lane, which is opened if need be, and within a time. After an error or
     /// without an answer the next question goes over another connection, to another member if there is one.
-    pub(crate) async fn ask<T, F>(self: &Arc<Self>, question: impl Fn(Line) -> F) -> Result<T, Trouble>
+    pub(crate) async fn ask<T, F>(
+        self: &Arc<Self>,
+        question: impl Fn(Connection) -> F,
+    ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {
         let mut fresh_token = false;
         loop {
-            let line = self.line().await?;
-            let mut doubt = Doubt { switch: self, line: &line, justified: true };
-            let answer = tokio::time::timeout(ANSWER_WITHIN, question(line.clone())).await;
-            let name = self.name(line.member);
+            let connection = self.connection().await?;
+            let mut doubt = Doubt { switch: self, connection: &connection, justified: true };
+            let answer = tokio::time::timeout(ANSWER_WITHIN, question(connection.clone())).await;
+            let name = self.name(connection.member);
             let Ok(answer) = answer else {
                 return Err(timed_out(format!("{name}: no answer within {ANSWER_WITHIN:?}")).into());
             };
             let blamed = answer.as_ref().err().map(blame);
-            doubt.justified = matches!(blamed, Some(Blame::Line | Blame::Token));
+            doubt.justified = matches!(blamed, Some(Blame::Connection | Blame::Token));
             drop(doubt);
             match answer {
                 Ok(answer) => return Ok(answer),
                 // etcd looks at the token before it does anything: the call was not carried out.
                 Err(_) if blamed == Some(Blame::Token) && !fresh_token => fresh_token = true,
-                Err(status) => return Err(Trouble { error: tell(&name, &status), status: Some(status) }),
+                Err(status) => return Err(CallError { error: tell(&name, &status), status: Some(status) }),
             }
         }
     }
 
-    async fn line(self: &Arc<Self>) -> Result<Line, StoreError> {
+    async fn connection(self: &Arc<Self>) -> Result<Connection, StoreError> {
         let dial = {
             let mut at = self.at();
-            at.line.take_if(|line| line.is_closed());
-            if let Some(line) = &at.line {
-                return Ok(line.clone());
+            at.connection.take_if(|connection| connection.is_closed());
+            if let Some(connection) = &at.connection {
+                return Ok(connection.clone());
             }
             match &at.dial {
                 Some(dial) => dial.clone(),
@@ -173,7 +176,7 @@ impl Switch {
             if let Some(switch) = switch.upgrade() {
                 let mut at = switch.at();
                 at.dial = None;
-                at.line = dialled.as_ref().ok().cloned();
+                at.connection = dialled.as_ref().ok().cloned();
                 at.next = (first + 1) % options.hosts.len();
             }
             dialled
@@ -184,10 +187,10 @@ impl Switch {
     }
 
     /// This connection is not used again; the next one goes to the next member.
-    fn leave(&self, line: &Line) {
+    fn leave(&self, connection: &Connection) {
         let mut at = self.at();
-        if at.line.take_if(|current| current.is(line)).is_some() {
-            at.next = (line.member + 1) % self.options.hosts.len();
+        if at.connection.take_if(|current| current.is(connection)).is_some() {
+            at.next = (connection.member + 1) % self.options.hosts.len();
         }
     }
 
@@ -203,33 +206,33 @@ impl Switch {
 /// Leaves a connection whose question was not answered, also when whoever asked stopped waiting.
 struct Doubt<'a> {
     switch: &'a Switch,
-    line: &'a Line,
+    connection: &'a Connection,
     justified: bool,
 }
 
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if self.justified {
-            self.switch.leave(self.line);
+            self.switch.leave(self.connection);
         }
     }
 }
 
 /// An error for whoever asked, and what etcd said, if it said anything.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct CallError {
     pub(crate) error: StoreError,
     pub(crate) status: Option<Status>,
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CallError {
     fn from(error: StoreError) -> Self {
-        Trouble { error, status: None }
+        CallError { error, status: None }
     }
 }
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
+impl From<CallError> for StoreError {
+    fn from(trouble: CallError) -> Self {
         trouble.error
     }
 }

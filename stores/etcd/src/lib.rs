@@ -8,19 +8,19 @@
 //! for TLS, and a dozen hand-written messages. `docs/etcd.md` in the repository has the layout of the keys, the
 //! permissions that are needed, and what this store promises.
 
+mod connection;
 mod dial;
+mod error;
 mod etcd;
 mod examine;
+mod high_water;
 mod lane;
 mod layout;
-mod line;
 mod options;
 mod proto;
 mod records;
 mod registry;
-mod seen;
 mod tls;
-mod trouble;
 mod watch;
 
 pub use etcd::Etcd;

@@ -4,13 +4,13 @@ use leasehold_store::{Key, Listing, Stored, Swap, Swapped, Version};
 use std::future::Future;
 use tonic::Status;
 
+use crate::error::damaged;
+use crate::high_water::generation;
 use crate::layout::{Layout, Place, Span};
 use crate::proto::{
     Answered, Asked, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
     RequestOp, ResponseHeader, ResponseOp, Target, TxnRequest, TxnResponse, Wanted,
 };
-use crate::seen::generation;
-use crate::trouble::damaged;
 use leasehold_store::StoreError;
 
 /// The most operations in one request. etcd's `--max-txn-ops` is 128 by default, and counts a nested transaction's

@@ -8,17 +8,17 @@ use async_trait::async_trait;
 use leasehold_store::{LeaseId, LeaseState, Registry, StoreError};
 use tonic::{Code, Status};
 
+use crate::connection::{Connection, Method};
+use crate::error::refused;
 use crate::etcd::{Etcd, Shared, range, txn};
-use crate::lane::{Switch, Trouble};
+use crate::lane::{CallError, Switch};
 use crate::layout::Place;
-use crate::line::{Line, Method};
 use crate::proto::{
     Asked, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
     LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, Target,
     TxnRequest, Wanted,
 };
 use crate::records::{OPS_MAX, found, header, op, page, page_after, reading_of};
-use crate::trouble::refused;
 
 #[async_trait]
 impl Registry for Etcd {
@@ -26,8 +26,8 @@ impl Registry for Etcd {
         // etcd counts whole seconds.
         let ttl = i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX).max(1);
         self.registered(move |_, switch| async move {
-            let ask = |line: Line| async move {
-                line.ask::<_, LeaseGrantResponse>(Method::LEASE_GRANT, LeaseGrantRequest { ttl }).await
+            let ask = |connection: Connection| async move {
+                connection.ask::<_, LeaseGrantResponse>(Method::LEASE_GRANT, LeaseGrantRequest { ttl }).await
             };
             let granted = switch.ask(ask).await?;
             match granted.error.is_empty() {
@@ -41,7 +41,7 @@ impl Registry for Etcd {
     async fn keep_alive(&self, lease: &LeaseId) -> Result<LeaseState, StoreError> {
         let id = number(lease)?;
         self.registered(move |_, switch| async move {
-            match switch.ask(|line: Line| keep_alive(line, id)).await {
+            match switch.ask(|connection: Connection| keep_alive(connection, id)).await {
                 // A lease that is gone is answered with a ttl of zero, not with an error.
                 Ok(LeaseKeepAliveResponse { ttl: ..=0, .. }) => Ok(LeaseState::Gone),
                 Ok(_) => Ok(LeaseState::Alive),
@@ -54,9 +54,9 @@ impl Registry for Etcd {
     async fn put(&self, lease: &LeaseId, key: &str, value: &[u8]) -> Result<LeaseState, StoreError> {
         let (id, key, value) = (number(lease)?, self.shared.layout.registered(key), value.to_vec());
         self.registered(move |_, switch| async move {
-            let ask = |line: Line| {
+            let ask = |connection: Connection| {
                 let question = PutRequest { key: key.clone(), value: value.clone(), lease: id };
-                async move { line.ask::<_, PutResponse>(Method::PUT, question).await }
+                async move { connection.ask::<_, PutResponse>(Method::PUT, question).await }
             };
             match switch.ask(ask).await {
                 Ok(_) => Ok(LeaseState::Alive),
@@ -88,8 +88,10 @@ impl Registry for Etcd {
     async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError> {
         let id = number(lease)?;
         self.registered(move |_, switch| async move {
-            let ask = |line: Line| async move {
-                line.ask::<_, LeaseRevokeResponse>(Method::LEASE_REVOKE, LeaseRevokeRequest { id }).await
+            let ask = |connection: Connection| async move {
+                connection
+                    .ask::<_, LeaseRevokeResponse>(Method::LEASE_REVOKE, LeaseRevokeRequest { id })
+                    .await
             };
             match switch.ask(ask).await {
                 Ok(_) => Ok(()),
@@ -133,9 +135,9 @@ impl Etcd {
 }
 
 /// One question and its answer on a stream of their own: an answer does not say which question it is to.
-async fn keep_alive(line: Line, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+async fn keep_alive(connection: Connection, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
     let question = futures::stream::iter([LeaseKeepAliveRequest { id }]);
-    let mut answers = line.stream(Method::LEASE_KEEP_ALIVE, question).await?;
+    let mut answers = connection.stream(Method::LEASE_KEEP_ALIVE, question).await?;
     answers.message().await?.ok_or_else(|| Status::unavailable("the keep-alive was not answered"))
 }
 
@@ -160,7 +162,7 @@ async fn keys(shared: &Shared, switch: &Arc<Switch>) -> Result<Vec<(String, Vec<
     Ok(keys)
 }
 
-fn gone(trouble: Trouble) -> Result<LeaseState, StoreError> {
+fn gone(trouble: CallError) -> Result<LeaseState, StoreError> {
     match &trouble.status {
         Some(status) if status.code() == Code::NotFound => Ok(LeaseState::Gone),
         _ => Err(trouble.error),

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
-use leasehold_store::{Listing, StoreError, Watch, WatchEvent, chance};
+use leasehold_store::{Listing, StoreError, Watch, WatchEvent, rng};
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
+use crate::connection::{Connection, Method};
 use crate::etcd::Shared;
 use crate::lane::{Lane, Task};
 use crate::layout::Place;
-use crate::line::{Line, Method};
 use crate::proto::{
     Event, WatchAsked, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
@@ -32,7 +32,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Begins to watch.
 pub(crate) fn start(lane: &Lane, shared: Arc<Shared>) -> Result<Watch, StoreError> {
     let (told, unread) = mpsc::channel(UNREAD_MAX);
-    let first = chance::bits().map_or(0, |bits| bits as usize);
+    let first = rng::bits().map_or(0, |bits| bits as usize);
     let task = lane.spawn(Watcher { shared, told, next: first, gap_told: true }.run())?;
     Ok(Box::pin(Watched { unread, _task: task }))
 }
@@ -79,7 +79,7 @@ impl Watcher {
             if was_well {
                 pause = PAUSE.0;
             }
-            tokio::time::sleep(pause + chance::up_to(pause)).await;
+            tokio::time::sleep(pause + rng::up_to(pause)).await;
             pause = (pause * 2).min(PAUSE.1);
         }
     }
@@ -120,11 +120,11 @@ impl Watcher {
         let options = &self.shared.options;
         let first = self.next % options.hosts.len();
         self.next = first + 1;
-        let line = dial::any(options, first).await.map_err(|error| error.to_string())?;
+        let connection = dial::any(options, first).await.map_err(|error| error.to_string())?;
         let before = self.shared.seen.mark();
         let ask = |pages| {
-            let line = line.clone();
-            async move { line.ask(Method::TXN, pages).await.map_err(Why::from) }
+            let connection = connection.clone();
+            async move { connection.ask(Method::TXN, pages).await.map_err(Why::from) }
         };
         let layout = &self.shared.layout;
         let listed = records::list(layout, &layout.records(), ask).await;
@@ -141,9 +141,9 @@ impl Watcher {
         let (questions, asked) = mpsc::channel(4);
         let _ = questions.try_send(WatchRequest { asked: Some(WatchAsked::Create(create)) });
         // The answer begins when etcd has taken the watch: what changes from here on is told.
-        let answers = line.stream(Method::WATCH, Asked(asked)).await;
+        let answers = connection.stream(Method::WATCH, Asked(asked)).await;
         let answers = answers.map_err(|status| status.message().to_owned())?;
-        Ok(Begun { snapshot, questions, answers, _line: line })
+        Ok(Begun { snapshot, questions, answers, _line: connection })
     }
 
     /// Asks a silent watch for its progress, and gives the next answer, whichever that is.
@@ -184,7 +184,7 @@ struct Begun {
     questions: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     /// Kept open.
-    _line: Line,
+    _line: Connection,
 }
 
 fn cancelled(answer: &WatchResponse) -> String {

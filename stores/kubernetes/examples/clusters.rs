@@ -1,4 +1,4 @@
-//! A controller of many clusters: each remote cluster is reconciled by exactly one replica.
+//! A controller of many clusters: at most one replica at a time reconciles a remote cluster.
 //!
 //! The clusters are Secrets with the label `leasehold.dev/cluster=true` and a kubeconfig, in the namespace where the
 //! replicas meet. Start it as often as you like:

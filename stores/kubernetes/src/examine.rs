@@ -6,11 +6,11 @@ use http::Request;
 use leasehold_store::{Facts, Finding, Key, StoreError, StoreErrorKind};
 use serde::Deserialize;
 
+use crate::api_types::{GROUP, Lease, TimedLease};
+use crate::client::ApiClient;
 use crate::clock;
+use crate::error::{ApiError, Asked};
 use crate::kubernetes::Inner;
-use crate::link::Link;
-use crate::trouble::{Asked, Trouble};
-use crate::wire::{GROUP, Lease, TimedLease};
 
 /// All that the store does with Leases, as RBAC knows it.
 pub(crate) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "update", "delete"];
@@ -68,7 +68,7 @@ fn no_use(error: &StoreError) -> Finding {
     )
 }
 
-async fn version(link: &Link) -> Result<Finding, Finding> {
+async fn version(link: &ApiClient) -> Result<Finding, Finding> {
     match get::<ServerVersion>(link, "/version").await {
         Ok(version) => {
             Ok(Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)))
@@ -84,7 +84,7 @@ async fn version(link: &Link) -> Result<Finding, Finding> {
     }
 }
 
-async fn permissions(link: &Link) -> Result<Vec<Finding>, Finding> {
+async fn permissions(link: &ApiClient) -> Result<Vec<Finding>, Finding> {
     let namespace = link.namespace().await.map_err(|error| no_use(&error))?;
     let asked = Asked {
         verb: "create",
@@ -119,7 +119,7 @@ async fn permissions(link: &Link) -> Result<Vec<Finding>, Finding> {
     Ok(findings)
 }
 
-async fn review(link: &Link, namespace: &str, verb: &str) -> Result<ReviewStatus, Trouble> {
+async fn review(link: &ApiClient, namespace: &str, verb: &str) -> Result<ReviewStatus, ApiError> {
     let wish = serde_json::json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -165,7 +165,7 @@ fn unanswered(error: &StoreError, finding: Finding) -> Result<Finding, Finding> 
     }
 }
 
-async fn fairness(link: &Link) -> Result<Finding, Finding> {
+async fn fairness(link: &ApiClient) -> Result<Finding, Finding> {
     let found = match get::<ApiGroup>(link, "/apis/flowcontrol.apiserver.k8s.io").await {
         Ok(_) => Finding::good(
             "the API server has priority and fairness: on a busy server a FlowSchema of their own keeps renewals from \
@@ -243,7 +243,10 @@ async fn misleading(inner: &Inner) -> Option<Finding> {
     ))
 }
 
-async fn get<T: serde::de::DeserializeOwned + Send + 'static>(link: &Link, path: &str) -> Result<T, Trouble> {
+async fn get<T: serde::de::DeserializeOwned + Send + 'static>(
+    link: &ApiClient,
+    path: &str,
+) -> Result<T, ApiError> {
     let request = Request::get(path).body(Vec::new()).expect("a request of constant parts");
     link.ask(ANSWER_WITHIN, request).await
 }

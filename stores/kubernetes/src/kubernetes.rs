@@ -8,11 +8,11 @@ use leasehold_store::{
     SwapReply, Swapped, Throwaway, Version, Watch,
 };
 
+use crate::client::{self, ApiClient};
 use crate::layout::{self, Base};
 use crate::leases::{Leases, Wrote};
-use crate::link::{self, Link};
 use crate::options::Options;
-use crate::pace::Pace;
+use crate::rate_limit::RateLimit;
 use crate::registry::Tidying;
 use crate::{examine, watch, zone};
 
@@ -34,13 +34,13 @@ pub struct Kubernetes {
 pub(crate) struct Inner {
     pub(crate) leases: Leases,
     /// Renewals, and nothing else.
-    renewal: Link,
-    pub(crate) work: Link,
-    pub(crate) watch: Link,
+    renewal: ApiClient,
+    pub(crate) work: ApiClient,
+    pub(crate) watch: ApiClient,
     /// Leases of registered keys, and what is put under them.
-    pub(crate) registry: Link,
+    pub(crate) registry: ApiClient,
     pub(crate) tidying: Tidying,
-    pub(crate) pace: Pace,
+    pub(crate) rate_limit: RateLimit,
 }
 
 impl Kubernetes {
@@ -52,7 +52,7 @@ impl Kubernetes {
 
     /// Opens a namespace of Leasehold with these options.
     pub fn open_with(options: Options, namespace: &str) -> Self {
-        let link = || Link::new(options.clone());
+        let link = || ApiClient::new(options.clone());
         let inner = Inner {
             leases: Leases::new(&options, namespace),
             renewal: link(),
@@ -60,7 +60,7 @@ impl Kubernetes {
             watch: link(),
             registry: link(),
             tidying: Tidying::default(),
-            pace: Pace::new(options.writes_per_second, options.writes_burst),
+            rate_limit: RateLimit::new(options.writes_per_second, options.writes_burst),
         };
         Kubernetes { inner: Arc::new(inner) }
     }
@@ -68,7 +68,7 @@ impl Kubernetes {
     /// The host and port of the API server that clients at an address connect to. With `via=host:port` in the address
     /// they connect to another one, which passes everything on.
     pub async fn server_of(address: &str) -> Result<Option<String>, StoreError> {
-        link::server(&Options::parse(address)?).await
+        client::server(&Options::parse(address)?).await
     }
 
     /// The zone of the Kubernetes node that a pod runs on, by its label `topology.kubernetes.io/zone`; give it to
@@ -122,7 +122,7 @@ impl Store for Kubernetes {
     }
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
-        let Inner { leases, renewal, work, pace, .. } = &*self.inner;
+        let Inner { leases, renewal, work, rate_limit, .. } = &*self.inner;
         let link = match lane {
             Lane::Renewal => renewal,
             Lane::Work => work,
@@ -130,7 +130,7 @@ impl Store for Kubernetes {
         let generation = leases.generation(link).await?;
         let attempt = async |swap: &Swap| {
             if lane == Lane::Work {
-                pace.turn().await;
+                rate_limit.turn().await;
             }
             try_swap(leases, link, swap).await
         };
@@ -190,11 +190,11 @@ fn outcomes(tried: Vec<Result<Swapped, StoreError>>) -> Result<Vec<Swapped>, Sto
     }
 }
 
-async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, StoreError> {
+async fn try_swap(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swapped, StoreError> {
     let base = match &swap.expect {
         None => None,
         Some(version) => match Base::of(version) {
-            Some(base) => Some(leases.ties.tied(base)),
+            Some(base) => Some(leases.references.tied(base)),
             // Nothing that ever was here has this version.
             None => return lost(leases, link, swap).await,
         },
@@ -210,7 +210,7 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
     match (wrote, &swap.value, &base) {
         (Wrote::Forbidden(error), ..) => Err(error),
         (Wrote::Done(lease), Some(_), _) => {
-            leases.ties.note(&lease.metadata);
+            leases.references.note(&lease.metadata);
             Ok(Swapped::Applied(layout::version(&lease)))
         }
         (Wrote::Done(_), None, Some(base)) => {
@@ -221,7 +221,7 @@ async fn try_swap(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, 
 }
 
 /// The server refused, so it never will be there; what is there instead must still be asked.
-async fn lost(leases: &Leases, link: &Link, swap: &Swap) -> Result<Swapped, StoreError> {
+async fn lost(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swapped, StoreError> {
     let found = leases.get(link, &swap.key).await?;
     let there = found.as_ref().map(|stored| &stored.version);
     if swap.value.is_none() && swap.expect.is_none() && found.is_none() {

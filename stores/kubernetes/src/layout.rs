@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use leasehold_core::record::{NodeRecord, Record, ShardRecord};
-use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version, chance};
+use leasehold_store::{Key, StoreError, StoreErrorKind, Stored, Version, rng};
 
+use crate::api_types::{GROUP, Lease, Metadata, Spec};
 use crate::naming;
-use crate::ties::Ties;
-use crate::wire::{GROUP, Lease, Metadata, Spec};
+use crate::references::References;
 
 pub(crate) const PREFIX: &str = "leasehold.dev/prefix";
 pub(crate) const NAMESPACE: &str = "leasehold.dev/namespace";
@@ -55,7 +55,7 @@ pub(crate) struct Base {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     /// What a replacement must leave as it is.
-    pub(crate) ties: Ties,
+    pub(crate) references: References,
 }
 
 impl Base {
@@ -64,7 +64,7 @@ impl Base {
         let mut parts = version.as_str().splitn(3, '.');
         let (resource_version, _mark, uid) = (parts.next()?, parts.next()?, parts.next()?);
         let (uid, resource_version) = (uid.to_owned(), resource_version.to_owned());
-        Some(Base { uid, resource_version, ties: Ties::default() })
+        Some(Base { uid, resource_version, references: References::default() })
     }
 }
 
@@ -74,14 +74,14 @@ impl Metadata {
     pub(crate) fn replaces(&mut self, base: &Base) {
         self.uid = base.uid.clone();
         self.resource_version = base.resource_version.clone();
-        self.finalizers = base.ties.finalizers.clone();
-        self.owner_references = base.ties.owner_references.clone();
+        self.finalizers = base.references.finalizers.clone();
+        self.owner_references = base.references.owner_references.clone();
     }
 
     /// The state that this is.
     pub(crate) fn base(&self) -> Base {
         let (uid, resource_version) = (self.uid.clone(), self.resource_version.clone());
-        Base { uid, resource_version, ties: Ties::of(self) }
+        Base { uid, resource_version, references: References::of(self) }
     }
 }
 
@@ -149,7 +149,7 @@ impl Layout {
             lease.metadata.labels.insert(GROUP_OF.to_owned(), naming::label_value(group.as_str()));
         }
         lease.metadata.annotations.insert(RECORD.to_owned(), text.to_owned());
-        lease.metadata.annotations.insert(WRITE.to_owned(), chance::fresh_id()?);
+        lease.metadata.annotations.insert(WRITE.to_owned(), rng::fresh_id()?);
         match key {
             Key::Node(_) => lease.spec = node_spec(value).unwrap_or_default(),
             Key::Shard(_) => {
@@ -383,7 +383,8 @@ mod tests {
     #[test]
     fn a_record_comes_back_from_its_lease() {
         let key = key("shards/orders/7");
-        let base = Base { uid: "u-1".into(), resource_version: "12".into(), ties: Ties::default() };
+        let base =
+            Base { uid: "u-1".into(), resource_version: "12".into(), references: References::default() };
         let lease = layout().lease(&key, b"some bytes", Some(&base)).unwrap();
         let Entry::Record(found, stored) = layout().entry(&lease) else { panic!("a record") };
         assert_eq!((found, &*stored.value), (key, b"some bytes".as_slice()));

@@ -9,12 +9,12 @@ use leasehold_store::{Key, Listing, StoreError, StoreErrorKind, Stored};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::api_types::{GROUP, Lease, LeaseList, TimedLease};
+use crate::client::{ApiClient, Dated};
+use crate::error::{Asked, refused};
 use crate::layout::{Base, Entry, Layout};
-use crate::link::{Dated, Link};
 use crate::options::Options;
-use crate::ties::KnownTies;
-use crate::trouble::{Asked, refused};
-use crate::wire::{GROUP, Lease, LeaseList, TimedLease};
+use crate::references::KnownReferences;
 
 /// How long one request may take, where the caller has no shorter patience.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) struct Leases {
     pub(crate) layout: Layout,
     /// The uid of the anchor as it was last seen: the generation.
     anchor: Mutex<Option<String>>,
-    pub(crate) ties: KnownTies,
+    pub(crate) references: KnownReferences,
 }
 
 /// What became of a write.
@@ -65,14 +65,14 @@ struct Deleted {
 impl Leases {
     pub(crate) fn new(options: &Options, namespace: &str) -> Self {
         let layout = Layout::new(&options.prefix, namespace);
-        Leases { layout, anchor: Mutex::default(), ties: KnownTies::default() }
+        Leases { layout, anchor: Mutex::default(), references: KnownReferences::default() }
     }
 
     /// What is under a key, never stale: without a resourceVersion the server asks its own store.
-    pub(crate) async fn get(&self, link: &Link, key: &Key) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn get(&self, link: &ApiClient, key: &Key) -> Result<Option<Stored>, StoreError> {
         let found = self.get_named(link, &self.layout.name(key)).await?;
         Ok(found.map(|lease| {
-            self.ties.note(&lease.metadata);
+            self.references.note(&lease.metadata);
             self.layout.stored(key, &lease)
         }))
     }
@@ -80,7 +80,7 @@ impl Leases {
     /// Makes a Lease, if there is none of its name.
     pub(crate) async fn create<T: DeserializeOwned + Send + 'static>(
         &self,
-        link: &Link,
+        link: &ApiClient,
         lease: &Lease,
     ) -> Result<Wrote<T>, StoreError> {
         let at = place(link).await?;
@@ -98,7 +98,7 @@ impl Leases {
     /// Replaces the state that the Lease names.
     pub(crate) async fn replace<T: DeserializeOwned + Send + 'static>(
         &self,
-        link: &Link,
+        link: &ApiClient,
         lease: &Lease,
     ) -> Result<Wrote<T>, StoreError> {
         let at = place(link).await?;
@@ -111,7 +111,12 @@ impl Leases {
     }
 
     /// Deletes this state of a Lease.
-    pub(crate) async fn delete(&self, link: &Link, name: &str, base: &Base) -> Result<Wrote, StoreError> {
+    pub(crate) async fn delete(
+        &self,
+        link: &ApiClient,
+        name: &str,
+        base: &Base,
+    ) -> Result<Wrote, StoreError> {
         let at = place(link).await?;
         let preconditions = Preconditions {
             uid: Some(base.uid.clone()),
@@ -133,7 +138,7 @@ impl Leases {
     }
 
     /// Deletes a Lease in whatever state it is. Only for names that mean one thing for ever.
-    pub(crate) async fn delete_any(&self, link: &Link, name: &str) -> Result<(), StoreError> {
+    pub(crate) async fn delete_any(&self, link: &ApiClient, name: &str) -> Result<(), StoreError> {
         let at = place(link).await?;
         let request = at.requests.delete(name, &DeleteParams::default()).map_err(unbuilt)?;
         match link.ask::<serde::de::IgnoredAny>(ANSWER_WITHIN, request).await {
@@ -144,7 +149,7 @@ impl Leases {
     }
 
     /// Deletes all Leases of this namespace with one request, registered keys too; `false` if RBAC does not allow that.
-    pub(crate) async fn delete_all(&self, link: &Link) -> Result<bool, StoreError> {
+    pub(crate) async fn delete_all(&self, link: &ApiClient) -> Result<bool, StoreError> {
         let at = place(link).await?;
         let selected = ListParams::default().labels(&self.layout.whole());
         let request = at.requests.delete_collection(&DeleteParams::default(), &selected).map_err(unbuilt)?;
@@ -157,17 +162,17 @@ impl Leases {
 
     /// Everything, at one moment that is not before the call. Makes the anchor if it is missing; whoever may only
     /// read sees no generation then.
-    pub(crate) async fn list(&self, link: &Link) -> Result<Page, StoreError> {
+    pub(crate) async fn list(&self, link: &ApiClient) -> Result<Page, StoreError> {
         self.list_selected(link, &self.layout.selector()).await
     }
 
     /// The records of nodes, and `meta`, at one moment that is not before the call.
-    pub(crate) async fn list_nodes(&self, link: &Link) -> Result<Listing, StoreError> {
+    pub(crate) async fn list_nodes(&self, link: &ApiClient) -> Result<Listing, StoreError> {
         let listing = self.list_selected(link, &self.layout.all_but_shards()).await?.listing.nodes_only();
         Ok(Listing { foreign: Vec::new(), newest: true, ..listing })
     }
 
-    async fn list_selected(&self, link: &Link, selector: &str) -> Result<Page, StoreError> {
+    async fn list_selected(&self, link: &ApiClient, selector: &str) -> Result<Page, StoreError> {
         for _ in 0..LISTINGS_MAX {
             let Some(page) = self.list_once(link, selector).await? else { continue };
             if !page.listing.generation.is_empty() || self.make_anchor(link).await?.is_empty() {
@@ -180,7 +185,7 @@ impl Leases {
     }
 
     /// The uid of the anchor as it was last seen, or as it is; empty if there is none.
-    pub(crate) async fn generation(&self, link: &Link) -> Result<String, StoreError> {
+    pub(crate) async fn generation(&self, link: &ApiClient) -> Result<String, StoreError> {
         let known = self.anchor.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
             Some(known) => Ok(known),
@@ -189,7 +194,7 @@ impl Leases {
     }
 
     /// The uid of the anchor as it is, made if it is missing; empty if it may not be made.
-    pub(crate) async fn make_anchor(&self, link: &Link) -> Result<String, StoreError> {
+    pub(crate) async fn make_anchor(&self, link: &ApiClient) -> Result<String, StoreError> {
         for _ in 0..LISTINGS_MAX {
             if let Some(found) = self.find_anchor(link).await? {
                 return Ok(found);
@@ -207,7 +212,7 @@ impl Leases {
         Err(StoreError::new(StoreErrorKind::Busy, what))
     }
 
-    async fn find_anchor(&self, link: &Link) -> Result<Option<String>, StoreError> {
+    async fn find_anchor(&self, link: &ApiClient) -> Result<Option<String>, StoreError> {
         let found = self.get_named(link, &self.layout.anchor_name()).await?;
         Ok(found.map(|lease| {
             self.note_anchor(&lease.metadata.uid);
@@ -218,7 +223,7 @@ impl Leases {
     /// What changes after a resourceVersion, with bookmarks.
     pub(crate) async fn follow(
         &self,
-        link: &Link,
+        link: &ApiClient,
         resource_version: &str,
     ) -> Result<BoxStream<'static, kube::Result<WatchEvent<Lease>>>, StoreError> {
         let at = place(link).await?;
@@ -228,7 +233,7 @@ impl Leases {
         link.follow(ANSWER_WITHIN, request).await.map_err(|trouble| trouble.tell(&at.asked("watch")))
     }
 
-    pub(crate) async fn get_named(&self, link: &Link, name: &str) -> Result<Option<Lease>, StoreError> {
+    pub(crate) async fn get_named(&self, link: &ApiClient, name: &str) -> Result<Option<Lease>, StoreError> {
         let at = place(link).await?;
         let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
         match link.ask::<Lease>(ANSWER_WITHIN, request).await {
@@ -241,7 +246,7 @@ impl Leases {
     /// What has a name, and what time it was on the server's clock when it said so.
     pub(crate) async fn get_dated(
         &self,
-        link: &Link,
+        link: &ApiClient,
         name: &str,
     ) -> Result<(Option<TimedLease>, Timestamp), StoreError> {
         let at = place(link).await?;
@@ -258,7 +263,7 @@ impl Leases {
     /// All that is selected, at one moment, and what time it was then on the server's clock.
     pub(crate) async fn list_dated(
         &self,
-        link: &Link,
+        link: &ApiClient,
         selector: &str,
     ) -> Result<(Vec<TimedLease>, Timestamp), StoreError> {
         let at = place(link).await?;
@@ -286,7 +291,7 @@ impl Leases {
     }
 
     /// One listing, page by page; `None` if the server forgot its state before the last page.
-    async fn list_once(&self, link: &Link, selector: &str) -> Result<Option<Page>, StoreError> {
+    async fn list_once(&self, link: &ApiClient, selector: &str) -> Result<Option<Page>, StoreError> {
         let at = place(link).await?;
         let mut listing = Listing::default();
         let mut params = ListParams::default().labels(selector).limit(PAGE);
@@ -297,7 +302,7 @@ impl Leases {
                 Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
             };
             for lease in &page.items {
-                self.ties.note(&lease.metadata);
+                self.references.note(&lease.metadata);
                 match self.layout.entry(lease) {
                     Entry::Record(key, stored) => listing.entries.push((key, stored)),
                     Entry::Anchor(uid) => listing.generation = uid,
@@ -334,14 +339,14 @@ impl Place {
     }
 }
 
-async fn place(link: &Link) -> Result<Place, StoreError> {
+async fn place(link: &ApiClient) -> Result<Place, StoreError> {
     let namespace = link.namespace().await?;
     let requests = Request::new(format!("/apis/{GROUP}/v1/namespaces/{namespace}/leases"));
     Ok(Place { namespace, requests })
 }
 
 async fn ask_page<T: DeserializeOwned + Send + 'static>(
-    link: &Link,
+    link: &ApiClient,
     at: &Place,
     params: &ListParams,
 ) -> Result<Dated<LeaseList<T>>, StoreError> {

@@ -20,23 +20,23 @@
 //! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as
 //! preconditions. Reads and listings ask for the newest state; only the watch may be late. Nothing is retried in here.
 
+mod api_types;
+mod client;
 mod clock;
+mod error;
 mod examine;
 mod kubernetes;
 mod layout;
 mod leases;
-mod link;
 mod naming;
 mod options;
-mod pace;
 #[cfg(feature = "provider")]
 mod provider;
+mod rate_limit;
+mod references;
 mod registered;
 mod registry;
-mod ties;
-mod trouble;
 mod watch;
-mod wire;
 mod zone;
 
 pub use kubernetes::Kubernetes;

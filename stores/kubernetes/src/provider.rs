@@ -12,11 +12,11 @@ use kube::api::{ListParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ObjectList, Request, WatchEvent};
 use kube::{Client, Config};
-use leasehold_store::{StoreError, chance};
+use leasehold_store::{StoreError, rng};
 
-use crate::link::{self, Link};
+use crate::client::{self, ApiClient};
+use crate::error::{Asked, refused};
 use crate::options::Options;
-use crate::trouble::{Asked, refused};
 
 /// The label that makes a Secret a cluster.
 const LABEL: &str = "leasehold.dev/cluster=true";
@@ -31,7 +31,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// and a kubeconfig under `kubeconfig`. A cluster's name is its Secret's.
 #[derive(Debug)]
 pub struct Clusters {
-    link: Link,
+    link: ApiClient,
     known: Mutex<BTreeMap<String, Cluster>>,
 }
 
@@ -69,9 +69,9 @@ impl Cluster {
         let config = Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default())
             .await
             .map_err(|e| {
-                refused(format!("the kubeconfig of the cluster {}: {}", self.name, link::told(&e)))
+                refused(format!("the kubeconfig of the cluster {}: {}", self.name, client::told(&e)))
             })?;
-        link::client(config)
+        client::client(config)
     }
 
     /// A kubeconfig out of a Secret must stand for itself. One that starts a program or reads files would let whoever
@@ -82,7 +82,7 @@ impl Cluster {
         let text = text.ok_or_else(|| format!("it has no `{KUBECONFIG}`"))?;
         let text = std::str::from_utf8(&text.0).map_err(|_| "its kubeconfig is no text".to_owned())?;
         let kubeconfig =
-            Kubeconfig::from_yaml(text).map_err(|e| format!("its kubeconfig: {}", link::told(&e)))?;
+            Kubeconfig::from_yaml(text).map_err(|e| format!("its kubeconfig: {}", client::told(&e)))?;
         for user in kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()) {
             if user.exec.is_some() || user.auth_provider.is_some() {
                 return Err("its kubeconfig starts a program (exec or auth-provider): use a token".to_owned());
@@ -102,7 +102,7 @@ impl Cluster {
 impl Clusters {
     /// The Secrets of the namespace that these options name. RBAC must allow to list and watch them: `deploy/clusters`.
     pub fn new(options: Options) -> Self {
-        Clusters { link: Link::new(options), known: Mutex::default() }
+        Clusters { link: ApiClient::new(options), known: Mutex::default() }
     }
 
     /// A cluster as it was seen last, with its newest kubeconfig.
@@ -110,7 +110,7 @@ impl Clusters {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Follows the Secrets for ever and tells what to engage and what to disengage. Trouble is logged and waited out;
+    /// Follows the Secrets for ever and tells what to engage and what to disengage. ApiError is logged and waited out;
     /// meanwhile nothing is disengaged.
     pub async fn follow(&self, mut tell: impl FnMut(ClusterChange)) -> Infallible {
         let mut pause = PAUSE.0;
@@ -122,7 +122,7 @@ impl Clusters {
                     pause = (pause * 2).min(PAUSE.1);
                 }
             }
-            tokio::time::sleep(pause + chance::up_to(pause)).await;
+            tokio::time::sleep(pause + rng::up_to(pause)).await;
         }
     }
 
@@ -155,7 +155,8 @@ impl Clusters {
             .follow::<Secret>(ANSWER_WITHIN, watch)
             .await
             .map_err(|trouble| trouble.tell(&Asked::of_secrets("watch", &namespace)))?;
-        while let Ok(Some(Ok(event))) = tokio::time::timeout(SILENT_FOR_MAX, link::quiet(events.next())).await
+        while let Ok(Some(Ok(event))) =
+            tokio::time::timeout(SILENT_FOR_MAX, client::quiet(events.next())).await
         {
             match event {
                 WatchEvent::Added(secret) | WatchEvent::Modified(secret) => self.note(&secret, tell),

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
-use leasehold_store::{LeaseId, StoreError, chance};
+use leasehold_store::{LeaseId, StoreError, rng};
 use serde_json::Value;
 
+use crate::api_types::{Lease, Spec, TimedLease};
 use crate::layout::{Base, KEY, KIND, Layout, NAMESPACE, REGISTERED, WRITE, seconds, time};
 use crate::leases::MANAGER;
 use crate::naming;
-use crate::wire::{Lease, Spec, TimedLease};
 
 /// Under which lease a key is: exactly as an annotation, and as a label to select by.
 const LEASE: &str = "leasehold.dev/lease";
@@ -105,7 +105,7 @@ impl Layout {
         let annotations = &mut lease.metadata.annotations;
         annotations.insert(LEASE.to_owned(), id.0.clone());
         annotations.insert(TTL_MS.to_owned(), millis(ttl).to_string());
-        annotations.insert(TICK[0].to_owned(), chance::fresh_id()?);
+        annotations.insert(TICK[0].to_owned(), rng::fresh_id()?);
         lease.spec = Spec {
             holder_identity: Some(id.0.clone()),
             lease_duration_seconds: Some(seconds(millis(ttl))),
@@ -149,7 +149,7 @@ impl Layout {
         let annotations = &mut lease.metadata.annotations;
         annotations.insert(LEASE.to_owned(), id.0.clone());
         annotations.insert(name.to_owned(), text);
-        annotations.insert(WRITE.to_owned(), chance::fresh_id()?);
+        annotations.insert(WRITE.to_owned(), rng::fresh_id()?);
         lease.spec.holder_identity = Some(id.0.clone());
         Ok(lease)
     }
@@ -210,7 +210,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Managed, TimedMetadata};
+    use crate::api_types::{Managed, TimedMetadata};
 
     const TTL: Duration = Duration::from_secs(15);
 

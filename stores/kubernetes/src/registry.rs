@@ -18,15 +18,15 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
 use leasehold_core::Moment;
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind, chance};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind, rng};
 use serde::de::IgnoredAny;
 
+use crate::api_types::TimedLease;
 use crate::clock;
 use crate::kubernetes::{AT_ONCE, Inner, Kubernetes};
 use crate::layout::Base;
 use crate::leases::{Wrote, timeless};
 use crate::registered::{Registered, Registration, written};
-use crate::wire::TimedLease;
 
 /// How often a key is looked at again because somebody else wrote it.
 const TRIES: u32 = 10;
@@ -82,9 +82,9 @@ impl Kubernetes {
 
     /// Deletes these in the state in which they were seen. What others changed or deleted meanwhile stays as it is.
     async fn delete_seen(&self, doomed: Vec<Doomed>) -> Result<(), StoreError> {
-        let Inner { leases, work, pace, .. } = &*self.inner;
+        let Inner { leases, work, rate_limit, .. } = &*self.inner;
         let delete = |(name, base): Doomed| async move {
-            pace.turn().await;
+            rate_limit.turn().await;
             leases.delete(work, &name, &base).await.map(drop)
         };
         stream::iter(doomed).map(delete).buffer_unordered(AT_ONCE).try_collect().await
@@ -97,7 +97,7 @@ impl Kubernetes {
             return;
         }
         // First this: should it take too long, it is not tried again with every renewal.
-        tidying.next_after(TIDY_EVERY + chance::up_to(TIDY_EVERY / 4));
+        tidying.next_after(TIDY_EVERY + rng::up_to(TIDY_EVERY / 4));
         let work = async {
             let mut doomed = self.census().await?.long_gone(&self.inner);
             let more = doomed.len() > TIDIED_MAX;
@@ -137,7 +137,7 @@ impl Census {
 impl Registry for Kubernetes {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
         let Inner { leases, registry, .. } = &*self.inner;
-        let id = LeaseId(chance::fresh_id()?);
+        let id = LeaseId(rng::fresh_id()?);
         let name = leases.layout.lease_name(&id);
         // Nothing is there; this is for the time.
         let (_, now) = leases.get_dated(registry, &name).await?;

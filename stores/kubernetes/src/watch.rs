@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream, ReadyChunks};
 use futures::{StreamExt, stream::unfold};
 use leasehold_core::Moment;
-use leasehold_store::{Key, Listing, StoreError, Stored, Watch, WatchEvent, chance};
+use leasehold_store::{Key, Listing, StoreError, Stored, Watch, WatchEvent, rng};
 
+use crate::api_types::Lease;
+use crate::error::{ApiError, Asked};
 use crate::kubernetes::Inner;
 use crate::layout::Entry;
 use crate::leases::{Page, WATCH_FOR};
-use crate::trouble::{Asked, Trouble};
-use crate::wire::Lease;
-use crate::{clock, link};
+use crate::{client, clock};
 
 /// Bookmarks come about once a minute, renewals of any node far more often.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(75);
@@ -98,7 +98,7 @@ impl Watcher {
     }
 
     async fn begin_anew(&mut self) {
-        tokio::time::sleep(self.pause + chance::up_to(self.pause)).await;
+        tokio::time::sleep(self.pause + rng::up_to(self.pause)).await;
         self.pause = (self.pause * 2).min(PAUSE.1);
         if let Err(error) = self.begin().await {
             tracing::debug!(%error, "the watch cannot be opened again yet");
@@ -114,7 +114,7 @@ impl Watcher {
 
     /// Waits for news. Should this be dropped, the watch goes on with a listing.
     async fn hear(&mut self, mut events: Events, place: String) -> Option<WatchEvent> {
-        let Ok(heard) = tokio::time::timeout(SILENT_FOR_MAX, link::quiet(events.next())).await else {
+        let Ok(heard) = tokio::time::timeout(SILENT_FOR_MAX, client::quiet(events.next())).await else {
             return Some(WatchEvent::Interrupted(format!("the watch was silent for {SILENT_FOR_MAX:?}")));
         };
         let Some(heard) = heard else {
@@ -163,13 +163,13 @@ impl Watcher {
                 }
                 Err(error) => {
                     let asked = Asked::of_leases("watch", "");
-                    batch.broken = Some(Trouble::from(error).tell(&asked).message);
+                    batch.broken = Some(ApiError::from(error).tell(&asked).message);
                     break;
                 }
             };
             match there {
-                true => self.inner.leases.ties.note(&lease.metadata),
-                false => self.inner.leases.ties.forget(&lease.metadata.uid),
+                true => self.inner.leases.references.note(&lease.metadata),
+                false => self.inner.leases.references.forget(&lease.metadata.uid),
             }
             match self.inner.leases.layout.entry(&lease) {
                 Entry::Record(key, stored) => drop(batch.changes.insert(key, there.then_some(stored))),

@@ -4,9 +4,9 @@ use http::Request;
 use leasehold_store::StoreError;
 use serde::Deserialize;
 
-use crate::link::Link;
-use crate::trouble::{Asked, refused};
-use crate::wire::Metadata;
+use crate::api_types::Metadata;
+use crate::client::ApiClient;
+use crate::error::{Asked, refused};
 
 /// The labels that say where a machine stands, the one of today first.
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
@@ -17,7 +17,7 @@ struct Machine {
 }
 
 /// The zone of a Kubernetes node.
-pub(crate) async fn zone_of(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
+pub(crate) async fn zone_of(link: &ApiClient, name: &str) -> Result<Option<String>, StoreError> {
     let wrong =
         || refused(format!("{name:?} is no name of a Kubernetes node: give spec.nodeName of the pod"));
     let letters = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.';
@@ -27,13 +27,13 @@ pub(crate) async fn zone_of(link: &Link, name: &str) -> Result<Option<String>, S
     let request = Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new()).map_err(|_| wrong())?;
     match link.ask::<Machine>(Duration::from_secs(10), request).await {
         Ok(machine) => Ok(LABELS.iter().find_map(|label| machine.metadata.labels.get(*label).cloned())),
-        Err(trouble) if trouble.code() == Some(404) => {
+        Err(error) if error.code() == Some(404) => {
             Err(refused(format!("there is no Kubernetes node {name}: give spec.nodeName of the pod")))
         }
-        Err(trouble) if trouble.code() == Some(403) => Err(refused(format!(
+        Err(error) if error.code() == Some(403) => Err(refused(format!(
             "RBAC does not allow this: verb `get`, resource `nodes`, of the cluster ({name}). Apply \
              deploy/zone, or give the zone yourself."
         ))),
-        Err(trouble) => Err(trouble.tell(&Asked::of_leases("get", ""))),
+        Err(error) => Err(error.tell(&Asked::of_leases("get", ""))),
     }
 }

@@ -19,8 +19,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::clock;
-use crate::place::Place;
-use crate::trouble::refused;
+use crate::database_file::DatabaseFile;
+use crate::error::refused;
 
 const SUFFIX: &str = ".lock";
 /// A lock file that nobody holds is removed when it is this old: every node has drawn its conclusions by then.
@@ -43,14 +43,14 @@ pub(crate) enum Proof {
 
 impl Claim {
     /// Locks a file for this session, and removes what sessions long gone have left.
-    pub(crate) fn take(place: &Place, session: SessionId) -> Result<Claim, StoreError> {
-        place.make_live()?;
-        let fresh = place.live.join(format!("{session}.claim"));
-        let held = lock_and_name(&fresh, &place.live.join(format!("{session}{SUFFIX}"))).map_err(|e| {
+    pub(crate) fn take(db_file: &DatabaseFile, session: SessionId) -> Result<Claim, StoreError> {
+        db_file.make_live()?;
+        let fresh = db_file.live.join(format!("{session}.claim"));
+        let held = lock_and_name(&fresh, &db_file.live.join(format!("{session}{SUFFIX}"))).map_err(|e| {
             let _ = fs::remove_file(&fresh);
-            impossible(place, &fresh, e)
+            impossible(db_file, &fresh, e)
         })?;
-        sweep(place, session);
+        sweep(db_file, session);
         Ok(Claim { held: Some(held) })
     }
 
@@ -70,19 +70,19 @@ impl Drop for Claim {
 }
 
 /// Whether a lock could be made now, tried with a file that is removed again.
-pub(crate) fn rehearse(place: &Place, session: SessionId) -> Result<(), StoreError> {
-    place.make_live()?;
-    let fresh = place.live.join(format!("{session}.claim"));
+pub(crate) fn rehearse(db_file: &DatabaseFile, session: SessionId) -> Result<(), StoreError> {
+    db_file.make_live()?;
+    let fresh = db_file.live.join(format!("{session}.claim"));
     let made = lock_and_name(&fresh, &fresh);
     let _ = fs::remove_file(&fresh);
-    made.map(drop).map_err(|e| impossible(place, &fresh, e))
+    made.map(drop).map_err(|e| impossible(db_file, &fresh, e))
 }
 
-fn impossible(place: &Place, fresh: &Path, e: rustix::io::Errno) -> StoreError {
+fn impossible(db_file: &DatabaseFile, fresh: &Path, e: rustix::io::Errno) -> StoreError {
     refused(format!(
         "the process lock {} cannot be made ({e}): is {} writable, and the disk not full? The session was not opened.",
         fresh.display(),
-        place.live.display()
+        db_file.live.display()
     ))
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn is_lock_name(name: &str) -> bool {
 }
 
 /// Asks the kernel whether a session's process is gone.
-pub(crate) fn probe(place: &Place, session: SessionId) -> Proof {
-    probe_file(&place.live.join(format!("{session}{SUFFIX}")))
+pub(crate) fn probe(db_file: &DatabaseFile, session: SessionId) -> Proof {
+    probe_file(&db_file.live.join(format!("{session}{SUFFIX}")))
 }
 
 fn lock_and_name(fresh: &Path, name: &Path) -> rustix::io::Result<OwnedFd> {
@@ -149,10 +149,10 @@ fn judge_free(text: &str, inode: u64, boot: &str, machine: &str) -> Proof {
 }
 
 /// Removes lock files that are old and free. The new lock file shows what time it is for the file system.
-fn sweep(place: &Place, session: SessionId) {
+fn sweep(db_file: &DatabaseFile, session: SessionId) {
     let changed_at = |path: &Path| -> io::Result<SystemTime> { fs::metadata(path)?.modified() };
-    let Ok(now) = changed_at(&place.live.join(format!("{session}{SUFFIX}"))) else { return };
-    let Ok(files) = fs::read_dir(&place.live) else { return };
+    let Ok(now) = changed_at(&db_file.live.join(format!("{session}{SUFFIX}"))) else { return };
+    let Ok(files) = fs::read_dir(&db_file.live) else { return };
     for path in files.flatten().map(|file| file.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let ours = is_lock_name(name) || name.ends_with(".claim");
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn names_of_locks_are_told_from_other_files() {
         assert!(is_lock_name("00000000000000000000000000000001.lock"));
-        for other in ["bell", "open", "file", "00000000000000000000000000000001.claim", "x.lock", ".lock"] {
+        for other in ["notify", "open", "file", "00000000000000000000000000000001.claim", "x.lock", ".lock"] {
             assert!(!is_lock_name(other), "{other}");
         }
     }
@@ -207,14 +207,14 @@ mod tests {
     #[test]
     fn a_living_session_is_never_found_gone_however_early_one_looks() {
         let folder = tempfile::TempDir::new().expect("a folder");
-        let place = Place::new(&folder.path().join("x.db")).expect("a place");
-        place.make_live().expect("made");
+        let db_file = DatabaseFile::new(&folder.path().join("x.db")).expect("a path");
+        db_file.make_live().expect("made");
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let looker = scope.spawn(|| {
                 let mut looks = 0u64;
                 while !done.load(std::sync::atomic::Ordering::Acquire) {
-                    for file in fs::read_dir(&place.live).expect("a folder").flatten() {
+                    for file in fs::read_dir(&db_file.live).expect("a folder").flatten() {
                         if file.file_name().to_str().is_some_and(is_lock_name) {
                             assert_eq!(probe_file(&file.path()), Proof::None, "{:?}", file.path());
                             looks += 1;
@@ -224,13 +224,13 @@ mod tests {
                 looks
             });
             let claims: Vec<_> = (1..300)
-                .map(|number| Claim::take(&place, SessionId::from_bits(number)).expect("it is claimed"))
+                .map(|number| Claim::take(&db_file, SessionId::from_bits(number)).expect("it is claimed"))
                 .collect();
             done.store(true, std::sync::atomic::Ordering::Release);
             assert!(looker.join().expect("no living session was found gone") > 300);
             for (number, claim) in (1..300).zip(claims) {
                 claim.release();
-                assert_eq!(probe(&place, SessionId::from_bits(number)), Proof::Gone);
+                assert_eq!(probe(&db_file, SessionId::from_bits(number)), Proof::Gone);
             }
         });
     }
@@ -238,21 +238,21 @@ mod tests {
     #[test]
     fn only_old_and_free_lock_files_are_swept_away() {
         let folder = tempfile::TempDir::new().expect("a folder");
-        let place = Place::new(&folder.path().join("x.db")).expect("a place");
+        let db_file = DatabaseFile::new(&folder.path().join("x.db")).expect("a path");
         let old = |number: u128| {
-            let claim = Claim::take(&place, SessionId::from_bits(number)).expect("it is claimed");
-            let path = place.live.join(format!("{}.lock", SessionId::from_bits(number)));
+            let claim = Claim::take(&db_file, SessionId::from_bits(number)).expect("it is claimed");
+            let path = db_file.live.join(format!("{}.lock", SessionId::from_bits(number)));
             let times = fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
             fs::File::open(&path).expect("there").set_times(times).expect("set");
             (path, claim)
         };
         let ((dead, first), (alive, second)) = (old(1), old(2));
         first.release();
-        let third = Claim::take(&place, SessionId::from_bits(3)).expect("it is claimed");
+        let third = Claim::take(&db_file, SessionId::from_bits(3)).expect("it is claimed");
         assert!(!dead.exists() && alive.exists());
         third.release();
-        Claim::take(&place, SessionId::from_bits(4)).expect("it is claimed").release();
-        assert!(place.live.join(format!("{}.lock", SessionId::from_bits(3))).exists(), "young files stay");
+        Claim::take(&db_file, SessionId::from_bits(4)).expect("it is claimed").release();
+        assert!(db_file.live.join(format!("{}.lock", SessionId::from_bits(3))).exists(), "young files stay");
         second.release();
     }
 }

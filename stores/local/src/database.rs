@@ -4,16 +4,16 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use leasehold_store::chance::fresh_id;
+use leasehold_store::rng::fresh_id;
 use leasehold_store::{StoreError, StoreErrorKind};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use crate::bell::Bell;
+use crate::busy_timeout;
+use crate::database_file::{DatabaseFile, FileState, Identity};
+use crate::error::{LocalError, damaged, refused};
+use crate::notify_file::NotifyFile;
 use crate::options::Create;
-use crate::patience;
-use crate::place::{Identity, Place, Standing};
 use crate::records::Head;
-use crate::trouble::{Trouble, damaged, refused};
 
 /// `Leas`, in SQLite's header: the file is ours.
 const APPLICATION_ID: i32 = 0x4c65_6173;
@@ -52,30 +52,30 @@ pub(crate) enum Check {
 impl Database {
     /// Opens the file, makes it if it is missing and `create` allows, and gives it a new id if it went back.
     pub(crate) fn open(
-        place: &Place,
+        db_file: &DatabaseFile,
         create: Create,
         seen: Option<Seen>,
         check: Check,
     ) -> Result<Self, StoreError> {
-        place.refuse_network()?;
+        db_file.refuse_network()?;
         // Looked at first, so that a program that must not create leaves nothing behind.
-        if place.standing()? == Standing::Nothing && create == Create::Never {
-            return Err(missing(place));
+        if db_file.file_state()? == FileState::Nothing && create == Create::Never {
+            return Err(missing(db_file));
         }
-        place.refuse_second_name()?;
-        place.make_live()?;
-        let _alone = place.open_alone()?;
-        let identity = settle_file(place, create)?;
-        let told = |trouble: Trouble| trouble.tell(&place.file);
-        let mut connection = connect(&place.file).map_err(|e| told(e.into()))?;
-        prepare(&mut connection, &place.file).map_err(told)?;
+        db_file.refuse_second_name()?;
+        db_file.make_live()?;
+        let _alone = db_file.open_alone()?;
+        let identity = settle_file(db_file, create)?;
+        let told = |error: LocalError| error.tell(&db_file.file);
+        let mut connection = connect(&db_file.file).map_err(|e| told(e.into()))?;
+        prepare(&mut connection, &db_file.file).map_err(told)?;
         if check == Check::Whole {
-            check_pages(&connection, &place.file).map_err(told)?;
+            check_pages(&connection, &db_file.file).map_err(told)?;
         }
-        renew_id_if_rolled_back(&mut connection, place, seen).map_err(told)?;
-        place.share_like_file();
-        if place.standing()? != Standing::File(identity) {
-            return Err(replaced(place));
+        renew_id_if_rolled_back(&mut connection, db_file, seen).map_err(told)?;
+        db_file.share_like_file();
+        if db_file.file_state()? != FileState::File(identity) {
+            return Err(replaced(db_file));
         }
         Ok(Database { connection, identity })
     }
@@ -87,67 +87,67 @@ impl Database {
 }
 
 /// The error for a file that is not there.
-pub(crate) fn missing(place: &Place) -> StoreError {
+pub(crate) fn missing(db_file: &DatabaseFile) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
             "{} is not there. Nothing was written. Put it back, or start a node on it to begin with an empty one.",
-            place.file.display()
+            db_file.file.display()
         ),
     )
 }
 
 /// The error for a file that became another one during a call.
-pub(crate) fn replaced(place: &Place) -> StoreError {
+pub(crate) fn replaced(db_file: &DatabaseFile) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
             "{} was deleted, emptied or replaced during this call. What was written went to the former file and does not \
              count. Nodes detach and start anew from what is there now.",
-            place.file.display()
+            db_file.file.display()
         ),
     )
 }
 
 /// Makes sure that a file is there and that the `-wal` and `-shm` beside it are its own. SQLite would take those of a
 /// file that stood here before, and mix the two.
-fn settle_file(place: &Place, create: Create) -> Result<Identity, StoreError> {
+fn settle_file(db_file: &DatabaseFile, create: Create) -> Result<Identity, StoreError> {
     let refuse = |what: &str, e: std::io::Error| {
         refused(format!(
             "{what} beside {} failed ({e}): is the folder writable, and the disk not full?",
-            place.file.display()
+            db_file.file.display()
         ))
     };
-    let note = place.live.join(FILE_NAME);
-    let standing = place.standing()?;
-    if let Standing::File(identity) | Standing::Empty(identity) = standing {
+    let note = db_file.live.join(FILE_NAME);
+    let file_state = db_file.file_state()?;
+    if let FileState::File(identity) | FileState::Empty(identity) = file_state {
         let noted = fs::read_to_string(&note).ok().and_then(|text| text.trim().parse::<u64>().ok());
         match noted {
             Some(inode) if inode == identity.inode() => return Ok(identity),
             // Without a note nothing is known of another file, so what lies there is taken as its own.
             None => {}
-            Some(_) => set_aside(place).map_err(|e| refuse("moving the former file's -wal away", e))?,
+            Some(_) => set_aside(db_file).map_err(|e| refuse("moving the former file's -wal away", e))?,
         }
     } else if create == Create::Never {
-        return Err(missing(place));
+        return Err(missing(db_file));
     } else {
-        set_aside(place).map_err(|e| refuse("moving the former file's -wal away", e))?;
-        fs::OpenOptions::new().write(true).create_new(true).open(&place.file).map_err(|e| {
-            refused(format!("{} cannot be made ({e}): is its folder writable?", place.file.display()))
+        set_aside(db_file).map_err(|e| refuse("moving the former file's -wal away", e))?;
+        fs::OpenOptions::new().write(true).create_new(true).open(&db_file.file).map_err(|e| {
+            refused(format!("{} cannot be made ({e}): is its folder writable?", db_file.file.display()))
         })?;
     }
-    let (Standing::File(identity) | Standing::Empty(identity)) = place.standing()? else {
-        return Err(missing(place));
+    let (FileState::File(identity) | FileState::Empty(identity)) = db_file.file_state()? else {
+        return Err(missing(db_file));
     };
     write_note(&note, identity.inode()).map_err(|e| refuse("writing a note", e))?;
-    sync_folder(place.file.parent());
+    sync_folder(db_file.file.parent());
     Ok(identity)
 }
 
-fn set_aside(place: &Place) -> std::io::Result<()> {
+fn set_aside(db_file: &DatabaseFile) -> std::io::Result<()> {
     for suffix in ["-wal", "-shm"] {
-        let from = place.beside(suffix);
-        match fs::rename(&from, place.live.join(format!("former{suffix}"))) {
+        let from = db_file.beside(suffix);
+        match fs::rename(&from, db_file.live.join(format!("former{suffix}"))) {
             Ok(()) => tracing::warn!(
                 file = %from.display(),
                 "belongs to a database that stood here before and was deleted or replaced: moved into the -live folder"
@@ -183,7 +183,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
         file,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    connection.busy_handler(Some(patience::wait_for_lock))?;
+    connection.busy_handler(Some(busy_timeout::wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(32);
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -191,7 +191,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Makes the tables in an empty file, refuses what is not ours, and sets what makes answered writes durable.
-fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
+fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, schema) = (number("application_id")?, number("user_version")?);
     let things: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -233,7 +233,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
         .into());
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // Checkpoints happen after a call was answered, see `Link::tidy`; this is the backstop, for a process that writes
+    // Checkpoints happen after a call was answered, see `FileConnection::tidy`; this is the backstop, for a process that writes
     // without ever being idle on the thread that tidies. It is passive: it waits for nobody. A small disk must hold all
     // that is written until then.
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
@@ -244,7 +244,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn make_tables(connection: &mut Connection) -> Result<(), Trouble> {
+fn make_tables(connection: &mut Connection) -> Result<(), LocalError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have made them since we looked: the lock around opening is lost when its folder is deleted.
     if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))? == APPLICATION_ID {
@@ -254,10 +254,10 @@ fn make_tables(connection: &mut Connection) -> Result<(), Trouble> {
     transaction.execute("INSERT INTO store VALUES (1, ?, 0, 0)", [fresh_id()?])?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
-    transaction.commit().map_err(Trouble::Commit)
+    transaction.commit().map_err(LocalError::Commit)
 }
 
-fn check_pages(connection: &Connection, file: &Path) -> Result<(), Trouble> {
+fn check_pages(connection: &Connection, file: &Path) -> Result<(), LocalError> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {
         return Ok(());
@@ -269,13 +269,14 @@ fn check_pages(connection: &Connection, file: &Path) -> Result<(), Trouble> {
 /// version is ever given twice.
 fn renew_id_if_rolled_back(
     connection: &mut Connection,
-    place: &Place,
+    db_file: &DatabaseFile,
     seen: Option<Seen>,
-) -> Result<(), Trouble> {
-    // Read before the database: a bell that rings in between would look like a database that went back.
-    let bell = Bell::read(place).map(|bell| Seen { id: bell.id, revision: bell.revision });
+) -> Result<(), LocalError> {
+    // Read before the database: a notify file that changes in between would look like a database that went back.
+    let notify_file = NotifyFile::read(db_file)
+        .map(|notify_file| Seen { id: notify_file.id, revision: notify_file.revision });
     let behind = |head: &Head| {
-        let same = [&bell, &seen].into_iter().flatten().filter(|known| known.id == head.id);
+        let same = [&notify_file, &seen].into_iter().flatten().filter(|known| known.id == head.id);
         same.map(|known| known.revision).max().filter(|known| *known > head.revision)
     };
     if behind(&Head::read(connection)?).is_none() {
@@ -285,12 +286,12 @@ fn renew_id_if_rolled_back(
     let head = Head::read(&transaction)?;
     let Some(known) = behind(&head) else { return Ok(()) };
     tracing::warn!(
-        file = %place.file.display(), found = head.revision, seen = known,
+        file = %db_file.file.display(), found = head.revision, seen = known,
         "the database is older than it was: it was restored, and gets a new generation"
     );
     let fresh = Head { id: fresh_id()?, revision: known + 1, forgotten: known + 1 };
     fresh.write(&transaction)?;
-    transaction.commit().map_err(Trouble::Commit)
+    transaction.commit().map_err(LocalError::Commit)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::thread;
 use leasehold_store::{StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
-use crate::link::Link;
-use crate::patience::Patience;
+use crate::busy_timeout::BusyTimeout;
+use crate::connection::FileConnection;
 
-type Work = Box<dyn FnOnce(&mut Link) + Send>;
+type Work = Box<dyn FnOnce(&mut FileConnection) + Send>;
 
 struct Job {
     abandoned: Arc<AtomicBool>,
@@ -45,9 +45,9 @@ impl Drop for Caller {
 
 impl LaneThread {
     /// Starts the thread.
-    pub(crate) fn start(name: &str, link: Link, tidying: Tidying) -> io::Result<Self> {
+    pub(crate) fn start(name: &str, connection: FileConnection, tidying: Tidying) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || serve(link, &queue, tidying))?;
+        thread::Builder::new().name(name.to_owned()).spawn(move || serve(connection, &queue, tidying))?;
         Ok(LaneThread { jobs })
     }
 
@@ -55,12 +55,12 @@ impl LaneThread {
     /// another process's lock, it is never done.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Link) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut FileConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let caller = Caller(Arc::default());
         let (answer, answered) = oneshot::channel();
-        let work: Work = Box::new(move |link| {
-            let _ = answer.send(work(link));
+        let work: Work = Box::new(move |connection| {
+            let _ = answer.send(work(connection));
         });
         let ended = || {
             StoreError::new(
@@ -73,16 +73,17 @@ impl LaneThread {
     }
 }
 
-fn serve(mut link: Link, queue: &mpsc::Receiver<Job>, tidying: Tidying) {
+fn serve(mut connection: FileConnection, queue: &mpsc::Receiver<Job>, tidying: Tidying) {
     while let Ok(job) = queue.recv() {
         if job.abandoned.load(Ordering::Acquire) {
             continue;
         }
-        let shared = &link.shared;
-        let patience = Patience::new(shared.options.busy_for, job.abandoned, Arc::clone(&shared.waits));
-        patience.during(|| (job.work)(&mut link));
+        let shared = &connection.shared;
+        let busy_timeout =
+            BusyTimeout::new(shared.options.busy_for, job.abandoned, Arc::clone(&shared.waits));
+        busy_timeout.during(|| (job.work)(&mut connection));
         if tidying == Tidying::Here {
-            link.tidy();
+            connection.tidy();
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `x.db`, `x.db-wal`, `x.db-shm` | SQLite's; read them with `sqlite3 x.db 'select * from live'` |
-//! | `x.db-live/bell` | rewritten after each commit, so that the kernel wakes the other processes |
+//! | `x.db-live/notify_file` | rewritten after each commit, so that the kernel wakes the other processes |
 //! | `x.db-live/<session>.lock` | locked by the process of that session and by all that it started |
 //! | `x.db-live/open`, `x.db-live/file` | keep two processes from making or adopting the file at once |
 //!
@@ -20,21 +20,21 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("leasehold-local needs Linux: inotify, CLOCK_BOOTTIME and /proc/sys/kernel/random/boot_id");
 
-mod bell;
-mod census;
+mod busy_timeout;
 mod claim;
 mod clock;
+mod connection;
 mod database;
-mod ears;
+mod database_file;
+mod error;
 mod lane;
-mod link;
+mod listener;
+mod live_sessions;
 mod local;
+mod notify_file;
 mod options;
-mod patience;
-mod place;
 mod records;
 mod registry;
-mod trouble;
 mod watch;
 
 pub use local::Local;

@@ -11,15 +11,15 @@ use leasehold_store::{
     Watch, check_namespace,
 };
 
+use crate::busy_timeout::BusyTimeout;
 use crate::claim::{self, Claim};
+use crate::connection::{Answered, FileConnection, Shared};
 use crate::database::Check;
+use crate::database_file::DatabaseFile;
+use crate::error::{self, refused};
 use crate::lane::{LaneThread, Tidying};
-use crate::link::{Answered, Link, Shared};
 use crate::options::Options;
-use crate::patience::Patience;
-use crate::place::Place;
 use crate::records::{self, Everything};
-use crate::trouble::{self, refused};
 use crate::watch;
 
 /// One namespace in an SQLite file, shared by the processes of one machine.
@@ -55,13 +55,13 @@ impl Local {
     /// Opens the file in another way than by default.
     pub fn open_with(path: impl AsRef<Path>, namespace: &str, options: Options) -> Result<Self, StoreError> {
         check_namespace(namespace)?;
-        let place = Place::new(path.as_ref())?;
+        let db_file = DatabaseFile::new(path.as_ref())?;
         let busy_for = options.busy_for;
-        let shared = Arc::new(Shared::new(place, namespace.to_owned(), options));
-        Patience::of(busy_for).during(|| {
+        let shared = Arc::new(Shared::new(db_file, namespace.to_owned(), options));
+        BusyTimeout::of(busy_for).during(|| {
             let start = |name, check, tidying| {
-                let link = Link::open(Arc::clone(&shared), check)?;
-                LaneThread::start(name, link, tidying)
+                let connection = FileConnection::open(Arc::clone(&shared), check)?;
+                LaneThread::start(name, connection, tidying)
                     .map_err(|e| refused(format!("no thread could be started ({e})")))
             };
             let work = start("lh-work", Check::Whole, Tidying::Here)?;
@@ -73,12 +73,12 @@ impl Local {
     /// Whether a session could be opened here now; nothing stays of the try. A file that can be read may lie on a disk that
     /// is full, or beside a folder that this user cannot write. It blocks for a moment.
     pub fn rehearse(&self) -> Result<(), StoreError> {
-        claim::rehearse(&self.shared.place, SessionId::from_bits(leasehold_store::chance::bits()?))
+        claim::rehearse(&self.shared.db_file, SessionId::from_bits(leasehold_store::rng::bits()?))
     }
 
     /// The file, as an absolute path.
     pub fn path(&self) -> &Path {
-        &self.shared.place.file
+        &self.shared.db_file.file
     }
 
     /// The namespace.
@@ -89,7 +89,7 @@ impl Local {
     /// Does something on the thread that is for all but renewals.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Link) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut FileConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.work.call(work).await
     }
@@ -105,9 +105,9 @@ impl Store for Local {
         let keys = keys.to_vec();
         let answered = self
             .work
-            .call(move |link| {
-                let namespace = link.shared.namespace.clone();
-                link.read(|connection, _| records::read(connection, &namespace, &keys))
+            .call(move |connection| {
+                let namespace = connection.shared.namespace.clone();
+                connection.read(|connection, _| records::read(connection, &namespace, &keys))
             })
             .await?;
         Ok(Reading { found: answered.value, generation: answered.generation })
@@ -128,9 +128,9 @@ impl Store for Local {
             Lane::Work => &self.work,
         };
         let answered = lane
-            .call(move |link| {
-                let namespace = link.shared.namespace.clone();
-                link.write(|connection, head| records::swap(connection, &namespace, &swaps, head))
+            .call(move |connection| {
+                let namespace = connection.shared.namespace.clone();
+                connection.write(|connection, head| records::swap(connection, &namespace, &swaps, head))
             })
             .await?;
         Ok(SwapReply { outcomes: answered.value, generation: answered.generation })
@@ -141,17 +141,17 @@ impl Store for Local {
     }
 
     async fn generation(&self) -> Result<String, StoreError> {
-        let answered = self.work.call(|link| link.read(|_, _| Ok(()))).await?;
+        let answered = self.work.call(|connection| connection.read(|_, _| Ok(()))).await?;
         Ok(answered.generation)
     }
 
     async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
         let claims = Arc::clone(&self.claims);
         self.renewal
-            .call(move |link| {
+            .call(move |connection| {
                 let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Entry::Vacant(place) = claims.entry(session) {
-                    place.insert(Claim::take(&link.shared.place, session)?);
+                if let Entry::Vacant(db_file) = claims.entry(session) {
+                    db_file.insert(Claim::take(&connection.shared.db_file, session)?);
                 }
                 Ok(())
             })
@@ -166,11 +166,11 @@ impl Store for Local {
     }
 
     fn is_gone(&self, session: SessionId) -> bool {
-        claim::probe(&self.shared.place, session) == claim::Proof::Gone
+        claim::probe(&self.shared.db_file, session) == claim::Proof::Gone
     }
 
     fn held_up_by(&self) -> Option<String> {
-        self.shared.waits.are_recent().then(|| trouble::locked(&self.shared.place.file))
+        self.shared.waits.are_recent().then(|| error::locked(&self.shared.db_file.file))
     }
 
     fn registry(&self) -> Option<&dyn Registry> {
@@ -179,17 +179,17 @@ impl Store for Local {
 }
 
 /// Everything in the namespace of this link.
-pub(crate) fn list(link: &mut Link) -> Result<Listing, StoreError> {
-    let namespace = link.shared.namespace.clone();
-    let answered = link.read(|connection, _| records::list(connection, &namespace))?;
+pub(crate) fn list(connection: &mut FileConnection) -> Result<Listing, StoreError> {
+    let namespace = connection.shared.namespace.clone();
+    let answered = connection.read(|connection, _| records::list(connection, &namespace))?;
     let Answered { value: Everything { entries, foreign }, head, generation } = answered;
     Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
 }
 
 /// The records of nodes, and `meta`, of the namespace of this link.
-fn list_nodes(link: &mut Link) -> Result<Listing, StoreError> {
-    let namespace = link.shared.namespace.clone();
-    let answered = link.read(|connection, _| records::list_nodes(connection, &namespace))?;
+fn list_nodes(connection: &mut FileConnection) -> Result<Listing, StoreError> {
+    let namespace = connection.shared.namespace.clone();
+    let answered = connection.read(|connection, _| records::list_nodes(connection, &namespace))?;
     let Answered { value: Everything { entries, .. }, head, generation } = answered;
     let revision = Some(head.revision);
     Ok(Listing { entries, generation, revision, newest: true, ..Listing::default() })

@@ -6,8 +6,8 @@ use leasehold_store::{Key, Stored, Swap, Swapped, Version};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::link::Effect;
-use crate::trouble::Trouble;
+use crate::connection::Effect;
+use crate::error::LocalError;
 
 /// How many removals are remembered for the watches, at least.
 const REMOVALS_KEPT: u64 = 1_000;
@@ -54,12 +54,12 @@ pub(crate) fn read(
     connection: &Connection,
     namespace: &str,
     keys: &[Key],
-) -> Result<Vec<Option<Stored>>, Trouble> {
+) -> Result<Vec<Option<Stored>>, LocalError> {
     keys.iter().map(|key| find(connection, namespace, &key.to_string())).collect()
 }
 
 /// All records of a namespace, ordered by key.
-pub(crate) fn list(connection: &Connection, namespace: &str) -> Result<Everything, Trouble> {
+pub(crate) fn list(connection: &Connection, namespace: &str) -> Result<Everything, LocalError> {
     select(
         connection,
         "SELECT key, version, value FROM records WHERE namespace = ?1 AND value IS NOT NULL ORDER BY key",
@@ -68,7 +68,7 @@ pub(crate) fn list(connection: &Connection, namespace: &str) -> Result<Everythin
 }
 
 /// The records of nodes, and `meta`: two parts of the index by key.
-pub(crate) fn list_nodes(connection: &Connection, namespace: &str) -> Result<Everything, Trouble> {
+pub(crate) fn list_nodes(connection: &Connection, namespace: &str) -> Result<Everything, LocalError> {
     select(
         connection,
         "SELECT key, version, value FROM records
@@ -79,7 +79,7 @@ pub(crate) fn list_nodes(connection: &Connection, namespace: &str) -> Result<Eve
     )
 }
 
-fn select(connection: &Connection, sql: &str, namespace: &str) -> Result<Everything, Trouble> {
+fn select(connection: &Connection, sql: &str, namespace: &str) -> Result<Everything, LocalError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([namespace])?;
     let mut all = Everything::default();
@@ -99,7 +99,7 @@ pub(crate) fn changed_since(
     connection: &Connection,
     namespace: &str,
     version: u64,
-) -> Result<Vec<(Key, Option<Stored>)>, Trouble> {
+) -> Result<Vec<(Key, Option<Stored>)>, LocalError> {
     let mut statement = connection.prepare_cached(
         "SELECT key, version, value FROM records WHERE namespace = ?1 AND version > ?2 ORDER BY version",
     )?;
@@ -119,7 +119,7 @@ pub(crate) fn swap(
     namespace: &str,
     swaps: &[Swap],
     head: &mut Head,
-) -> Result<(Vec<Swapped>, Effect), Trouble> {
+) -> Result<(Vec<Swapped>, Effect), LocalError> {
     let before = head.revision;
     let mut removed = false;
     let mut outcomes = Vec::with_capacity(swaps.len());
@@ -142,7 +142,7 @@ pub(crate) fn swap(
     Ok((outcomes, effect))
 }
 
-fn find(connection: &Connection, namespace: &str, key: &str) -> Result<Option<Stored>, Trouble> {
+fn find(connection: &Connection, namespace: &str, key: &str) -> Result<Option<Stored>, LocalError> {
     let found = connection
         .prepare_cached("SELECT version, value FROM records WHERE namespace = ?1 AND key = ?2")?
         .query_row((namespace, key), |row| stored(row, 0, 1))
@@ -156,7 +156,7 @@ fn put(
     key: &str,
     version: u64,
     value: Option<&[u8]>,
-) -> Result<(), Trouble> {
+) -> Result<(), LocalError> {
     // Text where it can be, so that people can read it; a NUL would cut it short in their tools.
     let value = match value.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
         None => ValueRef::Null,
@@ -173,7 +173,7 @@ fn put(
 }
 
 /// Keeps the number of remembered removals within bounds; a watch that is further behind takes a snapshot.
-fn forget_old_removals(connection: &Connection, head: &mut Head) -> Result<(), Trouble> {
+fn forget_old_removals(connection: &Connection, head: &mut Head) -> Result<(), LocalError> {
     let remembered: u64 = connection
         .prepare_cached("SELECT count(*) FROM records WHERE value IS NULL")?
         .query_row([], |row| unsigned(row, 0))?;

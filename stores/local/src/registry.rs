@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_store::chance::fresh_id;
+use leasehold_store::rng::fresh_id;
 use leasehold_store::{LeaseId, LeaseState, Registry, StoreError};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::clock;
-use crate::link::Effect;
+use crate::connection::Effect;
+use crate::error::LocalError;
 use crate::local::Local;
-use crate::trouble::Trouble;
 
 /// The time for leases: this boot, and how far it is.
 struct Now {
@@ -109,9 +109,9 @@ impl Registry for Local {
     }
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.work(|link| {
-            let namespace = link.shared.namespace.clone();
-            let answered = link.read(|connection, _| {
+        self.work(|connection| {
+            let namespace = connection.shared.namespace.clone();
+            let answered = connection.read(|connection, _| {
                 let now = Now::read();
                 let mut statement = connection.prepare_cached(
                     "SELECT key, value FROM keys JOIN leases USING (namespace, lease)
@@ -131,12 +131,12 @@ impl Local {
     /// Changes registered keys, all or nothing.
     async fn registered<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection, &str, &Now) -> Result<(T, Effect), Trouble> + Send + 'static,
+        work: impl FnOnce(&Connection, &str, &Now) -> Result<(T, Effect), LocalError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.work(move |link| {
-            let namespace = link.shared.namespace.clone();
+        self.work(move |connection| {
+            let namespace = connection.shared.namespace.clone();
             // The clock is read once the database is locked: a wait for the lock must not lengthen a lease.
-            let answered = link.write(|connection, _| work(connection, &namespace, &Now::read()))?;
+            let answered = connection.write(|connection, _| work(connection, &namespace, &Now::read()))?;
             Ok(answered.value)
         })
         .await
@@ -147,7 +147,7 @@ fn state(alive: bool) -> LeaseState {
     if alive { LeaseState::Alive } else { LeaseState::Gone }
 }
 
-fn remove_lease(connection: &Connection, namespace: &str, lease: &str) -> Result<(), Trouble> {
+fn remove_lease(connection: &Connection, namespace: &str, lease: &str) -> Result<(), LocalError> {
     for statement in [
         "DELETE FROM keys WHERE namespace = ?1 AND lease = ?2",
         "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2",
@@ -157,7 +157,7 @@ fn remove_lease(connection: &Connection, namespace: &str, lease: &str) -> Result
     Ok(())
 }
 
-fn remove_expired(connection: &Connection, namespace: &str, now: &Now) -> Result<(), Trouble> {
+fn remove_expired(connection: &Connection, namespace: &str, now: &Now) -> Result<(), LocalError> {
     connection
         .prepare_cached("DELETE FROM leases WHERE namespace = ?1 AND (boot <> ?2 OR expires_ms <= ?3)")?
         .execute((namespace, &now.boot, now.ms))?;

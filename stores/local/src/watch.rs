@@ -9,14 +9,14 @@ use leasehold_core::Moment;
 use leasehold_store::{StoreError, Watch, WatchEvent};
 use tokio::sync::mpsc;
 
-use crate::census::Census;
+use crate::busy_timeout::BusyTimeout;
 use crate::clock;
-use crate::ears::{Ears, Heard};
-use crate::link::{Link, Shared};
+use crate::connection::{FileConnection, Shared};
+use crate::error::refused;
+use crate::listener::{Listener, Wakeup};
+use crate::live_sessions::LiveSessions;
 use crate::local;
-use crate::patience::Patience;
 use crate::records;
-use crate::trouble::refused;
 
 /// Events that wait for a slow reader. Beyond these the thread waits, and later tells only the newest states.
 const EVENTS_QUEUED_MAX: usize = 16;
@@ -30,13 +30,13 @@ const PROBES_AFTER_CLOSE: u32 = 6;
 pub(crate) fn start(shared: Arc<Shared>) -> Result<Watch, StoreError> {
     let (events, mut queue) = mpsc::channel(EVENTS_QUEUED_MAX);
     // Before the first look, so that nothing can happen unheard in between.
-    let ears = Ears::new(shared.place.clone());
-    let census = Census::default();
+    let listener = Listener::new(shared.db_file.clone());
+    let live_sessions = LiveSessions::default();
     let watcher = Watcher {
-        link: Link::unopened(shared),
+        connection: FileConnection::unopened(shared),
         events,
-        ears,
-        census,
+        listener,
+        live_sessions,
         told: None,
         trouble: 0,
         probes_left: 0,
@@ -57,10 +57,10 @@ struct Told {
 }
 
 struct Watcher {
-    link: Link,
+    connection: FileConnection,
     events: mpsc::Sender<WatchEvent>,
-    ears: Ears,
-    census: Census,
+    listener: Listener,
+    live_sessions: LiveSessions,
     /// `None` before the first snapshot and after every gap.
     told: Option<Told>,
     /// Looks that failed in a row.
@@ -80,15 +80,15 @@ impl Watcher {
     }
 
     fn round(&mut self) -> Result<(), NobodyListens> {
-        let patience = Patience::of(self.link.shared.options.busy_for);
-        let pause = match patience.during(|| self.look()) {
+        let busy_timeout = BusyTimeout::of(self.connection.shared.options.busy_for);
+        let pause = match busy_timeout.during(|| self.look()) {
             Ok(events) => {
                 self.trouble = 0;
                 for event in events {
-                    self.census.note(&event);
+                    self.live_sessions.note(&event);
                     self.tell(event)?;
                 }
-                self.link.shared.options.look_every
+                self.connection.shared.options.look_every
             }
             Err(error) => {
                 if self.trouble == 0 {
@@ -110,11 +110,11 @@ impl Watcher {
     /// Looks at the locks if one was closed, if the nodes are other ones, or if it has been a while.
     fn tell_of_the_gone(&mut self) -> Result<(), NobodyListens> {
         let now = clock::now();
-        if self.probes_left == 0 && !self.census.take_changed() && now < self.probe_at {
+        if self.probes_left == 0 && !self.live_sessions.take_changed() && now < self.probe_at {
             return Ok(());
         }
-        self.probe_at = now + self.link.shared.options.look_every;
-        for session in self.census.newly_gone(&self.link.shared.place) {
+        self.probe_at = now + self.connection.shared.options.look_every;
+        for session in self.live_sessions.newly_gone(&self.connection.shared.db_file) {
             self.tell(WatchEvent::ProcessGone(session))?;
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Watcher {
         let soon = Duration::from_millis(1) * 2u32.pow(PROBES_AFTER_CLOSE - self.probes_left);
         let pause = if self.probes_left > 0 { pause.min(soon) } else { pause };
         self.probes_left = self.probes_left.saturating_sub(1);
-        if self.ears.wait(pause) == Heard::LockClosed {
+        if self.listener.wait(pause) == Wakeup::LockClosed {
             self.probes_left = PROBES_AFTER_CLOSE;
         }
     }
@@ -134,9 +134,9 @@ impl Watcher {
     /// What the reader has to be told now.
     fn look(&mut self) -> Result<Vec<WatchEvent>, StoreError> {
         let Some(told) = &self.told else { return Ok(vec![self.snapshot()?]) };
-        let namespace = self.link.shared.namespace.clone();
+        let namespace = self.connection.shared.namespace.clone();
         let (revision, from) = (told.revision, told.generation.clone());
-        let news = self.link.read(|connection, head| {
+        let news = self.connection.read(|connection, head| {
             if head.revision == revision {
                 return Ok(Vec::new());
             }
@@ -158,7 +158,7 @@ impl Watcher {
     }
 
     fn snapshot(&mut self) -> Result<WatchEvent, StoreError> {
-        let listing = local::list(&mut self.link)?;
+        let listing = local::list(&mut self.connection)?;
         self.told =
             Some(Told { generation: listing.generation.clone(), revision: listing.revision.unwrap_or(0) });
         Ok(WatchEvent::Snapshot(listing))

@@ -297,8 +297,7 @@ fn ready() -> String {
 async fn put_tasks(address: &str, tasks: u32, shards: u32) -> Result<(), BoxError> {
     let queue = Queue::of(&Bucket::open(address, "queue-workers")?)?;
     // A name that was used before would be that of a task which is done. In the order of time, as far as clocks agree.
-    let batch =
-        format!("{:013}-{}", leasehold::clock::unix_ms(), &leasehold_store::chance::fresh_id()?[..16]);
+    let batch = format!("{:013}-{}", leasehold::clock::unix_ms(), &leasehold_store::rng::fresh_id()?[..16]);
     for task in 0..tasks {
         let (shard, name) = (task % shards, format!("task-{batch}-{task:05}"));
         let (path, done) = (

@@ -12,21 +12,21 @@ use leasehold_store::{
 use object_store::path::Path;
 
 use crate::access::Environment;
+use crate::client::{Meter, ObjectClient, Requests};
+use crate::error::refused;
 use crate::examine;
-use crate::folder::{AT_ONCE, Folder};
 use crate::layout;
+use crate::namespace::{AT_ONCE, Namespace};
 use crate::options::Options;
 use crate::probe::{self, Probe};
 use crate::swapping::{Done, Task};
 use crate::target::{Provider, Target};
-use crate::trouble::refused;
 use crate::watch;
-use crate::wire::{Meter, Requests, Wire};
 
 /// One namespace in a bucket.
 #[derive(Debug)]
 pub struct Bucket {
-    folder: Arc<Folder>,
+    folder: Arc<Namespace>,
     target: Target,
     probe: Arc<Probe>,
     meter: Arc<Meter>,
@@ -49,7 +49,7 @@ impl Bucket {
         let root = below(&target.prefix, &layout::escaped(namespace));
         let wire = || {
             let client = target.client()?;
-            Ok::<_, StoreError>(Wire::new(
+            Ok::<_, StoreError>(ObjectClient::new(
                 client,
                 root.clone(),
                 place.clone(),
@@ -59,7 +59,7 @@ impl Bucket {
         };
         let (renewal, work) = (wire()?, wire()?);
         let probe = Arc::new(Probe::new(wire()?.at(target.prefix.clone()), &target));
-        let folder = Arc::new(Folder::new(renewal, work, options));
+        let folder = Arc::new(Namespace::new(renewal, work, options));
         Ok(Bucket { folder, target, probe, meter, namespace: namespace.to_owned() })
     }
 
@@ -85,7 +85,7 @@ impl Bucket {
         &self.target.prefix
     }
 
-    pub(crate) fn folder(&self) -> &Folder {
+    pub(crate) fn folder(&self) -> &Namespace {
         &self.folder
     }
 
@@ -196,7 +196,7 @@ impl Store for Bucket {
                 Lane::Work => self.folder.options.marker_within,
             };
             self.folder.marker.settle(self.folder.wire(lane), within).await;
-            self.folder.bell.notify_waiters();
+            self.folder.changed.notify_waiters();
         }
         let mut outcomes = vec![Swapped::Unknown; swaps.len()];
         let mut trouble = None;

@@ -21,24 +21,24 @@
 
 mod access;
 mod bucket;
+mod cache;
+mod client;
 mod date;
+mod error;
 mod examine;
-mod folder;
 mod http;
 mod layout;
 mod marker;
+mod namespace;
 mod options;
 mod page;
 mod probe;
 mod registry;
-mod shelf;
 mod swapping;
 mod target;
-mod trouble;
 mod watch;
-mod wire;
 
 pub use bucket::Bucket;
+pub use client::Requests;
 pub use object_store;
 pub use options::Options;
-pub use wire::Requests;

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_store::{StoreError, chance};
+use leasehold_store::{StoreError, rng};
 
+use crate::client::{Condition, Got, Mark, ObjectClient};
 use crate::layout::MARKER;
-use crate::wire::{Condition, Got, Mark, Wire};
 
 /// The marker, as this client knows it.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Marker {
 
     /// Rewrites the marker if something changed since. One write tells of all changes before it. What fails is tried
     /// again at the next look.
-    pub(crate) async fn settle(&self, wire: &Wire, within: Duration) {
+    pub(crate) async fn settle(&self, wire: &ObjectClient, within: Duration) {
         if self.told.try_lock().is_ok_and(|told| *told == self.made.load(Ordering::SeqCst)) {
             return;
         }
@@ -38,7 +38,7 @@ impl Marker {
             if *told == made {
                 return;
             }
-            let Ok(id) = chance::fresh_id() else { return };
+            let Ok(id) = rng::fresh_id() else { return };
             let body = format!("{{\"format\":1,\"write\":\"{id}\"}}\n").into_bytes();
             match wire.put(MARKER, body, Condition::Whatever).await {
                 Ok(_) => *told = made,
@@ -49,7 +49,7 @@ impl Marker {
     }
 
     /// The marker's state in the store; `None` if there is none.
-    pub(crate) async fn read(&self, wire: &Wire) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn read(&self, wire: &ObjectClient) -> Result<Option<String>, StoreError> {
         let seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let mark = match wire.get(MARKER, seen.as_ref()).await? {
             Got::Same => seen,

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select, try_join_all};
-use leasehold_store::{StoreError, StoreErrorKind, chance};
+use leasehold_store::{StoreError, StoreErrorKind, rng};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use crate::client::{Condition, Got, Mark, ObjectClient, Refusal};
+use crate::error::{failed, refused};
 use crate::http;
 use crate::target::Target;
-use crate::trouble::{failed, refused};
-use crate::wire::{Condition, Got, Mark, Refusal, Wire};
 
 /// The folder of the objects that are written to find out. It lies beside the namespaces, and is never deleted.
 pub(crate) const SCRATCH: &str = "leasehold-probe";
@@ -52,7 +52,7 @@ fn verdicts() -> MutexGuard<'static, BTreeMap<String, Verdict>> {
 /// The check of one bucket, which is made once a process.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    wire: Wire,
+    wire: ObjectClient,
     name: String,
     /// The check that is under way. It goes on when whoever waited for it gives up: each try to join, or to register a
     /// key, may be shorter than the check.
@@ -64,7 +64,7 @@ type Running = Shared<BoxFuture<'static, Result<(), StoreError>>>;
 impl Probe {
     /// A check in the folder that all namespaces are in, over connections that nobody else uses: they are those of the
     /// check's own thread, and end with it.
-    pub(crate) fn new(wire: Wire, target: &Target) -> Self {
+    pub(crate) fn new(wire: ObjectClient, target: &Target) -> Self {
         let name = format!("{}/{}", target.place(), target.prefix);
         Probe { wire, name, running: Mutex::default() }
     }
@@ -126,7 +126,7 @@ async fn turn_of(object: usize) {
 /// What a check needs.
 #[derive(Debug)]
 struct Check {
-    wire: Wire,
+    wire: ObjectClient,
     name: String,
     /// The folder of the objects that it races for.
     folder: String,
@@ -142,8 +142,8 @@ struct Found {
 impl Check {
     /// Starts a check on a thread of its own, where it goes on whether somebody waits for it or not. It ends with its
     /// probe.
-    fn start(wire: Wire, name: &str) -> Result<Running, StoreError> {
-        let set = chance::bits()? % SETS;
+    fn start(wire: ObjectClient, name: &str) -> Result<Running, StoreError> {
+        let set = rng::bits()? % SETS;
         let check = Check { wire, name: name.to_owned(), folder: format!("{SCRATCH}/{set:02}") };
         let stopped = |why: &dyn std::fmt::Display| {
             failed(StoreErrorKind::Unreachable, format!("the check of the bucket could not be made: {why}"))
@@ -231,7 +231,7 @@ impl Check {
             if self.race(object, None).await?.is_some() && self.read(object).await?.is_none() {
                 return Err(self.bad("forgets what it was given"));
             }
-            tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
+            tokio::time::sleep(PAUSE / 2 + rng::up_to(PAUSE / 2)).await;
         }
         Err(self.busy())
     }
@@ -250,7 +250,7 @@ impl Check {
             }
             if now.mark == current.mark {
                 // Nobody won, and nobody else wrote: a server that is too busy to say who did.
-                tokio::time::sleep(PAUSE / 2 + chance::up_to(PAUSE / 2)).await;
+                tokio::time::sleep(PAUSE / 2 + rng::up_to(PAUSE / 2)).await;
             }
             current = now;
         }
@@ -289,7 +289,7 @@ impl Check {
 
     /// Writes an object; the id of the write, and what became of it.
     async fn write(&self, object: usize, condition: Condition) -> (String, Result<Mark, Refusal>) {
-        let id = match chance::fresh_id() {
+        let id = match rng::fresh_id() {
             Ok(id) => id,
             Err(error) => return (String::new(), Err(Refusal::Failed(error))),
         };

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind, chance};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, StoreErrorKind, rng};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::bucket::Bucket;
-use crate::folder::AT_ONCE;
+use crate::client::{Condition, Got, Listed, Mark, Refusal};
+use crate::error::{failed, refused};
 use crate::layout::{LEASES, REGISTERED, escaped};
-use crate::trouble::{failed, refused};
-use crate::wire::{Condition, Got, Listed, Mark, Refusal};
+use crate::namespace::AT_ONCE;
 
 /// How often a key is looked at again because somebody else wrote it.
 const TRIES: u32 = 10;
@@ -87,16 +87,15 @@ impl Bucket {
 impl Registry for Bucket {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
         self.pass_probe().await?;
-        let lease = LeaseId(chance::fresh_id()?);
-        let value =
-            Lease { format: 1, write: chance::fresh_id()?, ttl_ms: ttl.as_millis() as u64, over: false };
+        let lease = LeaseId(rng::fresh_id()?);
+        let value = Lease { format: 1, write: rng::fresh_id()?, ttl_ms: ttl.as_millis() as u64, over: false };
         self.write(&lease_object(&lease), &value, Condition::Absent).await.map_err(reason)?;
         Ok(lease)
     }
 
     async fn keep_alive(&self, lease: &LeaseId) -> Result<LeaseState, StoreError> {
         let Some(Found { value, mark, .. }) = self.lease(lease).await? else { return Ok(LeaseState::Gone) };
-        let value = Lease { write: chance::fresh_id()?, ..value };
+        let value = Lease { write: rng::fresh_id()?, ..value };
         match self.write(&lease_object(lease), &value, Condition::Is(mark)).await {
             Ok(()) => Ok(LeaseState::Alive),
             Err(Refusal::Lost) => {
@@ -112,7 +111,7 @@ impl Registry for Bucket {
         }
         let text = std::str::from_utf8(value).ok().map(str::to_owned);
         let bytes = text.is_none().then(|| value.to_vec());
-        let (key, write) = (key.to_owned(), chance::fresh_id()?);
+        let (key, write) = (key.to_owned(), rng::fresh_id()?);
         let object = key_object(&key);
         // Over what is there now, and nothing else: of two that register a key at once, one is told.
         let condition = match self.folder().work.get(&object, None).await? {
@@ -133,8 +132,7 @@ impl Registry for Bucket {
             if value.lease.as_ref() != Some(&lease.0) {
                 return Ok(());
             }
-            let gone =
-                Registered { write: chance::fresh_id()?, lease: None, text: None, bytes: None, ..value };
+            let gone = Registered { write: rng::fresh_id()?, lease: None, text: None, bytes: None, ..value };
             match self.write(&object, &gone, Condition::Is(mark)).await {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Lost) => {}
@@ -151,7 +149,7 @@ impl Registry for Bucket {
             if value.over {
                 return Ok(());
             }
-            let over = Lease { write: chance::fresh_id()?, over: true, ..value };
+            let over = Lease { write: rng::fresh_id()?, over: true, ..value };
             match self.write(&object, &over, Condition::Is(mark)).await {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Lost) => {}

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{NodeRecord, Record, Report};
-use leasehold_store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version, chance};
+use leasehold_store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version, rng};
 
-use crate::folder::Folder;
+use crate::cache::Held;
+use crate::client::{Condition, Refusal};
+use crate::namespace::Namespace;
 use crate::page::{Content, FORMAT};
-use crate::shelf::Held;
-use crate::wire::{Condition, Refusal};
 
 /// How often an object is written anew because somebody else wrote another row of it.
 const TRIES_MAX: u32 = 24;
@@ -43,7 +43,7 @@ struct Sent {
     refused: bool,
 }
 
-impl Folder {
+impl Namespace {
     /// Swaps the rows of one object.
     pub(crate) async fn swap(&self, lane: Lane, task: Task) -> Done {
         let turn = self.turn(&task.object);
@@ -68,7 +68,7 @@ impl Folder {
 }
 
 struct Attempt<'a> {
-    folder: &'a Folder,
+    folder: &'a Namespace,
     lane: Lane,
     object: &'a str,
     /// The swaps that have no outcome yet.
@@ -79,7 +79,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<(), StoreError> {
-        let mut held = self.folder.shelf().get(self.object);
+        let mut held = self.folder.cache().get(self.object);
         let mut tries = 0;
         loop {
             // What is remembered may be old: good enough to try a write with, never to call one lost.
@@ -95,7 +95,7 @@ impl Attempt<'_> {
             }
             if tries > 0 {
                 let longest = (PAUSE.0 * 2u32.pow(tries.min(8) - 1)).min(PAUSE.1);
-                tokio::time::sleep(longest / 2 + chance::up_to(longest / 2)).await;
+                tokio::time::sleep(longest / 2 + rng::up_to(longest / 2)).await;
             }
             tries += 1;
             let Some(sent) = self.write(&current).await? else { return Ok(()) };
@@ -134,21 +134,21 @@ impl Attempt<'_> {
         let mut rows = Vec::new();
         let mut versions = Vec::new();
         for (at, swap) in &self.open {
-            let version = Version::new(chance::fresh_id()?);
+            let version = Version::new(rng::fresh_id()?);
             let stored = swap.value.clone().map(|value| Stored { version: version.clone(), value });
             rows.push((swap.key.clone(), stored));
             versions.push((*at, version));
         }
         let news = self.is_news(&current.content);
         let page = current.content.with(self.object, &rows);
-        let body = page.encode(&chance::fresh_id()?);
+        let body = page.encode(&rng::fresh_id()?);
         let condition = current.mark.clone().map_or(Condition::Absent, Condition::Is);
-        let issued = self.folder.shelf().ticket();
+        let issued = self.folder.cache().ticket();
         let etag = current.etag().map(str::to_owned);
         match self.folder.wire(self.lane).put(self.object, body, condition).await {
             Ok(mark) => {
                 let held = Held { mark: Some(mark), content: Content::Page(page).into() };
-                self.folder.shelf().put(self.object, issued, held);
+                self.folder.cache().put(self.object, issued, held);
                 self.news |= news;
                 self.open.clear();
                 self.outcomes
@@ -159,7 +159,7 @@ impl Attempt<'_> {
             Err(Refusal::Lost) => Ok(Some(Sent { rows: versions, etag, refused: true })),
             Err(Refusal::Unknown(error)) => {
                 tracing::debug!(object = self.object, %error, "a write of unknown outcome is looked for");
-                self.folder.shelf().doubt(self.object);
+                self.folder.cache().doubt(self.object);
                 self.news |= news;
                 Ok(Some(Sent { rows: versions, etag, refused: false }))
             }

@@ -12,9 +12,9 @@ use object_store::path::Path;
 use object_store::{ObjectStore, RetryConfig};
 
 use crate::access::{Access, Environment};
+use crate::error::refused;
 use crate::http::Connector;
 use crate::options::Options;
-use crate::trouble::refused;
 
 /// The longest pause between two looks at a bucket at rest.
 const POLL_MAX: Duration = Duration::from_secs(60);
@@ -335,7 +335,7 @@ fn parse_span(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Meter, Wire};
+    use crate::client::{Meter, ObjectClient};
 
     fn parse_in(text: &str, environment: &[(&str, &str)]) -> Result<Target, AddressError> {
         let variables = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -528,8 +528,13 @@ mod tests {
                 Err(_) => refused += 1,
                 Ok((client, target)) => {
                     let within = Duration::from_millis(300);
-                    let wire =
-                        Wire::new(client, target.prefix, "odd".into(), within, Arc::new(Meter::default()));
+                    let wire = ObjectClient::new(
+                        client,
+                        target.prefix,
+                        "odd".into(),
+                        within,
+                        Arc::new(Meter::default()),
+                    );
                     let _ = wire.knock().await;
                     sent += 1;
                 }
@@ -552,9 +557,10 @@ mod tests {
             let Ok(target) = parse_in(&format!("s3://bucket/p?{rest}"), &environment) else { continue };
             let Ok(client) = target.client() else { continue };
             let within = Duration::from_millis(300);
-            let _ = Wire::new(client, target.prefix, "odd".into(), within, Arc::new(Meter::default()))
-                .knock()
-                .await;
+            let _ =
+                ObjectClient::new(client, target.prefix, "odd".into(), within, Arc::new(Meter::default()))
+                    .knock()
+                    .await;
         }
     }
 }

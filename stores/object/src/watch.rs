@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures::stream;
 use leasehold_store::{Key, Listing, Stored, Version, Watch, WatchEvent};
 
-use crate::folder::{Folder, Looked};
+use crate::cache::Sweep;
+use crate::namespace::{Looked, Namespace};
 use crate::probe::Probe;
-use crate::shelf::Sweep;
 
 /// Starts to watch. It looks only while somebody waits for it.
-pub(crate) fn start(folder: Arc<Folder>, probe: Arc<Probe>) -> Watch {
+pub(crate) fn start(folder: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
     let pause = folder.options.poll_first;
     let watcher = Watcher { folder, probe, told: None, pause, interrupted: false };
     Box::pin(stream::unfold(watcher, |mut watcher| async move {
@@ -22,7 +22,7 @@ pub(crate) fn start(folder: Arc<Folder>, probe: Arc<Probe>) -> Watch {
 }
 
 struct Watcher {
-    folder: Arc<Folder>,
+    folder: Arc<Namespace>,
     probe: Arc<Probe>,
     /// What the reader was told; `None` before the first snapshot and after every gap.
     told: Option<BTreeMap<Key, Version>>,
@@ -65,9 +65,9 @@ impl Watcher {
     /// Waits for the next look, and less if this client wrote something.
     async fn wait(&mut self) {
         // A little more than asked for, never less, so that the looks of many nodes spread.
-        let pause = self.pause + leasehold_store::chance::up_to(self.pause / 10);
+        let pause = self.pause + leasehold_store::rng::up_to(self.pause / 10);
         self.pause = (self.pause + self.pause / 2).min(self.folder.options.poll_every);
-        if tokio::time::timeout(pause, self.folder.bell.notified()).await.is_ok() {
+        if tokio::time::timeout(pause, self.folder.changed.notified()).await.is_ok() {
             self.pause = self.folder.options.poll_first;
         }
     }

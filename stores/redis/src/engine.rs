@@ -4,46 +4,46 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_store::{StoreError, StoreErrorKind, chance};
+use leasehold_store::{StoreError, StoreErrorKind, rng};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::find;
-use crate::pipe::Pipe;
-use crate::place::{Place, Setup, Spot};
+use crate::discovery;
+use crate::error::{RedisError, Written};
+use crate::options::{Options, ServerAddress, Setup};
+use crate::pipeline::Pipeline;
 use crate::resp::{Command, Value};
 use crate::script::{self, Call};
-use crate::trouble::{Trouble, Written};
-use crate::wire::within;
+use crate::socket::within;
 
 /// How often a call is sent on to another server that refused it without doing anything.
 const TRIES_MAX: usize = 3;
 /// How many servers of a cluster are remembered.
 const KNOWN_MAX: usize = 16;
 
-/// Trouble, and what it means for what was to be written.
-pub(crate) type Failure = (Trouble, Written);
+/// RedisError, and what it means for what was to be written.
+pub(crate) type Failure = (RedisError, Written);
 
 /// A thread with one connection.
 #[derive(Debug)]
 pub(crate) struct Engine {
     handle: Handle,
-    line: Arc<Line>,
+    connection: Arc<MasterConnection>,
     /// The thread ends when this is dropped.
     _end: oneshot::Sender<()>,
 }
 
 /// The connection of an engine; only its own tasks use it.
 #[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) place: Arc<Place>,
-    pipe: tokio::sync::Mutex<Option<Pipe>>,
-    known: Mutex<Vec<Spot>>,
+pub(crate) struct MasterConnection {
+    pub(crate) options: Arc<Options>,
+    pipeline: tokio::sync::Mutex<Option<Pipeline>>,
+    known: Mutex<Vec<ServerAddress>>,
 }
 
 impl Engine {
     /// Starts the thread. Nothing is connected before the first call.
-    pub(crate) fn start(name: &str, place: Arc<Place>) -> Result<Self, StoreError> {
+    pub(crate) fn start(name: &str, options: Arc<Options>) -> Result<Self, StoreError> {
         let refused = |e: std::io::Error| {
             StoreError::new(StoreErrorKind::Refused, format!("no thread could be started ({e})"))
         };
@@ -52,18 +52,22 @@ impl Engine {
         let (end, ended) = oneshot::channel::<()>();
         let run = move || drop(runtime.block_on(ended));
         std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(refused)?;
-        let line = Line { place, pipe: tokio::sync::Mutex::default(), known: Mutex::default() };
-        Ok(Engine { handle, line: Arc::new(line), _end: end })
+        let connection =
+            MasterConnection { options, pipeline: tokio::sync::Mutex::default(), known: Mutex::default() };
+        Ok(Engine { handle, connection: Arc::new(connection), _end: end })
     }
 
     /// Does something on the thread. It is given up when nobody waits for it any more.
-    pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Arc<Line>) -> F) -> Result<T, StoreError>
+    pub(crate) async fn run<T, F>(
+        &self,
+        work: impl FnOnce(Arc<MasterConnection>) -> F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let (mut reply, answer) = oneshot::channel();
-        let work = work(self.line.clone());
+        let work = work(self.connection.clone());
         self.handle.spawn(async move {
             tokio::select! {
                 done = work => drop(reply.send(done)),
@@ -84,8 +88,8 @@ impl Engine {
         self.handle.spawn(work);
     }
 
-    pub(crate) fn line(&self) -> Arc<Line> {
-        self.line.clone()
+    pub(crate) fn connection(&self) -> Arc<MasterConnection> {
+        self.connection.clone()
     }
 }
 
@@ -98,13 +102,13 @@ pub(crate) enum Wait {
     For(u32),
 }
 
-impl Line {
+impl MasterConnection {
     /// Calls a script, within the time that a call may take.
     pub(crate) async fn call(&self, call: &Call, wait: Wait) -> Result<Value, Failure> {
-        let time = self.place.timeout;
+        let time = self.options.timeout;
         match tokio::time::timeout(time, self.call_on_and_on(call, wait)).await {
             Ok(answer) => answer,
-            Err(_) => Err((Trouble::TimedOut(format!("no answer within {time:?}.")), Written::Unknown)),
+            Err(_) => Err((RedisError::TimedOut(format!("no answer within {time:?}.")), Written::Unknown)),
         }
     }
 
@@ -113,33 +117,33 @@ impl Line {
         let mut tries = 0;
         loop {
             tries += 1;
-            let pipe = self.pipe().await.map_err(|trouble| (trouble, Written::Nothing))?;
-            match self.call_once(&pipe, call, wait).await {
-                Err((Trouble::NotMaster(next, _), Written::Nothing)) if tries < TRIES_MAX => {
+            let pipeline = self.pipeline().await.map_err(|trouble| (trouble, Written::Nothing))?;
+            match self.call_once(&pipeline, call, wait).await {
+                Err((RedisError::NotMaster(next, _), Written::Nothing)) if tries < TRIES_MAX => {
                     next.into_iter().for_each(|next| self.remember(next));
                 }
-                Err((Trouble::NoScript, _)) if tries < TRIES_MAX => {
+                Err((RedisError::NoScript, _)) if tries < TRIES_MAX => {
                     let loads = script::load_all();
-                    self.ask(&pipe, &loads).await.map_err(|trouble| (trouble, Written::Nothing))?;
+                    self.ask(&pipeline, &loads).await.map_err(|trouble| (trouble, Written::Nothing))?;
                 }
                 answer => return answer,
             }
         }
     }
 
-    async fn call_once(&self, pipe: &Pipe, call: &Call, wait: Wait) -> Result<Value, Failure> {
-        let mut commands = vec![call.command(&pipe.scripts)];
+    async fn call_once(&self, pipeline: &Pipeline, call: &Call, wait: Wait) -> Result<Value, Failure> {
+        let mut commands = vec![call.command(&pipeline.scripts)];
         if let Wait::For(replicas) = wait {
-            let (replicas, millis) = (replicas.to_string(), self.place.wait_for.as_millis().to_string());
+            let (replicas, millis) = (replicas.to_string(), self.options.wait_for.as_millis().to_string());
             commands.push(Command::new(["WAIT", &replicas, &millis]));
         }
         let unknown = |trouble| (trouble, Written::Unknown);
-        let mut answers = self.ask(pipe, &commands).await.map_err(unknown)?.into_iter();
+        let mut answers = self.ask(pipeline, &commands).await.map_err(unknown)?.into_iter();
         let answer = match answers.next() {
             Some(Value::Error(error)) => {
-                let trouble = Trouble::said(&error, &pipe.spot);
+                let trouble = RedisError::said(&error, &pipeline.spot);
                 if !trouble.keeps_connection() {
-                    pipe.spoil();
+                    pipeline.spoil();
                 }
                 // A script that began may have written something before it failed.
                 let began = error.contains("@user_script");
@@ -151,29 +155,33 @@ impl Line {
         match answers.next() {
             Some(Value::Number(have)) if have >= i64::from(replicas) => Ok(answer),
             Some(Value::Error(error)) => {
-                pipe.spoil();
-                Err(unknown(Trouble::said(&error, &pipe.spot)))
+                pipeline.spoil();
+                Err(unknown(RedisError::said(&error, &pipeline.spot)))
             }
-            have => Err(unknown(Trouble::TimedOut(format!(
+            have => Err(unknown(RedisError::TimedOut(format!(
                 "{} of {replicas} replicas of {} confirmed within {:?}, so it does not count. Bring the replicas \
                  back, or read in docs/redis.md what `wait=0` means.",
                 have.and_then(|have| have.number()).unwrap_or(0),
-                pipe.spot,
-                self.place.wait_for,
+                pipeline.spot,
+                self.options.wait_for,
             )))),
         }
     }
 
     /// Asks over a connection; who gives up while waiting leaves it to nobody else.
-    pub(crate) async fn ask(&self, pipe: &Pipe, commands: &[Command]) -> Result<Vec<Value>, Trouble> {
-        struct Impatience<'a>(Option<&'a Pipe>);
+    pub(crate) async fn ask(
+        &self,
+        pipeline: &Pipeline,
+        commands: &[Command],
+    ) -> Result<Vec<Value>, RedisError> {
+        struct Impatience<'a>(Option<&'a Pipeline>);
         impl Drop for Impatience<'_> {
             fn drop(&mut self) {
-                self.0.iter().for_each(|pipe| pipe.spoil());
+                self.0.iter().for_each(|pipeline| pipeline.spoil());
             }
         }
-        let mut impatience = Impatience(Some(pipe));
-        let answers = pipe.ask(commands).await;
+        let mut impatience = Impatience(Some(pipeline));
+        let answers = pipeline.ask(commands).await;
         if answers.is_ok() {
             impatience.0 = None;
         }
@@ -181,30 +189,31 @@ impl Line {
     }
 
     /// The connection, made anew if it is not good any more.
-    pub(crate) async fn pipe(&self) -> Result<Pipe, Trouble> {
-        let mut pipe = self.pipe.lock().await;
-        if let Some(good) = pipe.as_ref().filter(|pipe| pipe.is_good()) {
+    pub(crate) async fn pipeline(&self) -> Result<Pipeline, RedisError> {
+        let mut pipeline = self.pipeline.lock().await;
+        if let Some(good) = pipeline.as_ref().filter(|pipeline| pipeline.is_good()) {
             return Ok(good.clone());
         }
-        *pipe = None;
+        *pipeline = None;
         let master = self.connect().await?;
-        let fresh = Pipe::start(master.wire, master.scripts);
+        let fresh = Pipeline::start(master.socket, master.scripts);
         tracing::debug!(server = %fresh.spot, "connected to Redis");
-        Ok(pipe.insert(fresh).clone())
+        Ok(pipeline.insert(fresh).clone())
     }
 
     /// A new connection to the master.
-    pub(crate) async fn connect(&self) -> Result<find::Master, Trouble> {
+    pub(crate) async fn connect(&self) -> Result<discovery::Master, RedisError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let master =
-            within(self.place.timeout, "no master was found", find::master(&self.place, &known)).await?;
-        if matches!(self.place.setup, Setup::Cluster) {
-            self.remember(master.wire.spot.clone());
+            within(self.options.timeout, "no master was found", discovery::master(&self.options, &known))
+                .await?;
+        if matches!(self.options.setup, Setup::Cluster) {
+            self.remember(master.socket.spot.clone());
         }
         Ok(master)
     }
 
-    fn remember(&self, spot: Spot) {
+    fn remember(&self, spot: ServerAddress) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| *other != spot);
         known.insert(0, spot);
@@ -214,7 +223,7 @@ impl Line {
     /// How long a pause is good between two tries to connect: longer each time, and not the same for everybody.
     pub(crate) fn pause(failures: u32) -> Duration {
         let longest = Duration::from_millis(50 << failures.min(5));
-        longest / 2 + chance::up_to(longest / 2)
+        longest / 2 + rng::up_to(longest / 2)
     }
 }
 
@@ -224,10 +233,10 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_differ() {
-        let pauses: Vec<Duration> = (0..50).map(|_| Line::pause(4)).collect();
+        let pauses: Vec<Duration> = (0..50).map(|_| MasterConnection::pause(4)).collect();
         let (shortest, longest) = (Duration::from_millis(400), Duration::from_millis(800));
         assert!(pauses.iter().all(|pause| (shortest..=longest).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause != pauses[0]), "not everybody comes back at once");
-        assert!(Line::pause(99) <= Duration::from_millis(1600));
+        assert!(MasterConnection::pause(99) <= Duration::from_millis(1600));
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use leasehold_store::Finding;
 
+use crate::discovery::{field, refuse_eviction};
 use crate::engine::Wait;
-use crate::find::{field, refuse_eviction};
-use crate::pipe::Pipe;
-use crate::place::{AfterFailover, Place, Setup};
+use crate::error::Written;
+use crate::options::{AfterFailover, Options, Setup};
+use crate::pipeline::Pipeline;
 use crate::records::Records;
 use crate::resp::{Command, Value};
 use crate::script::{Call, Script};
-use crate::trouble::Written;
 
 /// Slower than this, a renewal has too few tries left.
 const SLOW: Duration = Duration::from_millis(100);
@@ -38,10 +38,10 @@ struct Said {
 
 /// Looks for the usual mistakes.
 pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
-    let place = &records.line.place;
-    let opened = tokio::time::timeout(place.timeout, records.line.pipe()).await;
-    let pipe = match opened {
-        Ok(Ok(pipe)) => pipe,
+    let options = &records.connection.options;
+    let opened = tokio::time::timeout(options.timeout, records.connection.pipeline()).await;
+    let pipeline = match opened {
+        Ok(Ok(pipeline)) => pipeline,
         Ok(Err(trouble)) => {
             let error = trouble.tell(Written::Nothing);
             return vec![Finding::bad(
@@ -50,37 +50,37 @@ pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
             )];
         }
         Err(_) => {
-            let what = format!("no answer within {:?}", place.timeout);
+            let what = format!("no answer within {:?}", options.timeout);
             return vec![Finding::bad(
                 what,
                 "Check host, port and firewalls, and whether the server has stalled.",
             )];
         }
     };
-    let Some(said) = ask(records, &pipe).await else {
-        return vec![Finding::bad(format!("{} stopped answering", pipe.spot), "Look at its log.")];
+    let Some(said) = ask(records, &pipeline).await else {
+        return vec![Finding::bad(format!("{} stopped answering", pipeline.spot), "Look at its log.")];
     };
-    let mut findings = vec![identity(&said, &pipe, place)];
+    let mut findings = vec![identity(&said, &pipeline, options)];
     findings.push(speed(&said));
-    findings.extend(secrecy(place));
+    findings.extend(secrecy(options));
     findings.extend(rights(records).await);
-    findings.extend(memory(&said, &pipe));
+    findings.extend(memory(&said, &pipeline));
     findings.push(persistence(&said));
-    findings.extend(replication(&said, place));
-    findings.extend(agreement(&said, place));
-    findings.extend(cluster(&said, place));
+    findings.extend(replication(&said, options));
+    findings.extend(agreement(&said, options));
+    findings.extend(cluster(&said, options));
     findings.extend(clock(&said));
     findings.extend(clients(&said));
     findings.push(namespace(records, &said).await);
     findings
 }
 
-async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
-    let line = &records.line;
+async fn ask(records: &Records, pipeline: &Pipeline) -> Option<Said> {
+    let connection = &records.connection;
     let mut round_trips = Vec::new();
     for _ in 0..5 {
         let asked_at = boot_clock();
-        line.ask(pipe, &[Command::new(["EXISTS", &line.place.key("store")])]).await.ok()?;
+        connection.ask(pipeline, &[Command::new(["EXISTS", &connection.options.key("store")])]).await.ok()?;
         round_trips.push(boot_clock().saturating_sub(asked_at));
     }
     let mut commands: Vec<Command> =
@@ -90,9 +90,9 @@ async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
     commands.push(Command::new(["TIME"]));
     commands.push(Command::new(["CONFIG", "GET", "min-replicas-to-write"]));
     commands.push(Command::new(["CONFIG", "GET", "save"]));
-    commands.push(Command::new(["HGET", &line.place.key("store"), "wait"]));
+    commands.push(Command::new(["HGET", &connection.options.key("store"), "wait"]));
     commands.push(Command::new(["CLUSTER", "INFO"]));
-    let mut answers = line.ask(pipe, &commands).await.ok()?.into_iter();
+    let mut answers = connection.ask(pipeline, &commands).await.ok()?.into_iter();
     let here = unix_seconds();
     let mut text = || answers.next().and_then(|answer| answer.text().map(str::to_owned)).unwrap_or_default();
     let (server, clients, memory) = (text(), text(), text());
@@ -120,17 +120,17 @@ async fn ask(records: &Records, pipe: &Pipe) -> Option<Said> {
     })
 }
 
-fn identity(said: &Said, pipe: &Pipe, place: &Place) -> Finding {
+fn identity(said: &Said, pipeline: &Pipeline, options: &Options) -> Finding {
     let (name, version) = match field(&said.server, "valkey_version") {
         Some(version) => ("Valkey", version),
         None => ("Redis", field(&said.server, "redis_version").unwrap_or("of unknown version")),
     };
-    let how = match &place.setup {
+    let how = match &options.setup {
         Setup::Plain => String::new(),
         Setup::Sentinel { master, .. } => format!(", the master {master:?} of the sentinels"),
         Setup::Cluster => ", the master of the namespace's slot".to_owned(),
     };
-    Finding::good(format!("{name} {version} at {}, database {}{how}", pipe.spot, place.login.db))
+    Finding::good(format!("{name} {version} at {}, database {}{how}", pipeline.spot, options.login.db))
 }
 
 fn speed(said: &Said) -> Finding {
@@ -145,10 +145,10 @@ fn speed(said: &Said) -> Finding {
     }
 }
 
-fn secrecy(place: &Place) -> Option<Finding> {
+fn secrecy(options: &Options) -> Option<Finding> {
     let near = |host: &str| host == "localhost" || host.starts_with("127.") || host == "::1";
-    let far = place.spots.iter().any(|spot| !near(&spot.host));
-    match (&place.tls, far) {
+    let far = options.spots.iter().any(|spot| !near(&spot.host));
+    match (&options.tls, far) {
         (Some(_), _) => Some(Finding::good("the connection is encrypted")),
         (None, true) => Some(Finding::doubtful(
             "the connection is not encrypted",
@@ -159,8 +159,8 @@ fn secrecy(place: &Place) -> Option<Finding> {
 }
 
 async fn rights(records: &Records) -> Option<Finding> {
-    let call = Call::new(Script::Rights, vec![records.line.place.key("store")]);
-    let denied = match records.line.call(&call, Wait::No).await {
+    let call = Call::new(Script::Rights, vec![records.connection.options.key("store")]);
+    let denied = match records.connection.call(&call, Wait::No).await {
         Ok(answer) => answer.list().unwrap_or_default(),
         Err((trouble, written)) => {
             let advice = "The user needs the rights that docs/redis.md names.";
@@ -177,11 +177,11 @@ async fn rights(records: &Records) -> Option<Finding> {
     }
 }
 
-fn memory(said: &Said, pipe: &Pipe) -> Option<Finding> {
+fn memory(said: &Said, pipeline: &Pipeline) -> Option<Finding> {
     let number = |name| field(&said.memory, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let (used, most) = (number("used_memory"), number("maxmemory"));
     let policy = field(&said.memory, "maxmemory_policy").unwrap_or("unknown");
-    if let Err(trouble) = refuse_eviction(&said.memory, &pipe.spot) {
+    if let Err(trouble) = refuse_eviction(&said.memory, &pipeline.spot) {
         return Some(Finding::bad(
             trouble.tell(Written::Nothing).message,
             "CONFIG SET maxmemory-policy noeviction",
@@ -231,13 +231,13 @@ fn persistence(said: &Said) -> Finding {
 }
 
 /// The rule that the namespace keeps, against what this address would have.
-fn agreement(said: &Said, place: &Place) -> Option<Finding> {
-    let (waited, relied) = (said.waited?, place.relies_on());
+fn agreement(said: &Said, options: &Options) -> Option<Finding> {
+    let (waited, relied) = (said.waited?, options.relies_on());
     if waited >= relied {
         return None;
     }
     let (key, failover) = (
-        place.key("store"),
+        options.key("store"),
         match waited {
             0 => "every failover counts as one with losses, and starts all nodes anew",
             _ => "failovers rely on so many only",
@@ -254,9 +254,9 @@ fn agreement(said: &Said, place: &Place) -> Option<Finding> {
     ))
 }
 
-fn replication(said: &Said, place: &Place) -> Vec<Finding> {
+fn replication(said: &Said, options: &Options) -> Vec<Finding> {
     let count = |name| field(&said.replication, name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
-    let (replicas, wait) = (count("connected_slaves"), place.wait);
+    let (replicas, wait) = (count("connected_slaves"), options.wait);
     let mut findings = Vec::new();
     let what = format!("{replicas} replicas are connected, and a write counts once {wait} have it");
     findings.push(if wait > replicas {
@@ -269,7 +269,7 @@ fn replication(said: &Said, place: &Place) -> Vec<Finding> {
     } else if wait > 0 && (wait + 1) * 2 <= replicas + 1 {
         let least = replicas.div_ceil(2);
         Finding::bad(what, format!("Both halves of a split could confirm: `wait={least}` is the least that is a majority."))
-    } else if wait > 0 && wait < replicas && place.after_failover == AfterFailover::GoOn {
+    } else if wait > 0 && wait < replicas && options.after_failover == AfterFailover::GoOn {
         Finding::doubtful(
             what,
             "A replica that lags may be promoted if master and confirming replica fail together: \
@@ -301,8 +301,8 @@ fn replication(said: &Said, place: &Place) -> Vec<Finding> {
     findings
 }
 
-fn cluster(said: &Said, place: &Place) -> Option<Finding> {
-    if !matches!(place.setup, Setup::Cluster) {
+fn cluster(said: &Said, options: &Options) -> Option<Finding> {
+    if !matches!(options.setup, Setup::Cluster) {
         return None;
     }
     match field(&said.cluster, "cluster_state") {
@@ -343,7 +343,7 @@ fn clients(said: &Said) -> Option<Finding> {
 }
 
 async fn namespace(records: &Records, said: &Said) -> Finding {
-    let place = &records.line.place;
+    let options = &records.connection.options;
     match records.list().await {
         Err(error) => Finding::bad(error.to_string(), "Nodes would meet the same."),
         Ok(listing)
@@ -353,14 +353,14 @@ async fn namespace(records: &Records, said: &Said) -> Finding {
             Finding::doubtful(
                 format!(
                     "the namespace {:?} is empty in database {}, and other databases are in use",
-                    place.namespace, place.login.db
+                    options.namespace, options.login.db
                 ),
                 "Is it the right one? The database stands behind the port: redis://host:6379/0",
             )
         }
         Ok(listing) => Finding::good(format!(
             "the namespace {:?} has {} records, {} foreign keys, and the generation {}",
-            place.namespace,
+            options.namespace,
             listing.entries.len(),
             listing.foreign.len(),
             listing.generation

@@ -8,20 +8,20 @@
 //! its own, so that one [`Redis`] serves any number of async runtimes. It never repeats a command that may have been
 //! carried out.
 
+mod discovery;
 mod engine;
+mod error;
 mod examine;
-mod find;
-mod pipe;
-mod place;
+mod high_water;
+mod options;
+mod pipeline;
 mod records;
 mod redis;
 mod registry;
 mod resp;
 mod script;
-mod seen;
+mod socket;
 mod tls;
-mod trouble;
 mod watch;
-mod wire;
 
 pub use redis::Redis;

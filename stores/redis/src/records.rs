@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_store::{
-    Key, Listing, Reading, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Version, chance,
+    Key, Listing, Reading, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Version, rng,
 };
 
-use crate::engine::{Line, Wait};
-use crate::find;
+use crate::discovery;
+use crate::engine::{MasterConnection, Wait};
+use crate::error::{RedisError, Written};
+use crate::high_water::HighWater;
 use crate::resp::{Command, Value};
 use crate::script::{Call, Script};
-use crate::seen::Seen;
-use crate::trouble::{Trouble, Written};
 
 /// How many records one call of a listing reads: the server does nothing else meanwhile.
 const PAGE: usize = 500;
@@ -24,8 +24,8 @@ pub(crate) const TAG: usize = 10;
 /// The records of one namespace over one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
-    pub(crate) line: Arc<Line>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) connection: Arc<MasterConnection>,
+    pub(crate) seen: Arc<HighWater>,
 }
 
 /// What every script on records answers first.
@@ -143,34 +143,34 @@ impl Records {
 
     /// Removes what is left of a namespace without records.
     pub(crate) async fn discard(&self) -> Result<(), StoreError> {
-        let place = &self.line.place;
-        let keys = ["store", "index", "removed", "nodes"].map(|key| place.key(key)).into();
-        let answer = self.line.call(&Call::new(Script::Discard, keys), Wait::No).await;
+        let options = &self.connection.options;
+        let keys = ["store", "index", "removed", "nodes"].map(|key| options.key(key)).into();
+        let answer = self.connection.call(&Call::new(Script::Discard, keys), Wait::No).await;
         let left = answer.map_err(|(trouble, written)| trouble.tell(written))?;
         match number(Some(left))? {
             0 => Ok(()),
             left => Err(StoreError::new(
                 StoreErrorKind::Busy,
-                format!("{left} records have appeared in {}, so it stays", place.namespace),
+                format!("{left} records have appeared in {}, so it stays", options.namespace),
             )),
         }
     }
 
     /// Somebody may have changed the server's policy since we connected.
     async fn refuse_eviction(&self) -> Result<(), StoreError> {
-        let place = &self.line.place;
+        let options = &self.connection.options;
         let look = async {
-            let pipe = self.line.pipe().await?;
-            let answer = self.line.ask(&pipe, &[Command::new(["INFO", "memory"])]).await?.pop();
+            let pipeline = self.connection.pipeline().await?;
+            let answer = self.connection.ask(&pipeline, &[Command::new(["INFO", "memory"])]).await?.pop();
             match answer {
-                Some(Value::Error(error)) => Err(Trouble::said(&error, &pipe.spot)),
-                answer => find::refuse_eviction(
+                Some(Value::Error(error)) => Err(RedisError::said(&error, &pipeline.spot)),
+                answer => discovery::refuse_eviction(
                     answer.as_ref().and_then(Value::text).unwrap_or_default(),
-                    &pipe.spot,
+                    &pipeline.spot,
                 ),
             }
         };
-        let looked = crate::wire::within(place.timeout, "no answer", look).await;
+        let looked = crate::socket::within(options.timeout, "no answer", look).await;
         looked.map_err(|trouble| trouble.tell(Written::Nothing))
     }
 
@@ -181,15 +181,15 @@ impl Records {
         keys: &[Key],
         with: impl Fn(Call) -> Call,
     ) -> Result<Answered, StoreError> {
-        let place = &self.line.place;
-        let wait = if place.wait > 0 { Wait::For(place.wait) } else { Wait::No };
-        let relied = if place.relies_on() < place.wait { " anew" } else { "" };
-        let mut rule = format!("{}{relied}", place.wait);
+        let options = &self.connection.options;
+        let wait = if options.wait > 0 { Wait::For(options.wait) } else { Wait::No };
+        let relied = if options.relies_on() < options.wait { " anew" } else { "" };
+        let mut rule = format!("{}{relied}", options.wait);
         let changes = matches!(script, Script::Swap | Script::Create);
         for _ in 0..3 {
-            let id = chance::fresh_id()?;
-            let mut all: Vec<String> = ["store", "index", "removed"].map(|key| place.key(key)).into();
-            all.extend(keys.iter().map(|key| place.key(name(key))));
+            let id = rng::fresh_id()?;
+            let mut all: Vec<String> = ["store", "index", "removed"].map(|key| options.key(key)).into();
+            all.extend(keys.iter().map(|key| options.key(name(key))));
             let (generation, revision) = self.seen.latest();
             let call = Call::new(script, all).arg(&id).arg(&rule);
             let call = with(call.arg(generation).arg(revision.to_string()));
@@ -198,7 +198,7 @@ impl Records {
             if writes {
                 self.seen.sent(tag);
             }
-            let answer = self.line.call(&call, wait).await.map_err(|(trouble, written)| {
+            let answer = self.connection.call(&call, wait).await.map_err(|(trouble, written)| {
                 if writes && written == Written::Nothing {
                     self.seen.settled(tag);
                 }
@@ -231,11 +231,11 @@ impl Records {
     /// We wait for fewer replicas than others did, or do not rely on them. They must know before it counts: a failover is only without loss as
     /// long as everybody waits.
     async fn lower(&self, waited: u64) -> Result<(), StoreError> {
-        let place = &self.line.place;
-        let call = Call::new(Script::Lower, vec![place.key("store")]).arg(place.relies_on().to_string());
+        let options = &self.connection.options;
+        let call = Call::new(Script::Lower, vec![options.key("store")]).arg(options.relies_on().to_string());
         let wait = Wait::For(u32::try_from(waited).unwrap_or(u32::MAX));
-        tracing::warn!(namespace = %place.namespace, from = waited, to = place.relies_on(), "fewer replicas are waited for");
-        let lowered = self.line.call(&call, wait).await;
+        tracing::warn!(namespace = %options.namespace, from = waited, to = options.relies_on(), "fewer replicas are waited for");
+        let lowered = self.connection.call(&call, wait).await;
         lowered.map(drop).map_err(|(trouble, written)| trouble.tell(written))
     }
 }

@@ -9,9 +9,9 @@ use leasehold_store::{
 
 use crate::engine::Engine;
 use crate::examine;
-use crate::place::Place;
+use crate::high_water::HighWater;
+use crate::options::Options;
 use crate::records::Records;
-use crate::seen::Seen;
 use crate::watch;
 
 /// The most swaps in one call: the server does nothing else while it carries them out.
@@ -22,7 +22,7 @@ const SWAPS_MAX: usize = 256;
 pub struct Redis {
     pub(crate) work: Arc<Engine>,
     renewal: Engine,
-    seen: Arc<Seen>,
+    seen: Arc<HighWater>,
 }
 
 impl Redis {
@@ -40,19 +40,19 @@ impl Redis {
     /// `wait_for` (500, milliseconds), `after_failover` (`go-on`, or `anew`), `timeout` of a call (2000, milliseconds), `password_file`, `master`,
     /// `sentinel_user`, `sentinel_password`, `sentinel_password_file`, `ca`, `cert`, `key`, `server_name`.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
-        Redis::at(Place::parse(address, namespace)?)
+        Redis::at(Options::parse(address, namespace)?)
     }
 
-    fn at(place: Place) -> Result<Self, StoreError> {
-        let place = Arc::new(place);
-        let work = Arc::new(Engine::start("lh-redis", place.clone())?);
-        let renewal = Engine::start("lh-redis-renew", place)?;
+    fn at(options: Options) -> Result<Self, StoreError> {
+        let options = Arc::new(options);
+        let work = Arc::new(Engine::start("lh-redis", options.clone())?);
+        let renewal = Engine::start("lh-redis-renew", options)?;
         Ok(Redis { work, renewal, seen: Arc::default() })
     }
 
     /// The namespace.
     pub fn namespace(&self) -> String {
-        self.work.line().place.namespace.clone()
+        self.work.connection().options.namespace.clone()
     }
 
     fn records(&self, lane: Lane) -> (&Engine, Records) {
@@ -60,7 +60,7 @@ impl Redis {
             Lane::Renewal => &self.renewal,
             Lane::Work => &*self.work,
         };
-        (engine, Records { line: engine.line(), seen: self.seen.clone() })
+        (engine, Records { connection: engine.connection(), seen: self.seen.clone() })
     }
 }
 
@@ -124,15 +124,15 @@ impl Store for Redis {
     }
 
     fn aside(&self, throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
-        let corner = self.work.line().place.in_corner(throwaway.name());
+        let corner = self.work.connection().options.in_corner(throwaway.name());
         Ok(Some(Arc::new(Redis::at(corner)?)))
     }
 
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
-        let place = self.work.line().place.clone();
+        let options = self.work.connection().options.clone();
         // The address may name a parent, in which the namespace is.
-        let namespace = place.namespace.rsplit('/').next().unwrap_or_default();
-        throwaway.must_be(place.corner.as_deref().unwrap_or(namespace))?;
+        let namespace = options.namespace.rsplit('/').next().unwrap_or_default();
+        throwaway.must_be(options.corner.as_deref().unwrap_or(namespace))?;
         throwaway.sweep(self).await?;
         let (engine, records) = self.records(Lane::Work);
         engine.run(|_| async move { records.discard().await }).await

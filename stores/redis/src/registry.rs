@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, chance};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, rng};
 
 use crate::engine::Wait;
 use crate::records::strange;
@@ -17,7 +17,7 @@ const TTL_MS_MAX: u128 = 1 << 52;
 #[async_trait]
 impl Registry for Redis {
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        let id = chance::fresh_id()?;
+        let id = rng::fresh_id()?;
         let millis = ttl.as_millis().clamp(1, TTL_MS_MAX).to_string();
         self.lease(Script::Grant, vec![self.key("lease:", &id)], vec![millis.into_bytes()]).await?;
         Ok(LeaseId(id))
@@ -64,7 +64,7 @@ impl Registry for Redis {
 
 impl Redis {
     fn key(&self, kind: &str, name: &str) -> String {
-        self.work.line().place.key(format_args!("{kind}{name}"))
+        self.work.connection().options.key(format_args!("{kind}{name}"))
     }
 
     fn lease_keys(&self, LeaseId(id): &LeaseId) -> Vec<String> {
@@ -99,8 +99,8 @@ impl Redis {
     ) -> Result<Value, StoreError> {
         let mut call = Call::new(script, keys);
         args.iter().for_each(|arg| call.push(arg));
-        let asked = self.work.run(|line| async move {
-            line.call(&call, Wait::No).await.map_err(|(trouble, written)| trouble.tell(written))
+        let asked = self.work.run(|connection| async move {
+            connection.call(&call, Wait::No).await.map_err(|(error, written)| error.tell(written))
         });
         asked.await
     }

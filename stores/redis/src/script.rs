@@ -90,8 +90,8 @@ impl Call {
 
     /// The command, for a server that gave the scripts these names.
     pub(crate) fn command(&self, names: &[String]) -> Command {
-        let place = ALL.iter().position(|(script, ..)| *script == self.script);
-        let name = place.and_then(|place| names.get(place)).map_or("", String::as_str);
+        let options = ALL.iter().position(|(script, ..)| *script == self.script);
+        let name = options.and_then(|options| names.get(options)).map_or("", String::as_str);
         let mut command = Command::new(["EVALSHA", name, &self.keys.len().to_string()]);
         self.keys.iter().for_each(|key| command.push(key));
         self.args.iter().for_each(|arg| command.push(arg));

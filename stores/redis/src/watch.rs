@@ -7,11 +7,11 @@ use std::time::Duration;
 use leasehold_store::{Key, StoreError, Stored, Version, Watch, WatchEvent};
 use tokio::sync::mpsc;
 
-use crate::engine::{Engine, Line};
+use crate::engine::{Engine, MasterConnection};
+use crate::error::{RedisError, Written};
 use crate::records::{self, Records};
 use crate::resp::{Command, Value};
-use crate::trouble::{Trouble, Written};
-use crate::wire::{Wire, within};
+use crate::socket::{Socket, within};
 
 /// How many events may wait for whoever reads the watch. Then the server waits too, and in the end it hangs up.
 const WAITING_MAX: usize = 256;
@@ -37,7 +37,7 @@ pub(crate) fn start(engine: &Arc<Engine>, records: Records) -> Watch {
 
 /// Why a watch must begin anew.
 enum Broken {
-    Trouble(StoreError),
+    RedisError(StoreError),
     /// Something was missed.
     Gap(&'static str),
     NobodyReads,
@@ -45,13 +45,13 @@ enum Broken {
 
 impl From<StoreError> for Broken {
     fn from(error: StoreError) -> Self {
-        Broken::Trouble(error)
+        Broken::RedisError(error)
     }
 }
 
-impl From<Trouble> for Broken {
-    fn from(trouble: Trouble) -> Self {
-        Broken::Trouble(trouble.tell(Written::Nothing))
+impl From<RedisError> for Broken {
+    fn from(trouble: RedisError) -> Self {
+        Broken::RedisError(trouble.tell(Written::Nothing))
     }
 }
 
@@ -66,7 +66,7 @@ async fn follow(records: Records, events: mpsc::Sender<WatchEvent>) {
         let why = match broken {
             Broken::NobodyReads => return,
             Broken::Gap(why) => why.to_owned(),
-            Broken::Trouble(error) => error.to_string(),
+            Broken::RedisError(error) => error.to_string(),
         };
         tracing::debug!(%why, "the watch of Redis begins anew");
         // Each gap is told once, and none before the first snapshot.
@@ -75,7 +75,7 @@ async fn follow(records: Records, events: mpsc::Sender<WatchEvent>) {
         }
         gap_told = true;
         if failures > 0 {
-            tokio::time::sleep(Line::pause(failures)).await;
+            tokio::time::sleep(MasterConnection::pause(failures)).await;
         }
         failures += 1;
     }
@@ -98,18 +98,18 @@ impl Watching<'_> {
     }
 
     async fn watch(&mut self) -> Result<std::convert::Infallible, Broken> {
-        let mut wire = self.subscribe().await?;
+        let mut socket = self.subscribe().await?;
         // Whatever is published from now on waits in the connection, so that nothing falls between.
         let listing = self.records.list().await?;
         self.told = Some((listing.generation.clone(), listing.revision.unwrap_or(0)));
         self.tell(WatchEvent::Snapshot(listing)).await?;
-        let timeout = self.records.line.place.timeout;
+        let timeout = self.records.connection.options.timeout;
         loop {
-            let message = match tokio::time::timeout(PING_EVERY, wire.read()).await {
+            let message = match tokio::time::timeout(PING_EVERY, socket.read()).await {
                 Ok(message) => message?,
                 Err(_) => {
-                    wire.send(&[Command::new(["PING"])]).await?;
-                    within(timeout, "the watch's connection said nothing", wire.read()).await?
+                    socket.send(&[Command::new(["PING"])]).await?;
+                    within(timeout, "the watch's connection said nothing", socket.read()).await?
                 }
             };
             if let Some(news) = news_of(message)? {
@@ -118,14 +118,14 @@ impl Watching<'_> {
         }
     }
 
-    async fn subscribe(&self) -> Result<Wire, Trouble> {
-        let line = &self.records.line;
-        let mut wire = line.connect().await?.wire;
-        let command = Command::new(["SUBSCRIBE", &line.place.key("events")]);
-        let asked = wire.ask(std::slice::from_ref(&command));
-        match within(line.place.timeout, "no subscription", asked).await?.pop() {
-            Some(Value::Error(error)) => Err(Trouble::said(&error, &wire.spot)),
-            _ => Ok(wire),
+    async fn subscribe(&self) -> Result<Socket, RedisError> {
+        let connection = &self.records.connection;
+        let mut socket = connection.connect().await?.socket;
+        let command = Command::new(["SUBSCRIBE", &connection.options.key("events")]);
+        let asked = socket.ask(std::slice::from_ref(&command));
+        match within(connection.options.timeout, "no subscription", asked).await?.pop() {
+            Some(Value::Error(error)) => Err(RedisError::said(&error, &socket.spot)),
+            _ => Ok(socket),
         }
     }
 
@@ -182,7 +182,7 @@ struct News<'a> {
 
 impl<'a> News<'a> {
     fn parse(text: &'a [u8]) -> Option<Self> {
-        let (head, mut rest) = line(text)?;
+        let (head, mut rest) = connection(text)?;
         let mut words = head.split(' ');
         let generation = words.next()?;
         let (from, to) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -190,7 +190,7 @@ impl<'a> News<'a> {
         let count: usize = words.next()?.parse().ok()?;
         let mut changes = Vec::new();
         for _ in 0..count {
-            let (head, after) = line(rest)?;
+            let (head, after) = connection(rest)?;
             let mut words = head.split(' ');
             let name_bytes: usize = words.next()?.parse().ok()?;
             let version = words.next()?;
@@ -207,7 +207,7 @@ impl<'a> News<'a> {
     }
 }
 
-fn line(text: &[u8]) -> Option<(&str, &[u8])> {
+fn connection(text: &[u8]) -> Option<(&str, &[u8])> {
     let end = text.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&text[..end]).ok()?, &text[end + 1..]))
 }

@@ -2,26 +2,26 @@ use clap::Args;
 
 use crate::settings::Everywhere;
 
-/// `leasehold bench`. Numbers are taken as text, so that all that is wrong with them can be told at once.
+/// `leasehold bench`. Numbers are taken as text, so that all problems are reported together.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Bench {
-    /// How many nodes take part, each a process of its own [default: 3]
+    /// Number of nodes, each a separate process [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) nodes: Option<String>,
-    /// How many shards they share [default: 2048]
+    /// Number of shards [default: 2048]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) shards: Option<String>,
-    /// The nodes' ttl [default: the store's own]
+    /// ttl of the nodes [default: the default of the store]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: Option<String>,
-    /// For how long what it costs at rest is measured [default: 20s]
+    /// How long to measure the cost at rest [default: 20s]
     #[arg(long = "rest-for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) rest_for: Option<String>,
-    /// Measure only the cold start and the cost at rest: no moves, no failover, no write per shard
+    /// Measure only the cold start and the cost at rest
     #[arg(long)]
     pub(crate) cost_only: bool,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -29,10 +29,10 @@ pub(crate) struct Bench {
 }
 
 const HELP: &str = "\
-It measures how long a cluster takes to own everything, how long a shard stands still in a planned move and \
-after kill -9, and what the cluster asks of the store until then and at rest, in calls, writes and bytes. Beside that it really does what others do, one \
-write per shard every 10 s, on the same store in the same run. It uses a namespace of its own (on a local store \
-a file of its own) and removes what it made. Use a release build.
+`bench` measures the time until a new cluster owns all shards, how long a shard is interrupted by a planned move and \
+by kill -9, and the load on the store during the start and at rest, in calls, writes and bytes. For comparison it then \
+performs one write per shard every 10 s on the same store, as a lease per shard would. It uses a temporary namespace \
+(on a local store, a temporary file) and deletes it afterwards. Use a release build.
 
 Examples:
   leasehold bench --store etcd://127.0.0.1:2379

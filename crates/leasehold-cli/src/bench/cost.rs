@@ -119,7 +119,7 @@ impl Sizes {
     }
 
     /// For people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Sizes { count, median, largest, sum } = self;
         format!("median {median} bytes, largest {largest}, together {sum} ({count} records)")
     }

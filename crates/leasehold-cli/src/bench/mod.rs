@@ -16,8 +16,8 @@ use leasehold_core::record::Policy;
 
 pub(crate) use arguments::Bench;
 
-use crate::check::Teller;
-use crate::cluster::asked::{duration, number};
+use crate::check::Progress;
+use crate::cluster::parse::{duration, number};
 use crate::cluster::{Breed, Scratch};
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems, Settings, span};
@@ -33,7 +33,7 @@ const NODES_MAX: u64 = 500;
 
 /// What was asked for.
 #[derive(Debug)]
-struct Asked {
+struct Request {
     nodes: usize,
     shards: u32,
     ttl: Option<Duration>,
@@ -49,8 +49,8 @@ enum Extent {
     Cost,
 }
 
-impl Asked {
-    fn read(what: &Bench) -> Result<Asked, Failure> {
+impl Request {
+    fn read(what: &Bench) -> Result<Request, Failure> {
         let mut problems = Vec::new();
         let nodes = number(&mut problems, "--nodes", what.nodes.as_deref(), 2, NODES_MAX).unwrap_or(3);
         let shards = number(&mut problems, "--shards", what.shards.as_deref(), 1, 100_000).unwrap_or(2048);
@@ -58,12 +58,12 @@ impl Asked {
         let rest_for = duration(&mut problems, "--rest-for", what.rest_for.as_deref());
         let rest_for = rest_for.unwrap_or(Duration::from_secs(20));
         if rest_for < Duration::from_secs(3) {
-            let what = format!("{} shows nothing: the cost is counted once a second", span::show(rest_for));
-            problems.push(Problem::new("--rest-for", what, "give it at least 3s"));
+            let what = format!("{} is too short: the cost is counted once per second", span::show(rest_for));
+            problems.push(Problem::new("--rest-for", what, "use at least 3s"));
         }
         let extent = if what.cost_only { Extent::Cost } else { Extent::All };
         match problems.is_empty() {
-            true => Ok(Asked { nodes: nodes as usize, shards: shards as u32, ttl, rest_for, extent }),
+            true => Ok(Request { nodes: nodes as usize, shards: shards as u32, ttl, rest_for, extent }),
             false => Err(Problems(problems).into()),
         }
     }
@@ -89,59 +89,59 @@ impl Asked {
 
 /// Measures everything and prints it.
 pub(crate) async fn bench(what: Bench) -> Result<(), Failure> {
-    let asked = Asked::read(&what)?;
+    let request = Request::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
     // One that comes while the store is opened is heeded as soon as there is something to clear.
     let mut signals = Signals::listen()?;
     let scratch = Scratch::open(&settings, "bench").await?;
-    let mut teller = Teller::new(true);
+    let mut progress = Progress::new(true);
     let result = tokio::select! {
-        result = measure(&asked, &scratch, &mut teller) => result,
+        result = measure(&request, &scratch, &mut progress) => result,
         () = signals.next() => Err(Failure::new(Code::Failed, "interrupted; nothing was measured")),
     };
-    teller.wipe();
+    progress.wipe();
     let stays = scratch.clear().await;
     stays.iter().for_each(|stays| eprintln!("{stays}"));
     let numbers = result?;
     if what.json {
         println!("{:#}", numbers.as_json());
     } else {
-        print!("{}", numbers.told());
+        print!("{}", numbers.text());
     }
     Ok(())
 }
 
-async fn measure(asked: &Asked, scratch: &Scratch, teller: &mut Teller) -> Result<Numbers, Failure> {
-    let config = asked.config(scratch)?;
+async fn measure(request: &Request, scratch: &Scratch, progress: &mut Progress) -> Result<Numbers, Failure> {
+    let config = request.config(scratch)?;
     scratch.vet().await?;
     let breed = Breed {
         namespace: scratch.namespace.clone(),
-        shards: asked.shards,
+        shards: request.shards,
         ttl: config.ttl,
         policy: Policy::default(),
         beat_every: BEAT_EVERY,
         misbehaves: false,
     };
-    teller.say(format!(
+    progress.say(format!(
         "{} nodes, {} shards, ttl {}, on {}",
-        asked.nodes,
-        asked.shards,
+        request.nodes,
+        request.shards,
         span::show(config.ttl),
         scratch.shown
     ));
     let folder = tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?;
-    let measured = Session::new(asked, breed, scratch, folder.path(), teller)?.run().await?;
-    let plain = match asked.extent {
+    let measured = Session::new(request, breed, scratch, folder.path(), progress)?.run().await?;
+    let plain = match request.extent {
         Extent::Cost => None,
         Extent::All => {
-            teller.say(format!("{} plain writes per second, for comparison", asked.shards / 10));
-            Some(plain_writes::measure(scratch, asked.shards, asked.nodes, asked.rest_for).await?)
+            progress.say(format!("{} plain writes per second, for comparison", request.shards / 10));
+            Some(plain_writes::measure(scratch, request.shards, request.nodes, request.rest_for).await?)
         }
     };
     Ok(Numbers {
         store: scratch.shown.clone(),
-        nodes: asked.nodes,
-        shards: asked.shards,
+        nodes: request.nodes,
+        shards: request.shards,
         explained: config.explain(&scratch.store.facts()),
         config,
         measured,

@@ -38,7 +38,7 @@ impl Money {
     }
 
     /// For people.
-    pub(super) fn told(&self, nodes: usize, shards: u32) -> String {
+    pub(super) fn text(&self, nodes: usize, shards: u32) -> String {
         let Money { seen, month, bill } = self;
         let row = |title: &str, writes: u64, reads: u64, lists: u64, month: Dollars| {
             format!("{title:<32}{writes:>12}{reads:>12}{lists:>12}{month:>18}\n")
@@ -47,22 +47,22 @@ impl Money {
         let renewed =
             bill.month_of_renewing_every_shard.0 / HOURS_A_MONTH / Prices::default().write_nanodollars.max(1);
         format!(
-            "\n{:<32}{:>12}{:>12}{:>12}{:>18}\n{}{}{}At 0.005 dollars per thousand writes or listings and 0.0004 per thousand reads.\n",
+            "\n{:<32}{:>12}{:>12}{:>12}{:>18}\n{}{}{}Prices: 0.005 dollars per 1000 writes or listings, 0.0004 dollars per 1000 reads.\n",
             "requests per hour at rest",
             "writes",
             "reads",
             "lists",
-            "dollars a month",
-            row(&format!("{nodes} nodes, as measured"), seen.writes, seen.reads, seen.lists, *month),
+            "dollars per month",
+            row(&format!("{nodes} nodes, measured"), seen.writes, seen.reads, seen.lists, *month),
             row(
-                "the same, by the settings",
+                &format!("{nodes} nodes, computed"),
                 bill.writes_per_hour,
                 bill.reads_per_hour,
                 bill.lists_per_hour,
                 bill.month
             ),
             row(
-                &format!("if each of {shards} shards were renewed"),
+                &format!("{shards} shards, one lease each"),
                 renewed,
                 0,
                 0,

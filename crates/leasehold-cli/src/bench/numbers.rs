@@ -72,7 +72,7 @@ impl Numbers {
                 unit: "",
             },
             Row {
-                title: "processor time of all nodes",
+                title: "CPU time of all nodes",
                 ours: share(rest.cpu, rest.seconds),
                 plain: plain.map(|plain| share(plain.cpu, plain.seconds)),
                 unit: " %",
@@ -87,7 +87,7 @@ impl Numbers {
     }
 
     /// For people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let measured = &self.measured;
         let mut text = String::new();
         let _ = writeln!(
@@ -99,29 +99,26 @@ impl Numbers {
             self.store
         );
         let _ =
-            writeln!(text, "{:<44}{}", "cold start until everything is owned", people(measured.cold_start));
+            writeln!(text, "{:<44}{}", "cold start until all shards are owned", people(measured.cold_start));
         let start = &measured.start;
         let asked = format!(
             "{} calls, {} writes, {} bytes written, {} bytes read",
             start.calls, start.writes, start.bytes_out, start.bytes_in
         );
-        let _ = writeln!(text, "{:<44}{asked}", "asked of the store until nothing moved");
+        let _ = writeln!(text, "{:<44}{asked}", "store load of the cold start");
         if let Some(handed_over) = measured.handed_over {
             let mut line = |title: &str, value: String| {
                 let _ = writeln!(text, "{title:<44}{value}");
             };
             line("planned move, one shard at a time", spread(&measured.planned_one));
-            line("planned moves, all of a node at once", spread(&measured.planned_all));
-            line("graceful stop until the others have all", people(handed_over));
+            line("planned moves of all shards of a node", spread(&measured.planned_all));
+            line("graceful stop until others own all shards", people(handed_over));
             line("failover after kill -9", spread(&measured.failover));
         }
-        let _ = writeln!(text, "{:<44}{}", "records of nodes at rest", measured.node_records.told());
-        let _ = writeln!(text, "{:<44}{}", "records of shards at rest", measured.shard_records.told());
-        let _ = writeln!(
-            text,
-            "\n{:<32}{:>14}{:>22}{:>12}",
-            "at rest", "leasehold", "a write per shard", "ratio"
-        );
+        let _ = writeln!(text, "{:<44}{}", "node records at rest", measured.node_records.text());
+        let _ = writeln!(text, "{:<44}{}", "shard records at rest", measured.shard_records.text());
+        let _ =
+            writeln!(text, "\n{:<32}{:>14}{:>22}{:>12}", "at rest", "leasehold", "lease per shard", "ratio");
         for row in self.rows() {
             let value = |number: f64| format!("{number:.2}{}", row.unit);
             let ratio = match row.plain {
@@ -133,20 +130,16 @@ impl Numbers {
         }
         let _ = writeln!(text, "{:<32}{:>14}", "renewals, p99 and longest", ends(&measured.rest.renewals));
         if let Some(money) = self.money() {
-            text.push_str(&money.told(self.nodes, self.shards));
+            text.push_str(&money.text(self.nodes, self.shards));
         }
         let _ = writeln!(
             text,
-            "\nOne write per node and renewal is {:.2} per second; {} shard records were written at rest.",
+            "\nRenewals alone are {:.2} writes per second; {} shard records were written at rest.",
             self.renewals(),
             measured.rest.shard_writes
         );
         if let Some(plain) = &self.plain {
-            let _ = writeln!(
-                text,
-                "A write per shard: each of {} records written every 10 s, as by a lease per shard.",
-                self.shards
-            );
+            let _ = writeln!(text, "Lease per shard: each of {} records is written every 10 s.", self.shards);
             if plain.failed > 0 {
                 let _ = writeln!(text, "{} of those writes failed.", plain.failed);
             }

@@ -13,8 +13,8 @@ use leasehold_core::{GroupName, Moment, NodeName, ShardId};
 use leasehold_store::Store;
 
 use super::cost::{Cost, Sizes};
-use super::{Asked, Extent, cpu};
-use crate::check::Teller;
+use super::{Extent, Request, cpu};
+use crate::check::Progress;
 use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch, refused};
 use crate::failure::{Code, Failure};
 
@@ -47,40 +47,40 @@ pub(super) struct Measured {
 }
 
 pub(super) struct Session<'a> {
-    asked: &'a Asked,
+    request: &'a Request,
     ttl: Duration,
     url: String,
     store: Arc<dyn Store>,
     cluster: Cluster,
     ledger: Ledger,
-    teller: &'a mut Teller,
+    progress: &'a mut Progress,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        asked: &'a Asked,
+        request: &'a Request,
         breed: Breed,
         scratch: &Scratch,
         folder: &Path,
-        teller: &'a mut Teller,
+        progress: &'a mut Progress,
     ) -> Result<Self, Failure> {
         Ok(Session {
-            asked,
+            request,
             ttl: breed.ttl,
             url: scratch.url.clone(),
             store: scratch.store.clone(),
             cluster: Cluster::new(folder, breed)?,
             ledger: Ledger::of(folder),
-            teller,
+            progress,
         })
     }
 
     pub(super) async fn run(mut self) -> Result<Measured, Failure> {
         let began_at = clock::now();
-        for _ in 0..self.asked.nodes {
+        for _ in 0..self.request.nodes {
             self.cluster.add(&self.url)?;
         }
-        self.until_all_run("everything is owned").await?;
+        self.until_all_run("all shards are owned").await?;
         let cold_start = self.last_start()?.since(began_at);
         self.until_quiet().await?;
         let start = Cost::until(&self.cluster.files()?, clock::now());
@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
         let listing = self.store.list().await?;
         let one_from = clock::now();
         let (mut all_from, mut killed_at, mut handed_over) = (one_from, one_from, None);
-        if self.asked.extent == Extent::All {
+        if self.request.extent == Extent::All {
             self.move_one_by_one().await?;
             all_from = clock::now();
             handed_over = Some(self.hand_over().await?);
@@ -117,14 +117,14 @@ impl<'a> Session<'a> {
 
     /// An operator pins some shards of the first node to the second, one after the other.
     async fn move_one_by_one(&mut self) -> Result<(), Failure> {
-        self.teller.say("shards of a are moved to b, one by one");
+        self.progress.say("moving shards from a to b, one by one");
         let client = Client::open(self.store.clone()).await?;
         let group = GroupName::new(GROUP).expect("a plain word is a name");
         let to = NodeName::new("b").expect("a letter is a name");
         let slots: Vec<u32> = self.ledger.slots_of("a").into_iter().take(ONE_BY_ONE).collect();
         for slot in &slots {
             client.pin(&ShardId::slot(&group, *slot), &to).await?;
-            self.until("a pinned shard has moved", |session| session.ledger.runs("b", *slot)).await?;
+            self.until("a pinned shard moved", |session| session.ledger.runs("b", *slot)).await?;
         }
         for slot in &slots {
             client.unpin(&ShardId::slot(&group, *slot)).await?;
@@ -134,11 +134,11 @@ impl<'a> Session<'a> {
 
     /// The first node leaves, and comes back.
     async fn hand_over(&mut self) -> Result<Duration, Failure> {
-        self.teller.say("a is asked to leave, and started again");
+        self.progress.say("stopping a gracefully, then starting it again");
         let asked_at = clock::now();
         self.cluster.drain(0)?;
         self.until("a has left", |session| !session.cluster.members()[0].is_there()).await?;
-        self.until_all_run("the others have everything").await?;
+        self.until_all_run("the other nodes own all shards").await?;
         let handed_over = self.last_start()?.since(asked_at);
         self.cluster.restart(0)?;
         self.until("a has shards again", |session| session.ledger.owned_by("a") > 0).await?;
@@ -148,21 +148,21 @@ impl<'a> Session<'a> {
 
     /// The second node is killed.
     async fn fail_over(&mut self) -> Result<Moment, Failure> {
-        self.teller.say("b is killed (SIGKILL)");
+        self.progress.say("killing b (SIGKILL)");
         let killed_at = clock::now();
         self.cluster.kill(1)?;
         self.ledger.update()?;
-        self.until_all_run("the others have everything").await?;
+        self.until_all_run("the other nodes own all shards").await?;
         Ok(killed_at)
     }
 
     async fn at_rest(&mut self) -> Result<Cost, Failure> {
-        self.teller.say(format!("at rest for {} s", self.asked.rest_for.as_secs()));
+        self.progress.say(format!("at rest for {} s", self.request.rest_for.as_secs()));
         let used = |cluster: &Cluster| -> Duration {
             cluster.members().iter().filter_map(|member| cpu::used_by(member.pid())).sum()
         };
         let (from, before) = (clock::now(), used(&self.cluster));
-        while clock::now() < from + self.asked.rest_for {
+        while clock::now() < from + self.request.rest_for {
             self.look().await?;
         }
         let cpu = used(&self.cluster).saturating_sub(before);
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
     }
 
     async fn until_all_run(&mut self, what: &str) -> Result<(), Failure> {
-        let shards = self.asked.shards as usize;
+        let shards = self.request.shards as usize;
         self.until(what, |session| session.ledger.owned() == shards).await
     }
 
@@ -207,10 +207,13 @@ impl<'a> Session<'a> {
     fn in_vain(&self, what: &str) -> Failure {
         let why = match self.cluster.troubles() {
             troubles if troubles.is_empty() => "run `leasehold doctor`, or try a longer --ttl".to_owned(),
-            troubles => format!("nodes were told: {troubles}; run `leasehold doctor`"),
+            troubles => format!("nodes reported: {troubles}; run `leasehold doctor`"),
         };
-        let (run, all) = (self.ledger.owned(), self.asked.shards);
-        Failure::new(Code::Failed, format!("waited in vain until {what} ({run} of {all} shards run); {why}"))
+        let (run, all) = (self.ledger.owned(), self.request.shards);
+        Failure::new(
+            Code::Failed,
+            format!("timed out waiting until {what} ({run} of {all} shards run); {why}"),
+        )
     }
 
     async fn look(&mut self) -> Result<(), Failure> {
@@ -222,7 +225,7 @@ impl<'a> Session<'a> {
             return Err(refused(&refusal, "nothing was measured"));
         }
         self.ledger.update()?;
-        self.teller.status(&format!("{} of {} shards run", self.ledger.owned(), self.asked.shards));
+        self.progress.status(&format!("{} of {} shards run", self.ledger.owned(), self.request.shards));
         Ok(())
     }
 

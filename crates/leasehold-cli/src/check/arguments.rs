@@ -4,43 +4,43 @@ use clap::Args;
 
 use crate::settings::Everywhere;
 
-/// `leasehold check`. Numbers are taken as text, so that all that is wrong with them can be told at once.
+/// `leasehold check`. Numbers are taken as text, so that all problems are reported together.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Check {
-    /// How many nodes take part [default: 3]
+    /// Number of nodes [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) nodes: Option<String>,
-    /// How many shards they share [default: 48; of a scenario 2048]
+    /// Number of shards [default: 48; scenarios 2048]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) shards: Option<String>,
-    /// For how long things are broken [default: 60s; of a scenario its own time]
+    /// How long to inject faults [default: 60s; scenarios have their own]
     #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) run_for: Option<String>,
-    /// The nodes' ttl [default: 3s, or the store's own where that is too fast for it; of a scenario 10s]
+    /// ttl of the nodes [default: 3s, or the default of the store if it needs longer; scenarios 10s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: Option<String>,
-    /// What is done to them: kill, stop, restart, drain; on servers cut, stall, one-way, delay, reset; on a file lock
-    /// [default: all that the store allows]
+    /// Faults to inject: kill, stop, restart, drain; for servers also cut, stall, one-way, delay, reset; for files
+    /// also lock [default: all that the store supports]
     #[arg(long, value_name = "FAULT,FAULT")]
     pub(crate) faults: Option<String>,
-    /// Decides what is done to whom, and when [default: a new one, which is printed]
+    /// Seed of the fault schedule [default: a random one, which is printed]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) seed: Option<String>,
-    /// One exact story instead of chance: cut-off (a node's connections stall for 70s), blip (for 5s) or outage (no node
-    /// reaches the store for two ttls)
+    /// Run a fixed scenario instead: cut-off (the connections of a node stall for 70 s), blip (for 5 s) or outage
+    /// (no node reaches the store for two ttls)
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Option<String>,
-    /// Write a report with pictures
+    /// Write an HTML report with charts
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Write the recorded history, which --history judges again
+    /// Write the recorded history, which --history can judge again
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Judge recorded histories instead, of any program (docs/check.md); needs no store
+    /// Judge recorded histories of any program instead (docs/check.md); needs no store
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = OF_A_STORE)]
     pub(crate) history: Vec<PathBuf>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Workers ignore their lease, to show that this is noticed
@@ -68,11 +68,11 @@ const OF_A_STORE: [&str; 13] = [
 ];
 
 const HELP: &str = "\
-It starts nodes as processes of their own in a namespace of its own (on a local store in a file of its own \
-beside the one that is named), breaks them and their connections, heals everything, and judges by when their \
-workers ran. What it made in the store is removed afterwards.
+`check` starts nodes as separate processes in a temporary namespace (on a local store, in a temporary file next to \
+the given one). It injects faults into the nodes and their connections, ends all faults, and judges by when the workers \
+ran. Afterwards it deletes its data from the store.
 
-Exit code 0: every promise was kept. 6: one was broken. 1, 2, 3: nothing could be judged.
+Exit code 0: all promises were kept. 6: a promise was broken. 1, 2, 3: the check could not be completed.
 
 Examples:
   leasehold check --store local:./leasehold.db --for 30s --report check.html

@@ -72,18 +72,18 @@ impl Fault {
     }
 
     /// What it is, in words.
-    pub(crate) fn told(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Fault::Kill => "killed (SIGKILL)",
             Fault::Stop => "stopped (SIGSTOP)",
             Fault::Cut => "cut off from the store",
             Fault::Stall => "connections to the store stall",
-            Fault::OneWay => "nothing arrives one way",
-            Fault::Delay => "everything is late",
+            Fault::OneWay => "one direction of its connections is blocked",
+            Fault::Delay => "connections to the store are slow",
             Fault::Reset => "connections to the store are reset",
-            Fault::Restart => "asked to leave (SIGTERM)",
+            Fault::Restart => "restarted (SIGTERM)",
             Fault::Drain => "drained by an operator",
-            Fault::Lock => "somebody holds the lock of its file",
+            Fault::Lock => "another process locks the store file",
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Findings {
     pub(super) healed_at: Moment,
     pub(super) to: Moment,
     /// What the scenario `outage` shows.
-    pub(super) outage: Option<outage::Told>,
+    pub(super) outage: Option<outage::Summary>,
 }
 
 /// A promise, and whether it was kept.
@@ -63,7 +63,7 @@ impl Findings {
         let lines = Lines::read(outcome);
         let nodes: Vec<String> = lines.nodes();
         let outage = match plan.scenario {
-            Some(Scenario::Outage) => outage::Told::of(plan, outcome, &history, &lines),
+            Some(Scenario::Outage) => outage::Summary::of(plan, outcome, &history, &lines),
             _ => None,
         };
         let mut findings = Findings {
@@ -107,8 +107,8 @@ impl Findings {
         self.promises.push(Promise {
             name: "nobody_stays_detached",
             told: match outcome.settled_after {
-                Some(after) => format!("every node was attached {} after the last fault", people(after)),
-                None => "some nodes did not come back".to_owned(),
+                Some(after) => format!("all nodes were attached {} after the last fault", people(after)),
+                None => "some nodes did not attach again".to_owned(),
             },
             broken: outcome.astray.iter().chain(&outcome.unasked).cloned().collect(),
         });
@@ -118,7 +118,7 @@ impl Findings {
         if !self.history.problems.is_empty() {
             self.promises.push(Promise {
                 name: "history_is_whole",
-                told: "some lines of the recorded history do not fit".to_owned(),
+                told: "some lines of the recorded history are inconsistent".to_owned(),
                 broken: self.history.problems.iter().map(ToString::to_string).collect(),
             });
         }
@@ -170,7 +170,7 @@ impl Findings {
                 };
                 self.promises.push(Promise { name: "balance_within_bound", told, broken });
             }
-            Scenario::Outage => self.promises.extend(self.outage.as_ref().map(outage::Told::promise)),
+            Scenario::Outage => self.promises.extend(self.outage.as_ref().map(outage::Summary::promise)),
         }
     }
 
@@ -235,7 +235,7 @@ impl Findings {
             "verdict": if self.is_good() { "pass" } else { "fail" },
             "setting": setting, "promises": promises, "starts": self.starts, "shards": self.shards,
             "faults": self.faults.len(), "spans": spans,
-            "outage": self.outage.as_ref().map(outage::Told::as_json),
+            "outage": self.outage.as_ref().map(outage::Summary::as_json),
             "store_calls_per_second": {"broken": round(self.load.calls_broken), "rest": round(self.load.calls_rest)},
             "store_writes_per_second": {"rest": round(self.load.writes_rest), "renewals": round(self.load.renewals)},
         })
@@ -273,12 +273,16 @@ fn measures(history: &History, lines: &Lines, outcome: &Outcome) -> Vec<Measure>
             "failover after a cut, stall or stop: from the fault to the next start",
             lines.takeovers(history),
         ),
-        measure("unattended_detached", "unattended after a session was lost", gaps.detached),
-        measure("planned_move", "planned move: from stopped to started", gaps.moved),
-        measure("stop_late", "told to stop after its deadline had come", lines.lateness(history)),
+        measure("unattended_detached", "without a worker after a session was lost", gaps.detached),
+        measure("planned_move", "planned move: from stop to start", gaps.moved),
+        measure("stop_late", "delay from stop deadline to stop signal", lines.lateness(history)),
         measure("detached", "time detached", Spans::of(lines.detached.iter().copied())),
-        measure("heal", "full ownership after the last fault", Spans::of(outcome.settled_after)),
-        measure("cold_start", "full ownership after the first start", Spans::of([outcome.owned_first_after])),
+        measure("heal", "all shards owned after the last fault", Spans::of(outcome.settled_after)),
+        measure(
+            "cold_start",
+            "all shards owned after the first start",
+            Spans::of([outcome.owned_first_after]),
+        ),
     ]
 }
 
@@ -286,7 +290,7 @@ fn measures(history: &History, lines: &Lines, outcome: &Outcome) -> Vec<Measure>
 pub(super) fn partly_judged(count: usize) -> String {
     match count {
         0 => String::new(),
-        _ => format!("; not judged there, without a deadline at their end: {count}"),
+        _ => format!("; not judged because their end has no deadline: {count}"),
     }
 }
 

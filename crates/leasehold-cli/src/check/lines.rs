@@ -75,7 +75,7 @@ impl Lines {
         let session = text("session");
         match line["event"].as_str() {
             Some("fault") => self.take_fault(&text("fault"), text("on"), &text("phase"), at),
-            Some("standing") => {
+            Some("session_state") => {
                 match line["to"].as_str() {
                     Some("detached") => drop(since.insert(session, at)),
                     Some("attached") => {

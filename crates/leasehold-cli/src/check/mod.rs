@@ -1,6 +1,6 @@
 //! `leasehold check`: real processes on somebody's own store, broken on purpose and judged by when their workers ran.
 //!
-//! `plan` decides what will be done, `trial` does it, `findings` says what it shows, `told` and `report` tell people.
+//! `plan` decides what to do, `trial` does it, `findings` judges it, and `print` and `report` present the result.
 
 mod arguments;
 mod fault;
@@ -11,11 +11,11 @@ mod offline;
 mod operator;
 mod outage;
 mod plan;
+mod print;
+mod progress;
 mod report;
 mod scenario;
 mod schedule;
-mod teller;
-mod told;
 mod trial;
 mod written;
 
@@ -24,14 +24,14 @@ use std::time::Duration;
 use leasehold_core::config::Explanation;
 
 pub(crate) use arguments::Check;
-pub(crate) use teller::Teller;
+pub(crate) use progress::Progress;
 
 use crate::cluster::Scratch;
 use crate::failure::{Code, Failure};
 use crate::settings::{Settings, span};
 use crate::signals::Signals;
 use findings::Findings;
-use plan::{Asked, Plan};
+use plan::{Plan, Request};
 use trial::Trial;
 use written::Written;
 
@@ -40,7 +40,7 @@ pub(crate) async fn check(what: Check) -> Result<(), Failure> {
     if !what.history.is_empty() {
         return offline::check(&what);
     }
-    let asked = Asked::read(&what)?;
+    let request = Request::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
     let files = Files {
         record: what.record.as_deref().map(Written::prepare).transpose()?,
@@ -50,7 +50,7 @@ pub(crate) async fn check(what: Check) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let scratch = Scratch::open(&settings, "check").await?;
     let result = tokio::select! {
-        result = on_store(&what, asked, &scratch, files) => result,
+        result = on_store(&what, request, &scratch, files) => result,
         () = signals.next() => Err(Failure::new(Code::Failed, "interrupted; nothing was judged")),
     };
     let shown = scratch.shown.clone();
@@ -62,8 +62,8 @@ pub(crate) async fn check(what: Check) -> Result<(), Failure> {
     if what.json {
         println!("{:#}", findings.as_json());
     } else {
-        print!("{}", told::told(&findings));
-        println!("{}", stays.unwrap_or_else(|| format!("Nothing of this stays on {shown}.")));
+        print!("{}", print::text(&findings));
+        println!("{}", stays.unwrap_or_else(|| format!("All test data was removed from {shown}.")));
     }
     // What was judged comes first, whatever became of the files.
     match (findings.verdict(), unwritten.is_empty()) {
@@ -84,15 +84,15 @@ struct Files {
 /// What it shows, and which files could not be written.
 async fn on_store(
     what: &Check,
-    asked: Asked,
+    request: Request,
     scratch: &Scratch,
     files: Files,
 ) -> Result<(Findings, Vec<String>), Failure> {
-    let plan = asked.plan(scratch, what.misbehave)?;
+    let plan = request.plan(scratch, what.misbehave)?;
     scratch.vet().await?;
     let folder = tempfile::Builder::new().prefix("leasehold-check-").tempdir()?;
-    let mut teller = Teller::new(what.json);
-    teller.say(format!(
+    let mut progress = Progress::new(what.json);
+    progress.say(format!(
         "{} nodes, {} shards, ttl {}, on {}; seed {}",
         plan.nodes,
         plan.breed.shards,
@@ -100,9 +100,9 @@ async fn on_store(
         scratch.shown,
         plan.seed
     ));
-    let trial = Trial::prepare(&plan, scratch, folder.path(), &mut teller).await?;
+    let trial = Trial::prepare(&plan, scratch, folder.path(), &mut progress).await?;
     let outcome = trial.run().await?;
-    teller.wipe();
+    progress.wipe();
     let findings = Findings::of(&plan, &scratch.shown, &outcome);
     let mut unwritten = Vec::new();
     if let Some(record) = files.record {
@@ -113,7 +113,7 @@ async fn on_store(
         unwritten.extend(report.write(&report::page(&findings)).err());
     }
     if !findings.is_good() || !unwritten.is_empty() {
-        teller.say(format!("the recorded history is kept in {}", folder.keep().display()));
+        progress.say(format!("the recorded history is kept in {}", folder.keep().display()));
     }
     Ok((findings, unwritten))
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::arguments::Check;
 use super::findings::{partly_judged, people};
-use super::told::promise_told;
+use super::print::promise_line;
 use crate::failure::{Code, Failure};
 
 /// How many lines that could not be read are shown.
@@ -27,7 +27,7 @@ pub(super) fn check(what: &Check) -> Result<(), Failure> {
     }
     if !unread.is_empty() {
         let message =
-            format!("nothing was judged, because not all files can be read\n  {}", unread.join("\n  "));
+            format!("nothing was judged because some files cannot be read\n  {}", unread.join("\n  "));
         return Err(Failure::new(Code::Usage, message));
     }
     let history = History::read(files.iter().map(|(name, text)| (name.as_str(), text.as_str())));
@@ -70,12 +70,12 @@ fn told(history: &History) -> String {
     );
     if history.boots() > 1 {
         text.push_str(
-            "clocks of several machines cannot be compared: between them it is judged only that no epoch is used twice\n",
+            "clocks of different machines cannot be compared: across machines, only the uniqueness of epochs is judged\n",
         );
     }
     let open = history.runs.iter().filter(|run| run.to_ns.is_none()).count();
     if open > 0 {
-        let told = format!("starts without an end, which count as running to the end of all time: {open}\n");
+        let told = format!("starts without an end (they count as still running): {open}\n");
         text.push_str(&told);
     }
     for note in &history.notes {
@@ -88,23 +88,23 @@ fn told(history: &History) -> String {
         text.push_str(&format!("… and {} more such lines\n", history.problems.len() - SHOWN_MAX));
     }
     if history.runs.is_empty() {
-        text.push_str("there is nothing to judge\n");
+        text.push_str("nothing to judge\n");
         return text;
     }
     for (name, judge) in judge::ALWAYS {
         let broken: Vec<String> = judge(history).into_iter().map(|violation| violation.message).collect();
         let not_judged = judge::not_judged(name, history);
         if broken.is_empty() && not_judged == history.runs.len() {
-            let how = format!("not judged; runs without a deadline at their end: {not_judged}");
+            let how = format!("not judged; runs whose end has no deadline: {not_judged}");
             text.push_str(&format!("{:<6}  {name:<28} {how}\n", "-"));
             continue;
         }
         let mut how = format!("in {}", many(history.runs.len(), "run"));
         how.push_str(&partly_judged(not_judged));
         if history.boots() > 1 && judge::NOT_BETWEEN_MACHINES.contains(name) {
-            how.push_str(", not judged between machines");
+            how.push_str(", not judged across machines");
         }
-        promise_told(&mut text, name, &how, &broken);
+        promise_line(&mut text, name, &how, &broken);
     }
     let gaps = Gaps::of(history, |_, _| true);
     for (title, spans) in [
@@ -115,7 +115,7 @@ fn told(history: &History) -> String {
     ] {
         if let (Some(median), Some(longest)) = (spans.at(500), spans.at(1000)) {
             text.push_str(&format!(
-                "unattended, {title}: {}, median {}, longest {}\n",
+                "without a worker, {title}: {}, median {}, longest {}\n",
                 many(spans.all().len(), "gap"),
                 people(median),
                 people(longest)
@@ -129,17 +129,17 @@ fn verdict(history: &History, broken: usize) -> Result<(), Failure> {
     let problems = history.problems.len();
     match (broken, problems) {
         (0, 0) if history.runs.is_empty() => {
-            Err(Failure::new(Code::Usage, "there is no start in these files, so nothing was judged"))
+            Err(Failure::new(Code::Usage, "nothing was judged because these files contain no start"))
         }
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::new(
             Code::Usage,
             format!(
-                "nothing is proved, because {} could not be used: mend or remove them",
+                "the result is incomplete because {} could not be used: fix or remove them",
                 many(problems, "line")
             ),
         )),
-        _ => Err(Failure::new(Code::Unhealthy, format!("promises were broken: {broken} times"))),
+        _ => Err(Failure::new(Code::Unhealthy, format!("promises were broken {broken} times"))),
     }
 }
 

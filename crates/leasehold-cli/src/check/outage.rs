@@ -16,7 +16,7 @@ use crate::cluster::GROUP;
 
 /// The outage as it happened, and what it caused.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Summary {
     outage: Outage,
     limit: Limit,
     aftermath: Aftermath,
@@ -32,9 +32,9 @@ pub(super) fn limit(shards: u32, nodes: usize, balance_permille: u32) -> Limit {
     Limit { bounded_share: fair.max(shards * balance / (1000 * nodes)), slack: fair.div_ceil(10) }
 }
 
-impl Told {
+impl Summary {
     /// Reads it from what was recorded; `None` if nothing was cut.
-    pub(super) fn of(plan: &Plan, outcome: &Outcome, history: &History, lines: &Lines) -> Option<Told> {
+    pub(super) fn of(plan: &Plan, outcome: &Outcome, history: &History, lines: &Lines) -> Option<Summary> {
         let outage = Outage {
             from_ns: lines.faults.iter().map(|fault| fault.from_ns).min()?,
             to_ns: lines.faults.iter().map(|fault: &Suffered| fault.to_ns).max()?,
@@ -46,18 +46,18 @@ impl Told {
         let shards = (0..plan.breed.shards).map(|slot| format!("{GROUP}/{slot}"));
         let aftermath = Aftermath::of(history, shards, &outage);
         let limit = limit(plan.breed.shards, plan.nodes, plan.breed.policy.balance_permille);
-        Some(Told { outage, limit, aftermath, overlaps: 0 })
+        Some(Summary { outage, limit, aftermath, overlaps: 0 })
     }
 
     /// Whether each shard started once, and nobody took what was the others'.
     pub(super) fn promise(&self) -> Promise {
         let once = self.aftermath.starts.iter().filter(|starts| **starts == 1).count();
         let share = match &self.aftermath.largest_with_all_back {
-            Some(share) => format!("{} ran {} of them at most", share.node, share.shards),
-            None => "not all nodes came back".to_owned(),
+            Some(share) => format!("{} ran at most {} of them", share.node, share.shards),
+            None => "not all nodes attached again".to_owned(),
         };
         let told = format!(
-            "{once} of {} shards started once; when all nodes were back {share} (bounded share {}, and {} more are forgiven)",
+            "{once} of {} shards started once; with all nodes back, {share} (limit per node {}, tolerance {})",
             self.aftermath.starts.len(),
             self.limit.bounded_share,
             self.limit.slack
@@ -72,9 +72,9 @@ impl Told {
         let Aftermath { starts, largest, all_owned_after_ns, .. } = &self.aftermath;
         let at = |place: usize| starts.get(place).copied().unwrap_or(0);
         vec![
-            ("the store was out of reach for", after(self.outage.to_ns - self.outage.from_ns)),
+            ("store unreachable for", after(self.outage.to_ns - self.outage.from_ns)),
             (
-                "starts per shard since then",
+                "starts per shard since the outage",
                 format!(
                     "min {}, median {}, max {}; {} of {} shards started more than once",
                     at(0),
@@ -84,17 +84,17 @@ impl Told {
                     starts.len()
                 ),
             ),
-            ("the largest share of one node after it", self.share(largest)),
+            ("largest share of a node after the outage", self.share(largest)),
             (
-                "the same when all nodes were back",
+                "largest share with all nodes back",
                 self.aftermath
                     .largest_with_all_back
                     .as_ref()
-                    .map_or_else(|| "not all nodes came back".to_owned(), |share| self.share(share)),
+                    .map_or_else(|| "not all nodes attached again".to_owned(), |share| self.share(share)),
             ),
             (
-                "everything ran again",
-                all_owned_after_ns.map_or_else(|| "never".to_owned(), |ns| after(ns) + " after it"),
+                "all shards ran again",
+                all_owned_after_ns.map_or_else(|| "never".to_owned(), |ns| after(ns) + " after the outage"),
             ),
             ("overlaps", self.overlaps.to_string()),
         ]
@@ -102,7 +102,7 @@ impl Told {
 
     fn share(&self, share: &Share) -> String {
         format!(
-            "{} shards on {}, {} after it; the bounded share is {}",
+            "{} shards on {}, {} after the outage; limit per node {}",
             share.shards,
             share.node,
             after(share.at_ns - self.outage.to_ns),
@@ -125,13 +125,13 @@ impl Told {
         self.aftermath.nodes.iter().map(row).collect()
     }
 
-    /// What the columns of [`Told::nodes`] are.
+    /// What the columns of [`Summary::nodes`] are.
     pub(super) const COLUMNS: [&str; 6] =
         ["node", "shards before", "stopped after", "back after", "most after", "at the end"];
 
     /// All of it as text.
     pub(super) fn text(&self) -> String {
-        let mut text = String::from("\nThe outage (stopped: since it began; back: since it ended)\n");
+        let mut text = String::from("\nOutage (stopped: time since its start; back: time since its end)\n");
         for row in std::iter::once(Self::COLUMNS.map(str::to_owned)).chain(self.nodes()) {
             let [name, cells @ ..] = row;
             let _ = write!(text, "  {name:<8}");

@@ -12,7 +12,7 @@ use super::arguments::Check;
 use super::fault::Fault;
 use super::scenario::Scenario;
 use super::schedule::{Frame, Step, schedule};
-use crate::cluster::asked::{duration, number};
+use crate::cluster::parse::{duration, number};
 use crate::cluster::{Breed, Kind, Scratch};
 use crate::failure::Failure;
 use crate::settings::{Problem, Problems, nearest, span};
@@ -37,7 +37,7 @@ pub(super) struct Plan {
 
 /// What was asked for, each value for itself.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Request {
     nodes: Option<u64>,
     shards: Option<u64>,
     run_for: Option<Duration>,
@@ -47,11 +47,11 @@ pub(super) struct Asked {
     scenario: Option<Scenario>,
 }
 
-impl Asked {
+impl Request {
     /// Reads all values, and tells of all that are wrong.
-    pub(super) fn read(check: &Check) -> Result<Asked, Failure> {
+    pub(super) fn read(check: &Check) -> Result<Request, Failure> {
         let mut problems = Vec::new();
-        let asked = Asked {
+        let request = Request {
             nodes: number(&mut problems, "--nodes", check.nodes.as_deref(), 1, 26),
             shards: number(&mut problems, "--shards", check.shards.as_deref(), 1, 100_000),
             run_for: duration(&mut problems, "--for", check.run_for.as_deref()),
@@ -61,13 +61,9 @@ impl Asked {
             scenario: check.scenario.as_deref().and_then(|text| scenario(&mut problems, text)),
         };
         if check.scenario.is_some() && check.faults.is_some() {
-            problems.push(Problem::new(
-                "--faults",
-                "a scenario has its own fault",
-                "leave one of the two away",
-            ));
+            problems.push(Problem::new("--faults", "a scenario has its own faults", "remove one of the two"));
         }
-        if problems.is_empty() { Ok(asked) } else { Err(Problems(problems).into()) }
+        if problems.is_empty() { Ok(request) } else { Err(Problems(problems).into()) }
     }
 
     /// Makes a plan for that store, or tells of all that does not fit.
@@ -107,12 +103,9 @@ impl Asked {
             }
         };
         if problems.is_empty() && steps.is_empty() {
-            let what = format!(
-                "{} is too short for a single fault at a ttl of {}",
-                span::show(run_for),
-                span::show(ttl)
-            );
-            problems.push(Problem::new("--for", what, "give it more time"));
+            let what =
+                format!("{} is too short for a fault with a ttl of {}", span::show(run_for), span::show(ttl));
+            problems.push(Problem::new("--for", what, "use a longer duration"));
         }
         if !problems.is_empty() {
             return Err(Problems(problems).into());
@@ -126,9 +119,9 @@ impl Asked {
     fn config(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {
         let name = || NodeName::new("a").expect("a letter is a name");
         let usual = if self.scenario.is_some() { Duration::from_secs(10) } else { TTL };
-        let wished = Config::with_ttl(name(), self.ttl.unwrap_or(usual));
-        match wished.check_on(facts) {
-            Ok(()) => wished,
+        let chosen = Config::with_ttl(name(), self.ttl.unwrap_or(usual));
+        match chosen.check_on(facts) {
+            Ok(()) => chosen,
             Err(_) if self.ttl.is_none() => Config::new(name(), facts),
             Err(errors) => {
                 problems.extend(
@@ -136,7 +129,7 @@ impl Asked {
                         .iter()
                         .map(|error| Problem::new("--ttl", error.message.clone(), error.advice.clone())),
                 );
-                wished
+                chosen
             }
         }
     }
@@ -144,38 +137,42 @@ impl Asked {
     /// Those that were asked for, or all that the store allows.
     fn allowed_faults(&self, kind: &Kind, problems: &mut Vec<Problem>) -> Vec<Fault> {
         let why_not = |fault: Fault| match kind {
-            Kind::File(_) if fault.needs_network() => Some("a file has no network"),
+            Kind::File(_) if fault.needs_network() => Some("a local store has no network"),
             Kind::Network { .. } | Kind::Via { .. } | Kind::Other(_) if fault.needs_file() => {
-                Some("it is no file")
+                Some("the store is not a file")
             }
             Kind::Other(why) if fault.needs_network() => Some(*why),
             _ => None,
         };
-        let wished = match (self.scenario, &self.faults) {
+        let chosen = match (self.scenario, &self.faults) {
             (Some(scenario), _) => vec![scenario.fault(kind)],
             (None, Some(faults)) => faults.clone(),
             (None, None) => {
                 return Fault::ALL.into_iter().filter(|fault| why_not(*fault).is_none()).collect();
             }
         };
-        for fault in &wished {
+        for fault in &chosen {
             if let Some(why) = why_not(*fault) {
                 let place = if self.scenario.is_some() { "--scenario" } else { "--faults" };
-                let what = format!("{fault} cannot be done to this store: {why}");
+                let what = format!("the fault {fault} is not possible on this store: {why}");
                 problems.push(Problem::new(
                     place,
                     what,
-                    "name a store that has it, such as etcd://127.0.0.1:2379, or other faults",
+                    "use another store, for example etcd://127.0.0.1:2379, or other faults",
                 ));
             }
         }
-        wished
+        chosen
     }
 }
 
 fn too_short(last: Duration, ttl: Duration) -> Problem {
-    let what = format!("an outage of {} ends no session at a ttl of {}", span::show(last), span::show(ttl));
-    Problem::new("--for", what, "give it more time than the ttl")
+    let what = format!(
+        "an outage of {} is too short to end a session with a ttl of {}",
+        span::show(last),
+        span::show(ttl)
+    );
+    Problem::new("--for", what, "use a duration above the ttl")
 }
 
 /// Many shards beat less often, so that the workers themselves are no load: all of them together about 2,000 times a
@@ -194,9 +191,9 @@ fn faults(problems: &mut Vec<Problem>, text: &str) -> Vec<Fault> {
             None => {
                 let advice = match nearest(word, words()) {
                     Some(known) => format!("did you mean {known:?}?"),
-                    None => format!("there are {}", words().collect::<Vec<_>>().join(", ")),
+                    None => format!("use one of {}", words().collect::<Vec<_>>().join(", ")),
                 };
-                problems.push(Problem::new("--faults", format!("there is no fault {word:?}"), advice));
+                problems.push(Problem::new("--faults", format!("unknown fault {word:?}"), advice));
             }
         }
     }
@@ -207,8 +204,8 @@ fn scenario(problems: &mut Vec<Problem>, text: &str) -> Option<Scenario> {
     let words = || Scenario::ALL.iter().map(|scenario| scenario.as_str());
     let found = Scenario::ALL.into_iter().find(|scenario| scenario.as_str() == text);
     if found.is_none() {
-        let advice = format!("there are {}", words().collect::<Vec<_>>().join(", "));
-        problems.push(Problem::new("--scenario", format!("there is no scenario {text:?}"), advice));
+        let advice = format!("use one of {}", words().collect::<Vec<_>>().join(", "));
+        problems.push(Problem::new("--scenario", format!("unknown scenario {text:?}"), advice));
     }
     found
 }

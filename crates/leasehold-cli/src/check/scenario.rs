@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use leasehold_chaos::dice::Dice;
+use leasehold_chaos::rng::Rng;
 
 use super::fault::Fault;
 use super::schedule::Step;
@@ -65,5 +65,5 @@ impl Scenario {
 
 /// The flavour of a cut that resets the connections that exist, as a server does that goes away.
 fn resets() -> u64 {
-    (0..).find(|flavour| Dice::of(*flavour).roll(2) == 1).unwrap_or(0)
+    (0..).find(|flavour| Rng::of(*flavour).roll(2) == 1).unwrap_or(0)
 }

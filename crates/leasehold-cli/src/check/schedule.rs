@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_chaos::dice::Dice;
+use leasehold_chaos::rng::Rng;
 
 use super::fault::Fault;
 
@@ -33,29 +33,29 @@ pub(super) struct Frame {
 /// Makes a schedule: each node suffers one fault at a time, several nodes may suffer at once, half of the faults are
 /// short enough to be survived, and every kind comes before any comes twice.
 pub(super) fn schedule(frame: &Frame) -> Vec<Step> {
-    let mut dice = Dice::of(frame.seed);
+    let mut rng = Rng::of(frame.seed);
     let mut deck: Vec<Fault> = Vec::new();
     // The last place is the store itself.
     let mut free_at = vec![Duration::ZERO; frame.nodes + 1];
     let mut steps = Vec::new();
-    let part = |dice: &mut Dice, low: u64, high: u64| frame.ttl * dice.between(low, high) as u32 / 100;
-    let mut at = part(&mut dice, 10, 30);
+    let part = |rng: &mut Rng, low: u64, high: u64| frame.ttl * rng.between(low, high) as u32 / 100;
+    let mut at = part(&mut rng, 10, 30);
     while !frame.faults.is_empty() {
         if deck.is_empty() {
             deck = frame.faults.clone();
-            dice.shuffle(&mut deck);
+            rng.shuffle(&mut deck);
         }
         let Some(fault) = deck.pop() else { break };
         let node = match fault {
             Fault::Lock => frame.nodes,
-            _ => free_node(&mut dice, &free_at[..frame.nodes], at),
+            _ => free_node(&mut rng, &free_at[..frame.nodes], at),
         };
-        let length = match dice.roll(2) {
-            0 => part(&mut dice, 10, 60),
-            _ => part(&mut dice, 110, 180),
+        let length = match rng.roll(2) {
+            0 => part(&mut rng, 10, 60),
+            _ => part(&mut rng, 110, 180),
         };
-        let flavour = dice.roll(1 << 32);
-        let rest = part(&mut dice, 30, 80);
+        let flavour = rng.roll(1 << 32);
+        let rest = part(&mut rng, 30, 80);
         let from = at.max(free_at[node]);
         let until = from + length.max(frame.shortest);
         if until >= frame.run_for {
@@ -63,18 +63,18 @@ pub(super) fn schedule(frame: &Frame) -> Vec<Step> {
         }
         steps.push(Step { fault, node, from, until, flavour });
         free_at[node] = until + rest;
-        at = from + part(&mut dice, 15, 70);
+        at = from + part(&mut rng, 15, 70);
     }
     steps.sort_by_key(|step| step.from);
     steps
 }
 
 /// One of those that suffer nothing at that moment, or the one that is free first.
-fn free_node(dice: &mut Dice, free_at: &[Duration], at: Duration) -> usize {
+fn free_node(rng: &mut Rng, free_at: &[Duration], at: Duration) -> usize {
     let free: Vec<usize> = (0..free_at.len()).filter(|node| free_at[*node] <= at).collect();
     match free.len() {
         0 => (0..free_at.len()).min_by_key(|node| free_at[*node]).unwrap_or(0),
-        count => free[dice.roll(count as u64) as usize],
+        count => free[rng.roll(count as u64) as usize],
     }
 }
 

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{Client, clock};
-use leasehold_chaos::dice::Dice;
 use leasehold_chaos::proxy::{self, Existing, Mode};
+use leasehold_chaos::rng::Rng;
 use leasehold_core::{Moment, NodeName};
 use serde_json::json;
 
 use super::fault::Fault;
 use super::lock::Lock;
-use super::operator::{Operator, Wish};
+use super::operator::{Operator, Request};
 use super::plan::Plan;
+use super::progress::Progress;
 use super::scenario::Scenario;
 use super::schedule::Step;
-use super::teller::Teller;
 use crate::cluster::{Cluster, Fate, Kind, Ledger, Scratch, Way, refused};
 use crate::failure::{Code, Failure};
 
@@ -60,7 +60,7 @@ pub(super) struct Trial<'a> {
     unasked: Vec<String>,
     /// How nodes stood when that was last said.
     said: Vec<String>,
-    teller: &'a mut Teller,
+    progress: &'a mut Progress,
 }
 
 impl<'a> Trial<'a> {
@@ -68,7 +68,7 @@ impl<'a> Trial<'a> {
         plan: &'a Plan,
         scratch: &Scratch,
         folder: &Path,
-        teller: &'a mut Teller,
+        progress: &'a mut Progress,
     ) -> Result<Self, Failure> {
         let ways = (0..plan.nodes).map(|_| Way::to(&scratch.url, &scratch.kind));
         let ways = ways.collect::<io::Result<Vec<_>>>()?;
@@ -86,7 +86,7 @@ impl<'a> Trial<'a> {
             returning: Vec::new(),
             unasked: Vec::new(),
             said: Vec::new(),
-            teller,
+            progress,
         })
     }
 
@@ -96,24 +96,24 @@ impl<'a> Trial<'a> {
             self.cluster.add(&self.ways[place].url)?;
         }
         let owned_first_after = self.until_all_owned(began_at).await?;
-        self.teller.say(format!("all {} shards run", self.plan.breed.shards));
+        self.progress.say(format!("all {} shards run", self.plan.breed.shards));
         if self.plan.scenario.is_some() {
             self.until_quiet(self.stabilisers()).await?;
-            self.teller.say("nothing moves any more");
+            self.progress.say("no more moves");
         }
         let broken_from = clock::now();
         self.break_things(broken_from).await?;
         self.heal().await?;
         let healed_at = clock::now();
         self.cluster.note("healed", healed_at, json!({}))?;
-        self.teller.say("all faults are over");
+        self.progress.say("all faults ended");
         let settled_after = self.until_settled(healed_at).await?;
         let share_back_after = match self.plan.scenario {
             Some(Scenario::CutOff | Scenario::Blip) => self.until_fair_share(healed_at).await?,
             Some(Scenario::Outage) => {
                 // Whatever the wrong node took is moved later, and counts: moves freeze for two ttls when nodes vanish.
                 self.until_quiet(self.plan.breed.ttl * 2 + self.stabilisers()).await?;
-                self.teller.say("nothing moves any more");
+                self.progress.say("no more moves");
                 None
             }
             None => None,
@@ -155,7 +155,7 @@ impl<'a> Trial<'a> {
             self.cluster.note("fault", clock::now(), told)?;
             if begins {
                 let span = (step.until - step.from).as_millis();
-                self.teller.say(format!("{node}: {}, for {span} ms", step.fault.told()));
+                self.progress.say(format!("{node}: {} for {span} ms", step.fault.description()));
                 self.begin(&step)?;
             } else {
                 self.end(&step)?;
@@ -169,7 +169,7 @@ impl<'a> Trial<'a> {
             Fault::Kill => self.cluster.kill(step.node)?,
             Fault::Stop => self.cluster.pause(step.node)?,
             Fault::Restart => self.cluster.drain(step.node)?,
-            Fault::Drain => self.operator.wish(Wish::Drain(self.name(step.node)?)),
+            Fault::Drain => self.operator.send(Request::Drain(self.name(step.node)?)),
             Fault::Lock => self.lock = self.file.as_deref().map(Lock::hold).transpose()?,
             Fault::Cut | Fault::Stall | Fault::OneWay | Fault::Delay | Fault::Reset => {
                 self.set_mode(step.node, self.mode(step))?;
@@ -182,7 +182,7 @@ impl<'a> Trial<'a> {
         match step.fault {
             Fault::Kill | Fault::Restart => self.returning.push(step.node),
             Fault::Stop => self.cluster.resume(step.node)?,
-            Fault::Drain => self.operator.wish(Wish::Undrain(self.name(step.node)?)),
+            Fault::Drain => self.operator.send(Request::Undrain(self.name(step.node)?)),
             Fault::Lock => self.lock = None,
             Fault::Cut | Fault::Stall | Fault::OneWay | Fault::Delay | Fault::Reset => {
                 self.set_mode(step.node, Mode::Pass)?;
@@ -192,15 +192,15 @@ impl<'a> Trial<'a> {
     }
 
     fn mode(&self, step: &Step) -> Mode {
-        let mut dice = Dice::of(step.flavour);
+        let mut rng = Rng::of(step.flavour);
         match step.fault {
-            Fault::Cut if dice.roll(2) == 0 => Mode::Cut(Existing::Silent),
+            Fault::Cut if rng.roll(2) == 0 => Mode::Cut(Existing::Silent),
             Fault::Cut => Mode::Cut(Existing::Reset),
-            Fault::OneWay if dice.roll(2) == 0 => Mode::OneWay { lost: proxy::Way::There },
+            Fault::OneWay if rng.roll(2) == 0 => Mode::OneWay { lost: proxy::Way::There },
             Fault::OneWay => Mode::OneWay { lost: proxy::Way::Back },
             // A try may take a tenth of the ttl: together both ways are sometimes below that, sometimes above.
             Fault::Delay => {
-                let mut part = || self.plan.breed.ttl * dice.between(1, 8) as u32 / 100;
+                let mut part = || self.plan.breed.ttl * rng.between(1, 8) as u32 / 100;
                 Mode::Delay { there: part(), back: part() }
             }
             Fault::Reset => Mode::Reset,
@@ -251,9 +251,9 @@ impl<'a> Trial<'a> {
         for place in ready {
             self.returning.retain(|waiting| *waiting != place);
             self.cluster.restart(place)?;
-            self.teller.say(format!("{}: started again", self.cluster.members()[place].name));
+            self.progress.say(format!("{}: started again", self.cluster.members()[place].name));
         }
-        self.teller.status(&format!(
+        self.progress.status(&format!(
             "{} of {} shards run, {} starts",
             self.ledger.owned(),
             self.plan.breed.shards,
@@ -270,11 +270,11 @@ impl<'a> Trial<'a> {
         let standings = self.standings();
         if standings != self.said {
             let members = self.cluster.members().iter();
-            let words = members.zip(&standings).map(|(member, standing)| {
-                format!("{standing} with {} shards", self.ledger.owned_by(&member.name))
+            let words = members.zip(&standings).map(|(member, session_state)| {
+                format!("{session_state} with {} shards", self.ledger.owned_by(&member.name))
             });
             let words = words.collect::<Vec<_>>().join(", ");
-            self.teller.say(words);
+            self.progress.say(words);
             self.said = standings;
         }
     }
@@ -287,19 +287,22 @@ impl<'a> Trial<'a> {
                 return Ok(waited);
             }
             if let Some(unasked) = self.unasked.first() {
-                return Err(Failure::new(Code::Failed, format!("{unasked}; nothing could be judged")));
+                return Err(Failure::new(
+                    Code::Failed,
+                    format!("{unasked}; the check could not be completed"),
+                ));
             }
             if let Some(refusal) = self.cluster.refusal() {
-                return Err(refused(&refusal, "nothing could be judged"));
+                return Err(refused(&refusal, "the check could not be completed"));
             }
             if waited > START_PATIENCE {
                 let standings = self.standings().join(", ");
                 let why = match self.cluster.troubles() {
                     troubles if troubles.is_empty() => "try a longer --ttl, or `leasehold doctor`".to_owned(),
-                    troubles => format!("nodes were told: {troubles}; run `leasehold doctor`"),
+                    troubles => format!("nodes reported: {troubles}; run `leasehold doctor`"),
                 };
                 let message = format!(
-                    "only {} of {} shards run {} s after the start, before anything was broken ({standings}); nothing could be judged; {why}",
+                    "only {} of {} shards run {} s after the start, before any fault ({standings}); the check could not be completed; {why}",
                     self.ledger.owned(),
                     self.plan.breed.shards,
                     waited.as_secs()
@@ -330,7 +333,7 @@ impl<'a> Trial<'a> {
 
     fn standings(&self) -> Vec<String> {
         let members = self.cluster.members().iter();
-        members.map(|member| format!("{} {}", member.name, self.ledger.standing(&member.name))).collect()
+        members.map(|member| format!("{} {}", member.name, self.ledger.session_state(&member.name))).collect()
     }
 
     fn is_settled(&self) -> bool {
@@ -339,8 +342,10 @@ impl<'a> Trial<'a> {
 
     fn astray(&self) -> Vec<String> {
         let members = self.cluster.members().iter();
-        let astray = members.filter(|member| self.ledger.standing(&member.name) != "attached");
-        astray.map(|member| format!("{} is {}", member.name, self.ledger.standing(&member.name))).collect()
+        let astray = members.filter(|member| self.ledger.session_state(&member.name) != "attached");
+        astray
+            .map(|member| format!("{} is {}", member.name, self.ledger.session_state(&member.name)))
+            .collect()
     }
 
     /// Waits until every node is attached and every shard runs: a little longer than the bound, to say how late it is.
@@ -350,12 +355,12 @@ impl<'a> Trial<'a> {
             self.look().await?;
             let waited = clock::now().since(healed_at);
             if self.is_settled() {
-                self.teller
-                    .say(format!("every node is attached, and all {} shards run", self.plan.breed.shards));
+                self.progress
+                    .say(format!("all nodes are attached and all {} shards run", self.plan.breed.shards));
                 return Ok(Some(waited));
             }
             if waited > patience {
-                self.teller.say(format!("waited in vain: {}", self.standings().join(", ")));
+                self.progress.say(format!("timed out: {}", self.standings().join(", ")));
                 return Ok(None);
             }
         }
@@ -372,11 +377,11 @@ impl<'a> Trial<'a> {
             let waited = clock::now().since(healed_at);
             let owned = self.ledger.owned_by(&name);
             if owned >= fair {
-                self.teller.say(format!("{name} runs {owned} shards, its fair share"));
+                self.progress.say(format!("{name} runs {owned} shards, its fair share"));
                 return Ok(Some(waited));
             }
             if waited > patience {
-                self.teller.say(format!("{name} runs only {owned} shards"));
+                self.progress.say(format!("{name} runs only {owned} shards"));
                 return Ok(None);
             }
         }

@@ -31,7 +31,7 @@ impl Written {
     pub(super) fn write(mut self, text: &str) -> Result<(), String> {
         self.ours = false;
         std::fs::write(&self.path, text)
-            .map_err(|error| format!("{} could not be written: {error}", self.path.display()))
+            .map_err(|error| format!("cannot write {}: {error}", self.path.display()))
     }
 }
 
@@ -44,7 +44,7 @@ impl Drop for Written {
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {
-    let message = format!("{} cannot be written, so nothing was begun: {error}", path.display());
+    let message = format!("cannot write {}: {error}; nothing was started", path.display());
     Failure::new(Code::Usage, message)
 }
 
@@ -74,6 +74,6 @@ mod tests {
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         let written = Written::prepare(&path).unwrap();
         std::fs::remove_dir_all(folder.path().join("sub")).unwrap();
-        assert!(written.write("x").unwrap_err().contains("could not be written"));
+        assert!(written.write("x").unwrap_err().contains("cannot write"));
     }
 }

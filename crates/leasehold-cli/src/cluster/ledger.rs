@@ -15,7 +15,7 @@ pub(crate) struct Ledger {
     /// Who runs each shard: node, life and epoch.
     running: BTreeMap<String, BTreeSet<(String, String, u64)>>,
     /// The standing of each node, by its own word.
-    standing: BTreeMap<String, String>,
+    session_state: BTreeMap<String, String>,
     pub(crate) starts: usize,
 }
 
@@ -25,7 +25,7 @@ impl Ledger {
             folder: folder.to_owned(),
             read: BTreeMap::new(),
             running: BTreeMap::new(),
-            standing: BTreeMap::new(),
+            session_state: BTreeMap::new(),
             starts: 0,
         }
     }
@@ -65,9 +65,9 @@ impl Ledger {
                 for runs in self.running.values_mut() {
                     runs.retain(|(node, session, _)| (node, session) != (&run.0, &run.1));
                 }
-                self.standing.remove(&run.0);
+                self.session_state.remove(&run.0);
             }
-            Some("standing") => drop(self.standing.insert(run.0, text("to"))),
+            Some("session_state") => drop(self.session_state.insert(run.0, text("to"))),
             _ => {}
         }
     }
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// How a node stands, by its own word.
-    pub(crate) fn standing(&self, node: &str) -> &str {
-        self.standing.get(node).map_or("not joined", String::as_str)
+    pub(crate) fn session_state(&self, node: &str) -> &str {
+        self.session_state.get(node).map_or("not joined", String::as_str)
     }
 }

@@ -1,9 +1,9 @@
 //! Nodes as real processes, to be started, killed, stopped, continued and asked to leave: for `demo`, `check` and
 //! `bench`. What their workers did, and what was done to them, is a recorded history.
 
-pub(crate) mod asked;
 mod ledger;
 mod node;
+pub(crate) mod parse;
 mod scratch;
 mod stage;
 
@@ -213,8 +213,7 @@ impl Cluster {
             if member.is_there() && member.process.ended().is_some() {
                 if member.fate != Fate::Draining {
                     let name = member.name.clone();
-                    unasked
-                        .push(format!("node {name} ended without being asked to{}", self.complaints(place)));
+                    unasked.push(format!("node {name} exited unexpectedly{}", self.complaints(place)));
                 }
                 self.members[place].fate = Fate::Ended;
                 self.note_of(place, "gone", clock::now())?;
@@ -282,7 +281,7 @@ impl Cluster {
 pub(crate) fn refused(why: &str, so: &str) -> Failure {
     Failure::new(
         Code::Store,
-        format!("the store refuses every node, and {so}: {why}\n  `leasehold doctor` may say more"),
+        format!("the store refuses every node, and {so}: {why}\n  run `leasehold doctor` to find the cause"),
     )
 }
 

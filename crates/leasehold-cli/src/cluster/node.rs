@@ -51,7 +51,7 @@ pub(super) struct Birth {
 /// What a node says of itself, one line at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Says {
-    pub(crate) standing: String,
+    pub(crate) session_state: String,
     pub(crate) held: usize,
     /// When it stops its work unless it can renew, on the boot clock.
     pub(crate) stop_at_ns: u64,
@@ -88,7 +88,7 @@ fn main(birth: Birth) -> ExitCode {
     let code = match runtime.block_on(live(birth)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("leasehold: a node ended: {error}");
+            eprintln!("leasehold: a node failed: {error}");
             ExitCode::FAILURE
         }
     };
@@ -167,10 +167,10 @@ async fn note_events(recorder: &Recorder, events: &mut Events) {
     while let Some(told) = events.next().await {
         let now = clock::now();
         let _ = match &told.notice {
-            Notice::Standing { from, to, cause, after } => {
+            Notice::StateChanged { from, to, cause, after } => {
                 let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 recorder.note(
-                    "standing",
+                    "session_state",
                     now,
                     json!({"from": from.as_str(), "to": to.as_str(), "cause": cause.as_str(), "after_ms": after}),
                 )
@@ -215,7 +215,7 @@ fn say(node: &Node, counts: &Counts) {
     let Some(me) = &view.me else { return };
     let stop_in = Duration::from_millis(me.stop_in_ms.unwrap_or(0));
     let says = Says {
-        standing: me.standing.to_owned(),
+        session_state: me.session_state.to_owned(),
         held: me.held,
         stop_at_ns: (clock::now() + stop_in).as_nanos(),
         cause: me.cause.clone(),

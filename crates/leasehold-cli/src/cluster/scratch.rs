@@ -40,11 +40,11 @@ impl Scratch {
         };
         if url.starts_with("memory:") {
             return Err(refused(
-                "a memory store lives in one process, and here every node is a process of its own",
-                "name a store that processes share, such as local:./leasehold.db",
+                "a memory store exists only in one process, but each node is a separate process",
+                "use a store that processes can share, for example local:./leasehold.db",
             ));
         }
-        let kind = stage::kind(url).await.map_err(|what| refused(&what, "mend the URL"))?;
+        let kind = stage::kind(url).await.map_err(|what| refused(&what, "fix the URL"))?;
         let throwaway = Throwaway::new(purpose)?;
         let mark = throwaway.name();
         let (url, kind) = match kind {
@@ -78,7 +78,7 @@ impl Scratch {
             Ok(vetted) => Ok(vetted?),
             Err(_) => {
                 let message = format!(
-                    "the store {} could not be tried out within {} s; run `leasehold doctor`",
+                    "the store {} could not be tested within {} s; run `leasehold doctor`",
                     self.shown,
                     VETTED_WITHIN.as_secs()
                 );
@@ -92,13 +92,16 @@ impl Scratch {
         if let Kind::File(path) = &self.kind {
             let path = path.clone();
             drop(self.store);
-            return remove_files(&path).err().map(|error| format!("{} stays: {error}", path.display()));
+            return remove_files(&path)
+                .err()
+                .map(|error| format!("cannot delete {}: {error}", path.display()));
         }
-        let stays = |why: String| Some(format!("{} stays on {}: {why}", self.throwaway, self.shown));
+        let stays =
+            |why: String| Some(format!("cannot delete {} from {}: {why}", self.throwaway, self.shown));
         match tokio::time::timeout(CLEARED_WITHIN, self.store.discard(&self.throwaway)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => stays(error.to_string()),
-            Err(_) => stays(format!("it was not removed within {} s", CLEARED_WITHIN.as_secs())),
+            Err(_) => stays(format!("timed out after {} s", CLEARED_WITHIN.as_secs())),
         }
     }
 }

@@ -43,9 +43,9 @@ fn named_kind(url: &str) -> Result<Kind, String> {
         "redis" | "rediss" => 6379,
         "postgres" | "postgresql" => 5432,
         _ if scheme.contains("+sentinel") || scheme.contains("+cluster") => {
-            return Ok(Kind::Other("its servers tell the nodes other addresses than those in the URL"));
+            return Ok(Kind::Other("its servers announce other addresses than those in the URL"));
         }
-        _ => return Ok(Kind::Other("its URL names no host and port")),
+        _ => return Ok(Kind::Other("its URL contains no host and port")),
     };
     let address = Address::parse(url, |_| None).map_err(|error| error.to_string())?;
     let upstreams = address.hosts.iter().map(|host| match host.port {

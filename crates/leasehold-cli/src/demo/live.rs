@@ -27,7 +27,7 @@ pub(super) async fn run(
     let mut keys = screen::keys()?;
     let end_at = run_for.map(|span| clock::now() + span);
     let nodes = count(cluster.members().len(), "node");
-    scene.say(format!("{nodes} start; kill one with k and see its shards move"));
+    scene.say(format!("starting {nodes}; press k to kill one and watch its shards move"));
     loop {
         cluster.look()?;
         scene.update(&client.view(), cluster)?;
@@ -57,34 +57,32 @@ fn act(key: Key, scene: &mut Scene, cluster: &mut Cluster) -> io::Result<()> {
         Key::Down => scene.chosen = (place + 1) % count,
         Key::Kill if there => {
             cluster.kill(place)?;
-            scene.say(format!("you killed {name} with SIGKILL: the kernel proves its death at once"));
+            scene.say(format!("killed {name} with SIGKILL: its released file lock proves that it is gone"));
         }
         Key::Kill => match cluster.restart(place) {
-            Ok(()) => scene.say(format!("you started {name} again, with a new session")),
-            Err(error) => scene.say(format!("{name} was not started: {error}")),
+            Ok(()) => scene.say(format!("started {name} again, with a new session")),
+            Err(error) => scene.say(format!("cannot start {name}: {error}")),
         },
         Key::Pause if fate == Fate::Paused => {
             cluster.resume(place)?;
-            scene.say(format!("you let {name} go on: it finds its session over before it does anything"));
+            scene.say(format!("resumed {name}: it finds that its session is over before it runs anything"));
         }
         Key::Pause if fate == Fate::Running => {
             cluster.pause(place)?;
-            scene.say(format!(
-                "you stopped {name} with SIGSTOP: its shards are free when its lease has run out"
-            ));
+            scene.say(format!("paused {name} with SIGSTOP: its shards are free when its lease expires"));
         }
         Key::Drain if matches!(fate, Fate::Running | Fate::Paused) => {
             cluster.drain(place)?;
-            scene.say(format!("you asked {name} to leave: it hands its shards over one by one"));
+            scene.say(format!("stopping {name} gracefully: it hands its shards over one by one"));
         }
         Key::Pause | Key::Drain if fate == Fate::Draining => {
-            scene.say(format!("{name} is leaving already"));
+            scene.say(format!("{name} is already leaving"));
         }
-        Key::Pause | Key::Drain => scene.say(format!("{name} is not there: k starts it again")),
+        Key::Pause | Key::Drain => scene.say(format!("{name} is not running: press k to start it")),
         Key::Add => match scene.add_to(cluster) {
             Ok(place) => {
                 let name = &cluster.members()[place].name;
-                scene.say(format!("you added {name}: it gets its share"));
+                scene.say(format!("added {name}: it gets its share"));
             }
             Err(error) => scene.say(error.to_string()),
         },

@@ -100,7 +100,7 @@ fn conclude(scene: &Scene, ended: Result<Ended, Failure>) -> Result<(), Failure>
     // The terminal may be gone.
     let _ = writeln!(
         std::io::stdout(),
-        "{} starts, {} moves; a shard stood still for {} (median), {} (p99), {} (longest)\n\
+        "{} starts, {} moves; interruption of a shard: {} (median), {} (p99), {} (longest)\n\
          double owners seen by the workers: {}",
         verdict.starts,
         verdict.moves,
@@ -113,7 +113,7 @@ fn conclude(scene: &Scene, ended: Result<Ended, Failure>) -> Result<(), Failure>
         return Err(Failure::new(
             Code::Unhealthy,
             format!(
-                "the promise was broken: {} double owners, {} other things; this is a bug, please report it",
+                "a promise was broken: {} double owners, {} other violations; this is a bug, please report it",
                 verdict.double_owners, verdict.otherwise_broken
             ),
         ));
@@ -122,7 +122,7 @@ fn conclude(scene: &Scene, ended: Result<Ended, Failure>) -> Result<(), Failure>
         Ended::Well => Ok(()),
         Ended::WithHoles => Err(Failure::new(
             Code::Unhealthy,
-            "some shards stayed unowned for too long: is this machine very busy?",
+            "some shards stayed unowned for too long; the machine may be overloaded",
         )),
     }
 }

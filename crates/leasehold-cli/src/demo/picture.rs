@@ -169,13 +169,13 @@ fn all_keys(scene: &Scene, long: bool) -> Line {
     let mut line = vec![piece(Style::Plain, "  ")];
     let pause = match chosen {
         Some(node) if node.state.starts_with("paused") && long => "continue",
-        Some(node) if node.state.starts_with("paused") => "go on",
+        Some(node) if node.state.starts_with("paused") => "resume",
         _ => "pause",
     };
     let kill = match (chosen.is_some_and(|node| node.there), long) {
         (true, true) => "kill -9",
         (true, false) => "kill",
-        (false, true) => "start again",
+        (false, true) => "restart",
         (false, false) => "start",
     };
     let gap = if long { KEY_GAP } else { "  " };

@@ -10,8 +10,8 @@ use super::Ended;
 use super::scene::{Scene, people};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::legible::legible;
 use crate::look::count;
+use crate::sanitize::sanitize;
 
 /// How long shards may stay unowned before the demo says so: far above every bound, for very busy machines.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub(super) async fn run(
     let mut play = Play { scene, cluster, client, told: 0, ended: Ended::Well };
     let nodes = count(play.cluster.members().len(), "node");
     let shards = count(play.scene.owners.len(), "shard");
-    play.say(format!("{nodes} start, each a process of its own; {shards}; ttl {}", people(play.scene.ttl)));
+    play.say(format!("starting {nodes}, each a separate process; {shards}; ttl {}", people(play.scene.ttl)));
     play.until_all_owned("all shards are owned").await?;
     let acts: [(u32, Act); 4] = [(15, Act::Join), (30, Act::Kill), (45, Act::Pause), (80, Act::Drain)];
     let mut hurried = false;
@@ -46,7 +46,7 @@ pub(super) async fn run(
         if clock::now() + act.takes(play.scene.ttl) < end_at {
             play.perform(act).await?;
         } else if !std::mem::replace(&mut hurried, true) {
-            play.say("there is no time for all of it; run it longer with --for 20s");
+            play.say("skipping the remaining steps; for all of them use --for 20s");
         }
     }
     play.watch_until(end_at).await?;
@@ -93,15 +93,15 @@ impl Play<'_> {
             Act::Pause => {
                 let place = 2.min(last);
                 self.cluster.pause(place)?;
-                self.say(format!("{} is stopped with SIGSTOP, as if its machine hung", name(self, place)));
-                self.until("its lease has run out, and others have its shards", |scene| {
+                self.say(format!("{} is paused with SIGSTOP, as if its machine hung", name(self, place)));
+                self.until("its lease expired, and other nodes hold its shards", |scene| {
                     scene.held() == scene.owners.len()
                         && scene.nodes.get(place).is_some_and(|node| node.shards == 0)
                 })
                 .await?;
                 self.cluster.resume(place)?;
                 self.say(format!(
-                    "{} goes on: it finds that it holds nothing, and joins anew",
+                    "{} resumes: it finds that its session is over, and joins again",
                     name(self, place)
                 ));
                 self.until("it has its share again", |scene| {
@@ -111,8 +111,8 @@ impl Play<'_> {
             }
             Act::Drain => {
                 self.cluster.drain(0)?;
-                self.say(format!("{} is asked to leave (SIGTERM)", name(self, 0)));
-                self.until("it has handed everything over and left", |scene| !scene.nodes[0].there).await?;
+                self.say(format!("{} is stopped gracefully (SIGTERM)", name(self, 0)));
+                self.until("it handed over all shards and left", |scene| !scene.nodes[0].there).await?;
                 self.until_all_owned("all shards are owned").await?;
             }
         }
@@ -135,7 +135,7 @@ impl Play<'_> {
             }
             if took > PATIENCE {
                 self.ended = Ended::WithHoles;
-                self.say(format!("  waited {} in vain: {what}", people(took)));
+                self.say(format!("  timed out after {}: {what}", people(took)));
                 return Ok(());
             }
         }
@@ -165,7 +165,7 @@ impl Play<'_> {
     fn tell(&mut self) {
         // The log forgets its oldest lines; a run of this length never has that many.
         for (at, line) in self.scene.log.iter().skip(self.told) {
-            println!("{:>6.2} s  {}", at.as_secs_f64(), legible(line));
+            println!("{:>6.2} s  {}", at.as_secs_f64(), sanitize(line));
         }
         self.told = self.scene.log.len();
     }

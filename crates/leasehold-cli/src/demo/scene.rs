@@ -116,8 +116,8 @@ impl Scene {
         let stop_at = Moment::from_nanos(says.stop_at_ns);
         let shards = self.owners.iter().filter(|owner| **owner == Some(place)).count();
         let state = match member.fate {
-            Fate::Running if says.standing.is_empty() => "starting".to_owned(),
-            Fate::Running => says.standing.clone(),
+            Fate::Running if says.session_state.is_empty() => "starting".to_owned(),
+            Fate::Running => says.session_state.clone(),
             Fate::Paused => "paused (SIGSTOP)".to_owned(),
             Fate::Killed => "killed (SIGKILL)".to_owned(),
             Fate::Draining => "draining".to_owned(),

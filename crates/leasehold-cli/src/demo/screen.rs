@@ -15,7 +15,7 @@ use crossterm::{cursor, execute, queue, terminal};
 use tokio::sync::mpsc;
 
 use super::picture::{Line, Style};
-use crate::legible::legible;
+use crate::sanitize::sanitize;
 
 /// The nodes' colours: apart from each other, readable with black letters, and safe for most colour-blind people.
 const COLOURS: [u8; 12] = [75, 214, 114, 176, 220, 80, 209, 147, 150, 181, 109, 222];
@@ -61,7 +61,7 @@ impl Screen {
             queue!(out, cursor::MoveTo(0, row as u16))?;
             let mut room = columns;
             for piece in line {
-                let text: String = legible(&piece.text).chars().take(room).collect();
+                let text: String = sanitize(&piece.text).chars().take(room).collect();
                 room -= text.chars().count();
                 apply(&mut out, piece.style)?;
                 queue!(out, Print(text), SetAttribute(Attribute::Reset), ResetColor)?;

@@ -31,5 +31,5 @@ pub(super) fn receive_fd(control: &UnixStream) -> io::Result<OwnedFd> {
             return Ok(fd);
         }
     }
-    Err(io::Error::other("no standard input for the command was sent"))
+    Err(io::Error::other("the standard input for the command was not sent"))
 }

@@ -152,7 +152,7 @@ impl Guarded {
 
     fn order(&mut self, order: Order) {
         if let Err(error) = self.control.write_all(order.line().as_bytes()) {
-            tracing::warn!(%error, guard = self.guard.id(), "a guard does not listen: its child ends at the last deadline");
+            tracing::warn!(%error, guard = self.guard.id(), "a guard process does not respond: its child is killed at its last deadline");
         }
     }
 

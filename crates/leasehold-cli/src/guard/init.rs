@@ -33,7 +33,7 @@ pub(super) const TERMINATE: &[u8] = b"t";
 pub(super) fn leave_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWPID) {
         Err(nix::errno::Errno::EPERM) => {}
-        done => return done.map_err(|error| refused("a process namespace", error.into())),
+        done => return done.map_err(|error| refused("a PID namespace", error.into())),
     }
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)
@@ -47,10 +47,7 @@ pub(super) fn leave_namespace() -> io::Result<()> {
 }
 
 fn refused(what: &str, error: io::Error) -> io::Error {
-    io::Error::new(
-        error.kind(),
-        format!("this machine gives us no {}: {error}", what.trim_start_matches("a ")),
-    )
+    io::Error::new(error.kind(), format!("this machine does not allow {}: {error}", what))
 }
 
 /// Runs the first process to its end.
@@ -84,7 +81,7 @@ fn live(guard: &mut UnixStream, stdin: StdinPlan, command: &[OsString]) -> io::R
     // The guard may have died before its death was listened for. Its end of the socket was closed then.
     match hear(guard) {
         Heard::Nothing => {}
-        Heard::Terminate => return Err(io::Error::other("it was asked to end before it had started")),
+        Heard::Terminate => return Err(io::Error::other("it was told to stop before it started")),
         Heard::Gone => return Ok(None),
     }
     let child =

@@ -49,11 +49,11 @@ impl Isolation {
             stderr: Stdio::null(),
         };
         let mut guarded = Guarded::start(launch).map_err(|error| error.to_string())?;
-        let mut outcome = Err("its guard ended without a word".to_owned());
+        let mut outcome = Err("the guard process exited unexpectedly".to_owned());
         while let Some(report) = guarded.next().await {
             match report {
                 Report::Exited(Exit::Code(0)) => outcome = Ok(()),
-                Report::Exited(exit) => outcome = Err(format!("a try {exit}")),
+                Report::Exited(exit) => outcome = Err(format!("a test process {exit}")),
                 Report::Failed(why) => outcome = Err(why),
                 Report::Started(_) | Report::Killing(_) | Report::Gone => {}
             }

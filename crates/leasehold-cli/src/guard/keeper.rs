@@ -97,7 +97,7 @@ impl Keeper {
         let ended = SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         if !tree::proc_is_readable() {
             return Err(io::Error::other(
-                "/proc is not readable here, and the guard needs it to find all processes",
+                "/proc is not readable; the guard process needs it to find all processes",
             ));
         }
         tree::adopt_orphans()?;
@@ -121,7 +121,7 @@ impl Keeper {
         };
         control.set_nonblocking(true)?;
         if clock::now() >= keeper.leash.kill_at {
-            return Err(io::Error::other("the lease had ended before the command could be started"));
+            return Err(io::Error::other("the lease ended before the command was started"));
         }
         match plan.isolation {
             Isolation::Off => {
@@ -176,10 +176,10 @@ impl Keeper {
     fn turn(&mut self, control: &mut UnixStream) -> Option<Verdict> {
         let now = clock::now();
         if now >= self.leash.kill_at {
-            return Some(Verdict::Kill("the lease has ended"));
+            return Some(Verdict::Kill("the lease ended"));
         }
         if now >= self.kill_soon_at {
-            return Some(Verdict::Kill("it did not end in time"));
+            return Some(Verdict::Kill("it did not exit in time"));
         }
         let (on_order, on_timer, on_end, on_inside) = {
             let mut fds = vec![
@@ -220,11 +220,11 @@ impl Keeper {
     fn read_orders(&mut self, control: &mut UnixStream) -> Option<Verdict> {
         let mut bytes = [0u8; 4096];
         match control.read(&mut bytes) {
-            Ok(0) => return Some(Verdict::Kill("the supervisor is gone")),
+            Ok(0) => return Some(Verdict::Kill("the supervisor exited")),
             Ok(count) => self.orders.extend_from_slice(&bytes[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return None,
-            Err(_) => return Some(Verdict::Kill("the supervisor is gone")),
+            Err(_) => return Some(Verdict::Kill("the supervisor exited")),
         }
         while let Some(end) = self.orders.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.orders.drain(..=end).collect();
@@ -232,7 +232,7 @@ impl Keeper {
                 Some(Order::Extend(leash)) => {
                     // The lease may have ended while we read: then it has ended.
                     if clock::now() >= self.leash.kill_at {
-                        return Some(Verdict::Kill("the lease has ended"));
+                        return Some(Verdict::Kill("the lease ended"));
                     }
                     if leash.kill_at > self.leash.kill_at {
                         self.leash = leash;
@@ -246,12 +246,12 @@ impl Keeper {
                     }
                 }
                 Some(Order::KillAt(at)) => self.kill_soon_at = self.kill_soon_at.min(at),
-                Some(Order::Kill) => return Some(Verdict::Kill("told to")),
-                None => return Some(Verdict::Kill("the supervisor talks nonsense")),
+                Some(Order::Kill) => return Some(Verdict::Kill("requested")),
+                None => return Some(Verdict::Kill("invalid message from the supervisor")),
             }
         }
         if self.set_timers().is_err() {
-            return Some(Verdict::Kill("the kernel timer could not be set"));
+            return Some(Verdict::Kill("cannot set the kernel timer"));
         }
         None
     }

@@ -18,13 +18,13 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn main(guard: i32, command: &[OsString]) -> ExitCode {
     if let Err(error) = prepare(guard) {
         eprintln!(
-            "leasehold: the command was not started, because it could not be tied to its guard: {error}"
+            "leasehold: the command was not started because it could not be attached to its guard process: {error}"
         );
         return ExitCode::from(NOT_RUNNABLE);
     }
     let Some((program, arguments)) = command.split_first() else { return ExitCode::from(NOT_RUNNABLE) };
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("leasehold: {} could not be started: {error}", program.display());
+    eprintln!("leasehold: cannot start {}: {error}", program.display());
     let missing = error.kind() == std::io::ErrorKind::NotFound;
     ExitCode::from(if missing { NOT_FOUND } else { NOT_RUNNABLE })
 }
@@ -38,7 +38,7 @@ fn prepare(guard: i32) -> std::io::Result<()> {
     die_with_parent()?;
     // The guard may have died before the signal was asked for.
     if getppid() != Pid::from_raw(guard) {
-        return Err(std::io::Error::other("the guard is gone"));
+        return Err(std::io::Error::other("the guard process exited"));
     }
     setsid()?;
     // The guard listens to no signal; the command should hear all of them.

@@ -54,8 +54,8 @@ impl std::fmt::Display for Exit {
         match self {
             Exit::Code(code) => write!(f, "exited with code {code}"),
             Exit::Signal(number) => match nix::sys::signal::Signal::try_from(*number) {
-                Ok(signal) => write!(f, "was ended by {signal}"),
-                Err(_) => write!(f, "was ended by signal {number}"),
+                Ok(signal) => write!(f, "was killed by {signal}"),
+                Err(_) => write!(f, "was killed by signal {number}"),
             },
         }
     }

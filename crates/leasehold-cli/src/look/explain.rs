@@ -6,7 +6,7 @@ use leasehold_core::explain::{Difference, Explanation, Move};
 
 use super::show::rank;
 use super::{Table, count};
-use crate::legible::legible;
+use crate::sanitize::sanitize;
 
 /// Why a shard is where it is.
 pub(crate) fn explain(explanation: &Explanation) -> String {
@@ -14,12 +14,12 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
     let mut text = match (&explanation.holder, &explanation.unusable) {
         (_, Some(why)) => {
             format!(
-                "{shard} counts as held, by whom is not known: its record cannot be used\n  {}",
-                legible(why)
+                "{shard} counts as held, but its holder is unknown: its record is unusable\n  {}",
+                sanitize(why)
             )
         }
-        (Some(holder), None) => format!("{shard} is held by {holder} under epoch {epoch}"),
-        (None, None) => format!("{shard} is held by nobody; its last epoch was {epoch}"),
+        (Some(holder), None) => format!("{shard} is held by {holder}, epoch {epoch}"),
+        (None, None) => format!("{shard} is not held by any node; last epoch {epoch}"),
     };
     if let Some(why) = explanation.moved_because {
         let _ = write!(text, " (last move: {why})");
@@ -28,25 +28,25 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
     if explanation.quarantined {
         let _ = writeln!(
             text,
-            "it is quarantined, because its work kept crashing: whoever holds it does not run it; mend its work, then:\n  \
+            "it is quarantined: its work kept failing, so the holder does not run it; fix the work, then run:\n  \
              leasehold unquarantine {shard}"
         );
     }
     match (&explanation.wanted, &explanation.holder) {
-        (Some(wanted), Some(holder)) if wanted == holder => text.push_str("it is where the plan wants it\n"),
-        (Some(wanted), _) => drop(writeln!(text, "the plan wants it on {wanted}")),
+        (Some(wanted), Some(holder)) if wanted == holder => text.push_str("this matches the plan\n"),
+        (Some(wanted), _) => drop(writeln!(text, "planned node: {wanted}")),
         (None, _) => {
-            text.push_str("the plan has no node for it: every candidate is full, or there is none\n")
+            text.push_str("planned node: none, because no node that serves the group has room for it\n")
         }
     }
     if let Some(node) = &explanation.pinned_to {
-        let _ = writeln!(text, "an operator pinned it to {node}");
+        let _ = writeln!(text, "pinned to {node} by an operator");
     }
     if let Some(why) = &explanation.unmoved_because {
-        let _ = writeln!(text, "it has not moved, because {}", legible(why));
+        let _ = writeln!(text, "it has not moved because {}", sanitize(why));
     }
     if !explanation.ranking.is_empty() {
-        let mut table = Table::new(&["RANK", "NODE", "SCORE", "WEIGHT", "PLANNED", "AT MOST", "FULL"]);
+        let mut table = Table::new(&["RANK", "NODE", "SCORE", "WEIGHT", "PLANNED", "LIMIT", "FULL"]);
         for (at, ranked) in explanation.ranking.iter().enumerate() {
             table.row(vec![
                 (at + 1).to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
             ]);
         }
         let _ = write!(text, "\n{}", table.show());
-        text.push_str("the lowest score comes first; a node that is full passes the shard to the next\n");
+        text.push_str("nodes are ranked by score, lowest first; a full node passes the shard to the next\n");
     }
     for left_out in &explanation.left_out {
         let _ = writeln!(text, "{} {}", left_out.node, left_out.why);
@@ -81,7 +81,7 @@ pub(crate) fn what_if(difference: &Difference) -> String {
     // Every shard is counted in one line, and the change is not blamed for those that have no node anyway.
     for (shards, what) in [
         (found, "without a node would get one"),
-        (lost, "would be left without a node"),
+        (lost, "would have no node"),
         (difference.homeless.saturating_sub(lost), "without a node would still have none"),
     ] {
         if shards > 0 {

@@ -42,7 +42,10 @@ fn shard_in(group: Option<&str>, text: &str) -> Result<ShardId, Failure> {
         _ => text.to_owned(),
     };
     whole.parse().map_err(|_| {
-        Failure::new(Code::Usage, format!("{text:?} is no shard\n  write GROUP/SHARD, such as orders/3"))
+        Failure::new(
+            Code::Usage,
+            format!("invalid shard {text:?}\n  use the form GROUP/SHARD, for example orders/3"),
+        )
     })
 }
 
@@ -65,7 +68,7 @@ fn known_shard(view: &View, shard: ShardId) -> Result<ShardId, Failure> {
     };
     let shards = view.shards.iter().filter(|seen| seen.id.0.group == group.group).count();
     Err(not_found(format!(
-        "there is no shard {shard}\n  the group {} has {}",
+        "unknown shard {shard}\n  the group {} has {}",
         group.group,
         count(shards, "shard")
     )))
@@ -85,15 +88,15 @@ pub(crate) fn missing_group(view: &View, name: &str) -> Failure {
 
 /// Says that there are no groups.
 pub(crate) fn no_group() -> Failure {
-    not_found("there is no group at all: is this the right store and namespace?")
+    not_found("the namespace has no groups; check the store and the namespace")
 }
 
 /// Says that something is not there, and what is.
 fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Failure {
     let advice = match (nearest(name, known.clone()), known.clone().next()) {
         (Some(near), _) => format!("did you mean {near}?"),
-        (None, Some(_)) => format!("there are: {}", known.collect::<Vec<_>>().join(", ")),
-        (None, None) => format!("there is no {what} at all: is this the right store and namespace?"),
+        (None, Some(_)) => format!("choose one of: {}", known.collect::<Vec<_>>().join(", ")),
+        (None, None) => format!("the namespace has no {what}s; check the store and the namespace"),
     };
-    not_found(format!("there is no {what} {name}\n  {advice}"))
+    not_found(format!("unknown {what} {name}\n  {advice}"))
 }

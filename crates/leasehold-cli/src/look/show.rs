@@ -8,7 +8,7 @@ use leasehold_core::view::{NodePhase, NodeView, Problem, ShardPhase, ShardView};
 use leasehold_core::{GroupName, ShardId, View};
 
 use super::Table;
-use crate::legible::legible;
+use crate::sanitize::sanitize;
 
 /// Everything at a glance.
 pub(crate) fn status(view: &View) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn status(view: &View) -> String {
     let mut text =
         format!("{}{silent}, {}, {held} held\n", count(alive, "live node"), count(shards, "shard"));
     if let Some(note) = &view.frozen {
-        let _ = writeln!(text, "voluntary moves are frozen: {}", legible(note));
+        let _ = writeln!(text, "voluntary moves are frozen: {}", sanitize(note));
     }
     text.push_str(&pins(view));
     text.push('\n');
@@ -40,8 +40,8 @@ pub(crate) fn status(view: &View) -> String {
                 text,
                 "  {} {}: {}",
                 problem.kind,
-                legible(&problem.subject),
-                legible(&problem.message)
+                sanitize(&problem.subject),
+                sanitize(&problem.message)
             );
             if let Some(advice) = advice(problem) {
                 let _ = writeln!(text, "      {advice}");
@@ -101,19 +101,10 @@ pub(crate) fn count(number: usize, what: &str) -> String {
 /// The nodes.
 pub(crate) fn nodes(view: &View) -> String {
     if view.nodes.is_empty() {
-        return "there are no nodes\n".to_owned();
+        return "no nodes\n".to_owned();
     }
     let mut table = Table::new(&[
-        "NODE",
-        "STATE",
-        "RENEWS",
-        "WEIGHT",
-        "CAPACITY",
-        "ZONE",
-        "SHARDS",
-        "WANTED",
-        "ADDRESS",
-        "ASKED FOR",
+        "NODE", "STATE", "RENEWS", "WEIGHT", "CAPACITY", "ZONE", "SHARDS", "WANTED", "ADDRESS", "REQUESTS",
     ]);
     for node in &view.nodes {
         table.row(vec![
@@ -149,10 +140,12 @@ fn state_of(state: NodePhase) -> &'static str {
 fn renews(node: &NodeView) -> String {
     match (node.state.is_alive(), node.seen_to_renew) {
         (false, _) => "-".to_owned(),
-        (true, _) if node.silent_for_ms > node.ttl_ms => format!("silent for {}s", node.silent_for_ms / 1000),
+        (true, _) if node.silent_for_ms > node.ttl_ms => {
+            format!("silent for {} s", node.silent_for_ms / 1000)
+        }
         (true, true) => "yes".to_owned(),
         (true, false) => match node.renewed_ago_ms {
-            Some(ms) => format!("{}s ago by its clock", ms / 1000),
+            Some(ms) => format!("{} s ago (its clock)", ms / 1000),
             None => "not seen yet".to_owned(),
         },
     }
@@ -168,7 +161,7 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
         table.row(vec![
             shard.id.0.to_string(),
             match &shard.kept_for {
-                Some(node) => format!("{}, kept for {node}", phase(shard.state)),
+                Some(node) => format!("{}, reserved for {node}", phase(shard.state)),
                 None => phase(shard.state).to_owned(),
             },
             or_dash(shard.holder.as_ref()),
@@ -177,7 +170,7 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
             or_dash(shard.pinned_to.as_ref()),
         ]);
     }
-    if any { table.show() } else { "there are no shards\n".to_owned() }
+    if any { table.show() } else { "no shards\n".to_owned() }
 }
 
 fn phase(phase: ShardPhase) -> &'static str {
@@ -199,7 +192,7 @@ fn phase(phase: ShardPhase) -> &'static str {
 /// The groups.
 pub(crate) fn groups(view: &View) -> String {
     if view.groups.is_empty() {
-        return "there are no groups\n".to_owned();
+        return "no groups\n".to_owned();
     }
     let mut table = Table::new(&["GROUP", "SHARDS", "UNOWNED", "BALANCE", "SETTINGS FROM"]);
     for group in &view.groups {

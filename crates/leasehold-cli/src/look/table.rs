@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::legible::legible;
+use crate::sanitize::sanitize;
 
 /// Rows under a head.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Table {
     /// Adds a row. Most of what is in one was written by others.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.head.len());
-        self.rows.push(cells.iter().map(|cell| legible(cell).into_owned()).collect());
+        self.rows.push(cells.iter().map(|cell| sanitize(cell).into_owned()).collect());
     }
 
     /// The table as text. Columns of numbers are aligned to the right.

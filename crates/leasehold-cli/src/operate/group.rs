@@ -7,8 +7,8 @@ use leasehold_core::{GroupName, View};
 
 use super::settle;
 use crate::failure::{Code, Failure};
-use crate::legible::legible;
 use crate::look::{count, missing_group};
+use crate::sanitize::sanitize;
 use crate::settings::{nearest, span};
 
 /// What `group set` can change.
@@ -38,7 +38,7 @@ fn find<'a>(view: &'a View, name: &str) -> Result<&'a GroupView, Failure> {
 fn text(group: &GroupView) -> String {
     let mut text = format!("group {} (settings from the {})\n", group.group, group.source);
     for (key, value) in group_settings(group.shards, &group.policy) {
-        text.push_str(&format!("  {key:<14} {}\n", legible(&value)));
+        text.push_str(&format!("  {key:<14} {}\n", sanitize(&value)));
     }
     text
 }
@@ -74,23 +74,27 @@ pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Resu
         })
     })
     .await;
-    Ok(find(&client.view(), name).map_or_else(|_| format!("group {name} was set\n"), text))
+    Ok(find(&client.view(), name).map_or_else(|_| format!("changed group {name}\n"), text))
 }
 
 /// Says what is wrong with the changes.
 fn unchanged(wrong: &[String]) -> Failure {
-    Failure::new(Code::Usage, format!("the group was not changed:\n  {}", wrong.join("\n  ")))
+    Failure::new(
+        Code::Usage,
+        format!("invalid group settings; nothing was changed:\n  {}", wrong.join("\n  ")),
+    )
 }
 
 type Edit = Box<dyn Fn(&mut ShardSet, &mut Policy)>;
 
 fn parse(change: &str) -> Result<Edit, String> {
     let Some((key, value)) = change.split_once('=') else {
-        return Err(format!("{change:?}: write it as setting=value"));
+        return Err(format!("invalid change {change:?}: use the form setting=value"));
     };
-    let number = || value.parse::<u32>().map_err(|_| format!("{key}: {value:?} is no whole number"));
+    let number = || value.parse::<u32>().map_err(|_| format!("{key}: invalid whole number {value:?}"));
     let ms = || {
-        let span = span::parse(value).map_err(|what| format!("{key}: {what}; write 250ms, 10s, 2m, 1h"))?;
+        let span = span::parse(value)
+            .map_err(|what| format!("{key}: {what}; valid durations: 250ms, 10s, 2m, 1h"))?;
         Ok::<u64, String>(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
     };
     Ok(match key {
@@ -102,8 +106,9 @@ fn parse(change: &str) -> Result<Edit, String> {
         "balance" => {
             let permille = span::scaled(value, 1000).and_then(|permille| u32::try_from(permille).ok());
             let permille = permille.filter(|permille| *permille >= 1000);
-            let permille = permille
-                .ok_or_else(|| format!("balance: {value:?} is no factor of 1 or more, such as 1.10"))?;
+            let permille = permille.ok_or_else(|| {
+                format!("balance: invalid factor {value:?}; use a number of at least 1, for example 1.10")
+            })?;
             Box::new(move |_, policy| policy.balance_permille = permille)
         }
         "zones" => {
@@ -112,7 +117,11 @@ fn parse(change: &str) -> Result<Edit, String> {
                 "spread" => ZoneRule::Spread,
                 _ => match value.strip_prefix("prefer:").filter(|zone| !zone.is_empty()) {
                     Some(zone) => ZoneRule::Prefer(zone.to_owned()),
-                    None => return Err(format!("zones: {value:?} is none of ignore, spread, prefer:ZONE")),
+                    None => {
+                        return Err(format!(
+                            "zones: invalid rule {value:?}; use ignore, spread or prefer:ZONE"
+                        ));
+                    }
                 },
             };
             Box::new(move |_, policy| policy.zones = rule.clone())
@@ -129,9 +138,9 @@ fn parse(change: &str) -> Result<Edit, String> {
         _ => {
             let advice = match nearest(key, KEYS.iter().copied()) {
                 Some(known) => format!("did you mean {known}?"),
-                None => format!("there are: {}", KEYS.join(", ")),
+                None => format!("use one of: {}", KEYS.join(", ")),
             };
-            return Err(format!("there is no setting {key:?} of a group; {advice}"));
+            return Err(format!("unknown group setting {key:?}; {advice}"));
         }
     })
 }
@@ -146,11 +155,11 @@ pub(crate) async fn delete(client: &Client, name: &str) -> Result<String, Failur
         return Err(Failure::new(
             Code::Failed,
             format!(
-                "nodes hold {} of {name}: the group was not deleted\n  stop the nodes that serve it first",
+                "the group {name} was not deleted: nodes still hold {} of it\n  stop the nodes that serve the group first",
                 count(held, "shard")
             ),
         ));
     }
     client.delete_group(name).await?;
-    Ok(format!("deleted the group {name}; its epochs go on where they were"))
+    Ok(format!("deleted the group {name}; if it is created again, its epochs continue to rise"))
 }

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use leasehold::clock::Clock;
 use leasehold::registry::RegistryOptions;
 use leasehold_core::store::StoreError;
-use leasehold_store::{Registry, Store, chance};
+use leasehold_store::{Registry, Store, rng};
 
 use crate::failure::{Code, Failure};
-use crate::legible::legible;
 use crate::look::Table;
+use crate::sanitize::sanitize;
 use crate::signals::Signals;
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;
     store
         .registry()
-        .ok_or_else(|| Failure::new(Code::Store, format!("a {kind} store has no registered keys")))
+        .ok_or_else(|| Failure::new(Code::Store, format!("a {kind} store does not support registered keys")))
 }
 
 /// All registered keys that are alive.
@@ -31,7 +31,7 @@ pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::
     for (key, value) in &keys {
         table.row(vec![key.clone(), String::from_utf8_lossy(value).into_owned()]);
     }
-    Ok((if keys.is_empty() { "there are no registered keys\n".to_owned() } else { table.show() }, json))
+    Ok((if keys.is_empty() { "no registered keys\n".to_owned() } else { table.show() }, json))
 }
 
 /// What to do about a key that somebody else has registered.
@@ -52,7 +52,7 @@ pub(crate) async fn register(
     others: Others,
 ) -> Result<(), Failure> {
     if key.is_empty() {
-        return Err(Failure::new(Code::Usage, "a key must not be empty; nothing was registered"));
+        return Err(Failure::new(Code::Usage, "the key is empty; nothing was registered"));
     }
     let options = RegistryOptions::default();
     let there = registry(&**store)?;
@@ -81,12 +81,12 @@ pub(crate) async fn register(
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!(key, error, "not registered; trying again");
+                    tracing::warn!(key, error, "not registered; retrying");
                     missing.replace(Some(error));
                 }
             }
             let pause = retry.pause(failures);
-            Clock::boot().sleep(pause + chance::up_to(pause / 10)).await;
+            Clock::boot().sleep(pause + rng::up_to(pause / 10)).await;
         }
         std::future::pending().await
     };
@@ -98,7 +98,7 @@ pub(crate) async fn register(
     keeper.close().await;
     ended?;
     match missing.take() {
-        Some(why) => Err(Failure::new(Code::Store, format!("{key} was never registered: {}", legible(&why)))),
+        Some(why) => Err(Failure::new(Code::Store, format!("{key} was not registered: {}", sanitize(&why)))),
         None => Ok(removed?),
     }
 }
@@ -107,8 +107,8 @@ fn somebody_elses(key: &str, theirs: &str, options: &RegistryOptions) -> Failure
     Failure::new(
         Code::NameTaken,
         format!(
-            "{key} is registered already, with the value {theirs:?}; nothing was changed\n  it goes {} s after whoever \
-             keeps it has ended; --overwrite takes it over now",
+            "{key} is already registered with the value {theirs:?}; nothing was changed\n  it expires {} s after the \
+             process that registered it has exited; use --overwrite to replace it now",
             options.ttl.as_secs()
         ),
     )

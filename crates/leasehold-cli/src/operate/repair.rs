@@ -14,11 +14,11 @@ use leasehold_core::record::{
 use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use leasehold_core::view::unusable;
 use leasehold_core::{Epoch, ShardId};
-use leasehold_store::{Store, chance};
+use leasehold_store::{Store, rng};
 
 use crate::failure::{Code, Failure};
-use crate::legible::legible;
 use crate::look::count;
+use crate::sanitize::sanitize;
 use crate::stores::not_found;
 
 /// The largest drift that any node can have in its settings: each node's own is not known here.
@@ -36,7 +36,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     let error = match ShardRecord::decode(&stored.value) {
         Ok(record) if group.is_none() && record.holder().is_none() => {
             return Err(not_found(format!(
-                "there is no group {}; the record that it left of {shard} is sound, and nobody holds the shard",
+                "unknown group {}; its leftover record of {shard} is valid, and no node holds the shard",
                 shard.group
             )));
         }
@@ -47,21 +47,24 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     let meta = found[1].as_ref().map(|stored| Meta::decode(&stored.value));
     let meta = meta.transpose().map_err(|error| without_meta(shard, &unusable(&Key::Meta, &error)))?;
     let meta = meta.ok_or_else(|| {
-        without_meta(shard, "there is no such record; a running node writes it by itself in about a ttl: start one if there is none")
+        without_meta(
+            shard,
+            "the record is missing; a running node writes it within about one ttl: start a node if none runs",
+        )
     })?;
     let group = group.and_then(Result::ok);
     let ttl_max = Duration::from_millis(meta.max_ttl_ms);
     let wait = stretch(ttl_max, DRIFT_PERMILLE);
-    eprintln!("the record of {shard} is damaged: {}", legible(&error.to_string()));
+    eprintln!("the record of {shard} is damaged: {}", sanitize(&error.to_string()));
     eprintln!(
-        "somebody may hold the shard: waiting {} until nobody can any more",
+        "a node may still hold the shard: waiting {} until no session can be alive",
         crate::settings::span::show(wait)
     );
     let clock = Clock::boot();
     clock.sleep(wait).await;
     let again = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten();
     if again.as_ref().map(|stored| &stored.version) != Some(&stored.version) {
-        return Ok(format!("the record of {shard} was changed meanwhile, so it was left alone; look again"));
+        return Ok(format!("the record of {shard} changed meanwhile and was not repaired; run this again"));
     }
     let floors = [
         meta.epoch_floor,
@@ -71,7 +74,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     ];
     let record = ShardRecord {
         format: FORMAT,
-        write: WriteId::from_bits(chance::bits()?),
+        write: WriteId::from_bits(rng::bits()?),
         shard: shard.clone(),
         epoch: floors.into_iter().max().unwrap_or_default().min(EPOCH_MAX),
         state: ShardState::Vacant { successor: None, reserved_ms: None },
@@ -80,7 +83,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
         written_unix_ms: clock::unix_ms(),
         extra: Default::default(),
     };
-    let mended = format!("mended {shard}: it is vacant, and its next epoch is above {}", record.epoch);
+    let mended = format!("repaired {shard}: it is unowned, and its next epoch is above {}", record.epoch);
     write_over(store, key, stored.version, record.encode(), mended).await
 }
 
@@ -88,42 +91,42 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
 fn absent(shard: &ShardId, group: Option<&Result<GroupRecord, RecordError>>) -> Result<String, Failure> {
     let group = match group {
         None => {
-            return Err(not_found(format!("there is no group {}, and no record of {shard}", shard.group)));
+            return Err(not_found(format!("unknown group {}, and no record of {shard}", shard.group)));
         }
         Some(group) => group.as_ref().ok().map(|group| group.shards),
     };
-    let makes_one = "a node that serves the group makes one when it claims the shard";
+    let makes_one = "a node that serves the group creates one when it claims the shard";
     match (group, shard.name.as_slot()) {
         (Some(ShardSet::Numbered(slots)), slot) if slot.is_none_or(|slot| slot >= slots) => {
             let shards = count(slots as usize, "shard");
-            Err(not_found(format!("there is no shard {shard}\n  the group {} has {shards}", shard.group)))
+            Err(not_found(format!("unknown shard {shard}\n  the group {} has {shards}", shard.group)))
         }
         (Some(ShardSet::Named), _) => {
-            Err(not_found(format!("there is no shard {shard}: it has no record; {makes_one}")))
+            Err(not_found(format!("unknown shard {shard}: it has no record; {makes_one}")))
         }
         _ => Ok(format!("{shard} has no record; {makes_one}")),
     }
 }
 
-/// Writes a `control` record without any wishes over one that is damaged, and says what is the matter otherwise.
+/// Writes a `control` record without any requests over one that is damaged, and says what is the matter otherwise.
 pub(crate) async fn repair_control(store: &Arc<dyn Store>) -> Result<String, Failure> {
     let key = Key::Control;
     let Some(stored) = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten() else {
-        return Ok("there is no record control: operators have asked for nothing".to_owned());
+        return Ok("there is no control record: no operator request is active".to_owned());
     };
     let error = match Control::decode(&stored.value) {
         Ok(_) => {
-            return Ok("the record control is sound, and was left alone; see: leasehold status".to_owned());
+            return Ok("the control record is valid and was not changed; see: leasehold status".to_owned());
         }
         Err(error) => error,
     };
     refuse_newer(&key, &error)?;
-    eprintln!("the record control is damaged: {}", legible(&error.to_string()));
-    eprintln!("it was: {}", shown(&stored.value));
-    let mut record = Control::empty(WriteId::from_bits(chance::bits()?));
+    eprintln!("the control record is damaged: {}", sanitize(&error.to_string()));
+    eprintln!("its content was: {}", shown(&stored.value));
+    let mut record = Control::empty(WriteId::from_bits(rng::bits()?));
     record.written_unix_ms = clock::unix_ms();
-    let mended = "mended control: it asks for nothing now\nall drains, weights, pins and the freeze that operators asked for \
-                  are undone, and releases and unquarantines that nobody has acted on yet: ask again for what you still want";
+    let mended = "repaired the control record: it is empty\nall drains, weights, pins, the freeze, and releases and \
+                  unquarantines that were not carried out yet are lost: repeat those that you still need";
     write_over(store, key, stored.version, record.encode(), mended.to_owned()).await
 }
 
@@ -132,7 +135,7 @@ fn refuse_newer(key: &Key, error: &RecordError) -> Result<(), Failure> {
     match error.is_newer() {
         true => Err(Failure::new(
             Code::Store,
-            format!("the record {key} was left alone, because a newer version wrote it: {error}"),
+            format!("the record {key} was not changed because a newer version wrote it: {error}"),
         )),
         false => Ok(()),
     }
@@ -141,8 +144,8 @@ fn refuse_newer(key: &Key, error: &RecordError) -> Result<(), Failure> {
 /// `meta` says how long somebody may still hold a shard.
 fn without_meta(shard: &ShardId, why: &str) -> Failure {
     let what = format!(
-        "the record of {shard} is damaged, and was left as it is: how long somebody may still hold the shard is in the \
-         record meta, which cannot be read either"
+        "the record of {shard} is damaged and was not repaired: the record meta is unreadable too, so it is unknown how \
+         long a node may still hold the shard"
     );
     Failure::new(Code::Store, format!("{what}\n  {why}\n  then run this again"))
 }
@@ -159,11 +162,11 @@ async fn write_over(
     match store.swap(Lane::Work, &[swap]).await?.outcomes.pop() {
         Some(Swapped::Applied(_)) => Ok(mended),
         Some(Swapped::Lost(_)) => {
-            Ok(format!("the record {key} was changed meanwhile, so it was left alone; look again"))
+            Ok(format!("the record {key} changed meanwhile and was not repaired; run this again"))
         }
         Some(Swapped::Unknown) | None => Err(Failure::new(
             Code::Store,
-            format!("the store does not know whether the record {key} was mended: run this again"),
+            format!("the store did not confirm the repair of the record {key}: run this again"),
         )),
     }
 }
@@ -173,7 +176,7 @@ fn shown(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let more = if text.chars().count() > SHOWN_MAX { " …" } else { "" };
     let start: String = text.chars().take(SHOWN_MAX).collect();
-    format!("{}{more}", legible(&start))
+    format!("{}{more}", sanitize(&start))
 }
 
 /// Says how it is with a shard whose record is sound. Its holder says in its own record whether the work was asked to stop
@@ -186,19 +189,19 @@ async fn healthy(store: &Arc<dyn Store>, shard: &ShardId, record: &ShardRecord) 
             let stuck =
                 node.is_some_and(|node| node.session == holder.session && node.report.stuck.contains(shard));
             let advice = match stuck {
-                true => "its work was told to stop and has not: look why it does not end, or end its process"
+                true => "its work was told to stop and has not stopped: find out why, or kill its process"
                     .to_owned(),
-                false => format!("to have it run elsewhere, or anew, ask for it: leasehold release {shard}"),
+                false => format!("to restart it: leasehold release {shard}"),
             };
             format!(
-                "the record of {shard} is sound: {} holds it under epoch {}\n{advice}",
+                "the record of {shard} is valid: {} holds it, epoch {}\n{advice}",
                 holder.node, record.epoch
             )
         }
         ShardState::Vacant { .. } => format!(
-            "the record of {shard} is sound: nobody holds it\nif it stays so, see: leasehold explain {shard}"
+            "the record of {shard} is valid: no node holds it\nif it stays unowned, see: leasehold explain {shard}"
         ),
-        ShardState::Retired => format!("the record of {shard} is sound: the shard is retired"),
+        ShardState::Retired => format!("the record of {shard} is valid: the shard is retired"),
     })
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn work(supervisor: Arc<Supervisor>, grant: Grant) -> Outcome {
         stdout: supervisor.printer.stdio(),
         stderr: supervisor.printer.stdio(),
     })
-    .map_err(|error| format!("its guard could not be started: {error}"))?;
+    .map_err(|error| format!("cannot start the guard process: {error}"))?;
     supervisor.printer.follow(child.take_output(), &format!("{} | ", grant.shard()));
 
     let mut haste = supervisor.haste.clone();
@@ -31,7 +31,7 @@ pub(super) async fn work(supervisor: Arc<Supervisor>, grant: Grant) -> Outcome {
                 Some(Report::Gone) => break,
                 Some(report) => end.hear(&grant, report),
                 None => {
-                    end.failed = Some("its guard was killed, and it with it".to_owned());
+                    end.failed = Some("the guard process was killed, and the child with it".to_owned());
                     break;
                 }
             },
@@ -76,10 +76,10 @@ impl End {
         match report {
             Report::Started(pid) => tracing::debug!(%shard, %epoch, pid, "child started"),
             Report::Exited(exit) => {
-                tracing::debug!(%shard, %epoch, %exit, "child ended");
+                tracing::debug!(%shard, %epoch, %exit, "child exited");
                 self.exit = Some(exit);
             }
-            Report::Killing(why) => tracing::warn!(%shard, %epoch, why, "child is killed"),
+            Report::Killing(why) => tracing::warn!(%shard, %epoch, why, "killing child"),
             Report::Failed(why) => self.failed = Some(why),
             Report::Gone => {}
         }
@@ -90,8 +90,8 @@ impl End {
             _ if self.stopping => Ok(()),
             (Some(why), _) => Err(BoxError::from(why)),
             (None, Some(Exit::Code(0))) => Ok(()),
-            (None, Some(exit)) => Err(format!("its command {exit}").into()),
-            (None, None) => Err("its guard ended without a word".into()),
+            (None, Some(exit)) => Err(format!("the command {exit}").into()),
+            (None, None) => Err("the guard process exited unexpectedly".into()),
         }
     }
 }

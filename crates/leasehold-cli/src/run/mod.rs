@@ -68,9 +68,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     let names = names(settings);
     let template = Template::new(command);
     if settings.text("store").is_some_and(|url| url.starts_with("memory:")) {
-        tracing::warn!(
-            "a memory: store is seen by this process alone: fine for a try, and no other node can join"
-        );
+        tracing::warn!("a memory: store exists only in this process: no other node can join");
     }
     guard::adopt_orphans()?;
     let isolation = isolation(settings).await?;
@@ -105,8 +103,10 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     let drain_within = settings.span("drain_within").unwrap_or(Duration::from_secs(30));
     match ending {
         Ending::NameTaken(message) => Err(Failure::new(Code::NameTaken, message)),
-        Ending::Asked => {
-            tracing::info!("draining: children stop and shards are handed over; a second signal hurries");
+        Ending::Requested => {
+            tracing::info!(
+                "draining: stopping children and handing over shards; a second signal kills the children"
+            );
             let returning = returning(node.view().me.as_ref());
             let leaving = node.leave_within(drain_within, returning);
             let finish = hurried(leaving, &mut signals, &hurry).await;
@@ -115,7 +115,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
                 Finish::Clean => Ok(()),
                 Finish::Unconfirmed => Err(Failure::new(
                     Code::Unconfirmed,
-                    "the node left, but the store could not be told: others take over when its session has run out",
+                    "the node left, but the store did not confirm it: other nodes take over when the session expires",
                 )),
             }
         }
@@ -174,20 +174,20 @@ pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
         problems.push(Problem::new(settings.place_of(key), what, advice));
     };
     if settings.raw("group").is_none() {
-        wrong("group", "`run` needs the setting `group`".into(), "name the group, such as --group orders");
+        wrong("group", "`run` requires the setting `group`".into(), "set it, for example --group orders");
     }
     match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
         (None, None) => {
-            let advice = "say how many, such as --shards 16, or which, such as --names a,b,c";
-            wrong("shards", "`run` needs the setting `shards` or `names`".into(), advice);
+            let advice = "set one of them, for example --shards 16 or --names a,b,c";
+            wrong("shards", "`run` requires the setting `shards` or `names`".into(), advice);
         }
         (Some(_), Some(_)) => {
-            let what = "`shards` and `names` are both given".into();
-            wrong("names", what, "a group is either numbered or named: keep one of them");
+            let what = "`shards` and `names` are both set".into();
+            wrong("names", what, "a group is either numbered or named: remove one of the two");
         }
         (None, Some(Err(mistakes))) => {
             for what in mistakes {
-                wrong("names", what, "write a,b,c, or @FILE with one name a line");
+                wrong("names", what, "use a,b,c or @FILE with one name per line");
             }
         }
         (None, Some(Ok(_))) | (Some(_), None) => {}
@@ -215,22 +215,22 @@ async fn isolation(settings: &Settings) -> Result<Isolation, Failure> {
         (Err(why), "auto") => {
             tracing::warn!(
                 why,
-                "children have no process namespace of their own here: what they start in sessions of their own can \
-                 outlive the lease if this process and its guards are killed in one blow"
+                "children run without a PID namespace: processes that they start in a new session can outlive the lease if \
+                 this process and its guards are killed at the same time"
             );
             Ok(Isolation::Off)
         }
         (Err(why), _) => Err(Problems(vec![Problem::new(
             settings.place_of("isolate"),
-            format!("children can have no process namespace of their own: {why}"),
-            "run as root, allow user namespaces, or write --isolate auto or off (docs/run.md)",
+            format!("cannot create PID namespaces for children: {why}"),
+            "run as root, allow user namespaces, or use --isolate auto or off (docs/run.md)",
         )])
         .into()),
     }
 }
 
 enum Ending {
-    Asked,
+    Requested,
     NameTaken(String),
 }
 
@@ -239,14 +239,14 @@ async fn supervise(node: &Node, signals: &mut Signals) -> Ending {
     let mut events = node.events();
     loop {
         tokio::select! {
-            () = signals.next() => return Ending::Asked,
+            () = signals.next() => return Ending::Requested,
             told = events.next() => match told.as_deref().map(|told| &told.notice) {
                 Some(Notice::NameTaken { node, session }) => return Ending::NameTaken(format!(
-                    "another live process is the node {node} (session {session}); this one owns nothing and ends\n  \
-                     give each process a name of its own with --node, or stop the other one"
+                    "another live process uses the node name {node} (session {session}); this process owned nothing and exits\n  \
+                     give each process its own name with --node, or stop the other process"
                 )),
                 Some(_) => {}
-                None => return Ending::Asked,
+                None => return Ending::Requested,
             },
         }
     }
@@ -256,7 +256,7 @@ async fn supervise(node: &Node, signals: &mut Signals) -> Ending {
 async fn flush(printer: &Printer, signals: &mut Signals) {
     tokio::select! {
         () = printer.flush() => {}
-        () = signals.next() => tracing::warn!("hurrying: what children printed last is not written"),
+        () = signals.next() => tracing::warn!("second signal: discarding the last output of the children"),
     }
 }
 
@@ -272,7 +272,7 @@ async fn hurried(
         finish = &mut leaving => return finish,
         () = signals.next() => {}
     }
-    tracing::warn!("hurrying: children are killed now");
+    tracing::warn!("second signal: killing the children");
     hurry.send_replace(Haste::Hurry);
     let clock = Clock::boot();
     tokio::select! {
@@ -298,8 +298,8 @@ mod tests {
         let me = |draining| Me {
             node: leasehold_core::NodeName::new("a").unwrap(),
             session: None,
-            standing: "attached",
-            standing_for_ms: 0,
+            session_state: "attached",
+            session_state_for_ms: 0,
             cause: String::new(),
             waiting_for: None,
             stop_in_ms: None,

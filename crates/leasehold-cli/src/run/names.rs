@@ -24,7 +24,7 @@ impl Names {
     /// Reads `a,b,c` or `@FILE`. All mistakes are told at once; those in a file too, if it is there.
     pub(super) fn parse(text: &str) -> Result<Self, Vec<String>> {
         match text.strip_prefix('@') {
-            Some("") => Err(vec!["no file is named after the `@`".to_owned()]),
+            Some("") => Err(vec!["the file name after `@` is missing".to_owned()]),
             Some(path) => {
                 let names = Names::File(path.into());
                 names.read()?;
@@ -39,7 +39,7 @@ impl Names {
             Names::Listed(names) => Ok(names.clone()),
             Names::File(path) => match std::fs::read_to_string(path) {
                 Ok(text) => names(text.lines().filter(|line| !line.trim_start().starts_with('#'))),
-                Err(error) => Err(vec![format!("{} cannot be read: {error}", path.display())]),
+                Err(error) => Err(vec![format!("cannot read {}: {error}", path.display())]),
             },
         }
     }
@@ -58,7 +58,7 @@ impl Names {
                 }
                 Err(problems) if problems != complaint => {
                     let problems_text = problems.join("; ");
-                    tracing::warn!(%group, problems = problems_text, "the names stay as they were");
+                    tracing::warn!(%group, problems = problems_text, "cannot reload the names; keeping the previous ones");
                     complaint = problems;
                 }
                 Err(_) => {}

@@ -32,12 +32,12 @@ impl Template {
 /// Why a command cannot be started, if that is plain to see.
 pub(super) fn problem(command: &[OsString]) -> Option<Problem> {
     let Some(program) = command.first() else {
-        return Some(Problem::new("--", "no command was given", "write it after --"));
+        return Some(Problem::new("--", "the command is missing", "add it after --"));
     };
     let known = program.to_string_lossy().contains('{') || can_run(program);
     (!known).then(|| {
-        let what = format!("{} is no program in PATH, or it is not executable", program.display());
-        Problem::new("--", what, "write the program's name or path after --")
+        let what = format!("{} is not an executable program in PATH", program.display());
+        Problem::new("--", what, "use the name or path of a program after --")
     })
 }
 

@@ -61,7 +61,7 @@ impl Args for Everywhere {
         let config = Arg::new("config")
             .long("config")
             .value_name("FILE")
-            .help("Settings file (TOML) [default: ./leasehold.toml and the places that `config paths` shows]")
+            .help("Settings file (TOML) [default: the first file that `config paths` finds]")
             .help_heading(Part::Where.heading())
             .value_parser(ValueParser::path_buf());
         let settings = SETTINGS.iter().filter(|setting| setting.part == Part::Where);

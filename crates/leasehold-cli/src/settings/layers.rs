@@ -41,8 +41,8 @@ pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
         Err(error) => {
             problems.push(Problem::new(
                 path.display(),
-                format!("the file cannot be read: {error}"),
-                "check the path",
+                format!("cannot read the file: {error}"),
+                "check the path and its permissions",
             ));
             return Layer::new();
         }
@@ -59,11 +59,11 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
         Ok(table) => table.into_inner(),
         Err(error) => {
             let line = error.span().map_or(1, |span| line_of(span.start));
-            let what = format!("this is not TOML: {}", error.message());
+            let what = format!("invalid TOML: {}", error.message());
             problems.push(Problem::new(
                 format!("{}:{line}", path.display()),
                 what,
-                "write it as `setting = value`",
+                "use the form `setting = value`",
             ));
             return layer;
         }
@@ -91,7 +91,7 @@ fn unknown(origin: &Origin, name: &str) -> Problem {
         Some(known) => format!("did you mean `{known}`?"),
         None => "`leasehold config show` lists all settings".to_owned(),
     };
-    Problem::new(origin, format!("there is no setting `{name}`"), advice)
+    Problem::new(origin, format!("unknown setting `{name}`"), advice)
 }
 
 /// A value as text. Only labels may be a table of their own: for every other setting its pairs would be taken for a
@@ -123,7 +123,11 @@ fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> P
         let inside = table.keys().filter_map(|name| table::find(name.get_ref())).map(|setting| setting.key);
         let inside: Vec<String> = inside.map(|key| format!("`{key}`")).collect();
         if !inside.is_empty() {
-            let _ = write!(advice, ", and {} before any [section]: there are none here", inside.join(", "));
+            let _ = write!(
+                advice,
+                ", and {} before any [section]: settings files have no sections",
+                inside.join(", ")
+            );
         }
     }
     Problem::new(origin, format!("`{key}` takes one value, not a table or a list"), advice)
@@ -154,8 +158,8 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
                 .filter(|other| env.get(*other).is_some_and(|value| !value.is_empty()))
         };
         if let Some(other) = twice() {
-            let what = format!("the value is given by {other} as well");
-            problems.push(Problem::new(&origin, what, "keep one of the two"));
+            let what = format!("the value is also set by {other}");
+            problems.push(Problem::new(&origin, what, "remove one of the two"));
         } else if let Some(at) = direct {
             let text = value.to_string_lossy().into_owned();
             layer.insert(SETTINGS[at].key, Raw { text, origin });
@@ -166,13 +170,13 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
                 }
                 Err(error) => problems.push(Problem::new(
                     &origin,
-                    format!("{} cannot be read: {error}", Path::new(value).display()),
-                    format!("let it name a file that holds the value of `{}`", SETTINGS[at].key),
+                    format!("cannot read {}: {error}", Path::new(value).display()),
+                    format!("set it to the path of a file that contains the value of `{}`", SETTINGS[at].key),
                 )),
             }
         } else if let Some(known) = nearest(bare(name), variables.iter().map(|variable| bare(variable))) {
             let advice = format!("did you mean LEASEHOLD_{known}?");
-            problems.push(Problem::new(&origin, "there is no such setting".to_owned(), advice));
+            problems.push(Problem::new(&origin, "unknown setting".to_owned(), advice));
         }
     }
     layer
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!(
             told(&problems),
             [
-                "x.toml:2: there is no setting `renew_evry` (did you mean `renew_every`?)",
+                "x.toml:2: unknown setting `renew_evry` (did you mean `renew_every`?)",
                 "x.toml:4: `margin` takes one value, not a table or a list (write `margin = DURATION`)",
             ]
         );
@@ -223,9 +227,9 @@ mod tests {
         assert_eq!(
             told(&problems),
             [
-                "x.toml:1: there is no setting `weigth` (did you mean `weight`?)",
+                "x.toml:1: unknown setting `weigth` (did you mean `weight`?)",
                 "x.toml:2: `group` takes one value, not a table or a list (write `group = NAME`, and `shards` before any \
-                 [section]: there are none here)",
+                 [section]: settings files have no sections)",
                 "x.toml:7: `zone` takes one value, not a table or a list (write `zone = TEXT`)",
             ]
         );
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!(problems.len(), 3, "{:?}", told(&problems));
         assert_eq!(
             told(&problems)[0],
-            "LEASEHOLD_NODE_FILE: the value is given by LEASEHOLD_NODE as well (keep one of the two)"
+            "LEASEHOLD_NODE_FILE: the value is also set by LEASEHOLD_NODE (remove one of the two)"
         );
         assert!(told(&problems)[2].contains("did you mean LEASEHOLD_TTL?"));
     }

@@ -70,11 +70,7 @@ pub(crate) struct Problems(pub(crate) Vec<Problem>);
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0.len();
-        write!(
-            f,
-            "{count} setting{} must be changed; nothing was started",
-            if count == 1 { "" } else { "s" }
-        )?;
+        write!(f, "{count} invalid setting{}; nothing was started", if count == 1 { "" } else { "s" })?;
         for problem in &self.0 {
             write!(f, "\n  {}: {}\n      {}", problem.place, problem.what, problem.advice)?;
         }

@@ -102,13 +102,13 @@ impl Settings {
 /// The reference of all settings, as a page.
 pub(crate) fn reference() -> String {
     let mut text = String::from(
-        "# Settings\n\nA setting can stand in a file (TOML), in the environment or on the command line; later ones win.\n\
-         `leasehold config show` prints what is in force and where each value came from; `leasehold config paths` where\n\
-         files are looked for. Durations have a unit: `250ms`, `10s`, `2m`, `1h`. Instead of `LEASEHOLD_X`, the variable\n\
-         `LEASEHOLD_X_FILE` can name a file that holds the value, for secrets; secrets are never printed. A setting that is\n\
-         true or false has a flag without a value; in a file and in the environment write `true` or `false`. The address of\n\
-         each store is described on its own page: `docs/etcd.md`, `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`.\n\n\
-         This page is made by `leasehold config reference`.\n",
+        "# Settings\n\nSet a value in a file (TOML), in the environment or on the command line; the later source in this list wins.\n\
+         `leasehold config show` prints every value and its source; `leasehold config paths` prints where settings files are\n\
+         looked for. A duration needs a unit: `250ms`, `10s`, `2m`, `1h`. To read a secret from a file, set `LEASEHOLD_X_FILE` to\n\
+         its path instead of setting `LEASEHOLD_X`. Secrets are never printed. The flag of a boolean setting takes no value; in a\n\
+         file or in the environment, write `true` or `false`. Each store has a page that describes its URL: `docs/etcd.md`,\n\
+         `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`.\n\n\
+         `leasehold config reference` generates this page.\n",
     );
     let mut part = None;
     for setting in SETTINGS {

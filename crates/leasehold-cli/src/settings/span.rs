@@ -4,8 +4,11 @@ use std::time::Duration;
 
 /// Reads `250ms`, `10s`, `1.5s`, `2m`, `1h30m`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration");
     let mut rest = text.trim();
+    let wrong = || match rest_is_number(text.trim()) {
+        true => format!("invalid duration {text:?}: add a unit, for example {}s", text.trim()),
+        false => format!("invalid duration {text:?}"),
+    };
     let mut total = 0u128;
     if rest.is_empty() {
         return Err(wrong());
@@ -28,7 +31,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         total += scaled(number, nanos).ok_or_else(wrong)?;
         rest = after.trim_start();
     }
-    u64::try_from(total).map(Duration::from_nanos).map_err(|_| format!("{text:?} is too long"))
+    u64::try_from(total).map(Duration::from_nanos).map_err(|_| format!("duration {text:?} is too long"))
+}
+
+fn rest_is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 /// `number × unit` in integers; at most nine decimals.

@@ -35,7 +35,7 @@ impl Part {
     /// The heading over its settings.
     pub(crate) fn heading(self) -> &'static str {
         match self {
-            Part::Where => "Where",
+            Part::Where => "Cluster",
             Part::Node => "This node",
             Part::Group => "The group",
             Part::Run => "Running commands",
@@ -100,63 +100,63 @@ macro_rules! settings {
 
 settings! {
     Where {
-        store: Kind::Url, "none: it must be given", "The store that all nodes share: local:PATH on one machine; etcd://, redis://, k8s://, s3://, gs:// or az:// for clusters; memory: for a try";
+        store: Kind::Url, "none: required", "The store that all nodes share: local:PATH on one machine; etcd://, redis://, k8s://, s3://, gs:// or az:// for clusters; memory: for a first try";
         namespace: Kind::Name, "default", "One independent cluster of nodes on the store";
     }
     Node {
-        node: Kind::Name, "the host's name and the process id", "This node's stable name; no two live processes may share one";
-        weight: Kind::Count, "100", "How much of the work this node takes, relative to the others; 0 takes nothing";
-        capacity: Kind::Count, "no limit", "The most shards that this node holds in all";
-        zone: Kind::Text, "none", "Where this node stands, for groups that look at zones; node:NAME asks Kubernetes for the zone of that machine";
-        address: Kind::Text, "none", "Where callers reach this node: the answer of `locate`";
-        labels: Kind::Labels, "none", "Free for you; shown by `nodes --json`";
-        new_namespace: Kind::Switch, "false", "The namespace is known to be new: its creator need not wait for former holders";
-        log: Kind::Word(&["error", "warn", "info", "debug"]), "info", "What is told on standard error";
+        node: Kind::Name, "host name and process id", "Stable name of this node; each live process needs its own";
+        weight: Kind::Count, "100", "Share of the shards that this node takes, relative to other nodes; 0 takes none";
+        capacity: Kind::Count, "no limit", "Maximum number of shards on this node, over all groups";
+        zone: Kind::Text, "none", "Zone of this node, for groups with a zone rule; node:NAME looks up the zone of that Kubernetes node";
+        address: Kind::Text, "none", "Address where callers reach this node; `locate` returns it";
+        labels: Kind::Labels, "none", "Labels for your own use; shown by `nodes --json`";
+        new_namespace: Kind::Switch, "false", "Start without waiting for earlier holders; only safe if the namespace was never used";
+        log: Kind::Word(&["error", "warn", "info", "debug"]), "info", "Log level on standard error";
     }
     Group {
-        group: Kind::Name, "none: `run` needs it", "The group of shards";
-        shards: Kind::Slots, "none: `run` needs it or names", "How many shards the group has (what the store says goes first)";
-        names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c, or @FILE with one a line, read again when it changes";
-        group_capacity: Kind::Count, "no limit", "The most shards of this group that this node holds";
-        balance: Kind::Factor, "1.10", "No node gets more than this many times its fair share, rounded up";
-        zones: Kind::Zones, "ignore", "How zones count: ignore, spread, or prefer:ZONE";
-        cooldown: Kind::Span, "5s", "A shard that moved is not moved voluntarily again for this long";
-        min_run: Kind::Span, "2s", "A shard that started is not moved voluntarily for this long";
-        moves_max: Kind::Count, "0 (no limit)", "The most voluntary moves that a node begins per move_window";
-        move_window: Kind::Span, "1s", "See moves_max";
-        kept_min: Kind::Count, "0", "A node moves no shard away voluntarily when it would keep fewer than this";
-        restart_grace: Kind::Span, "0s (off)", "How long the shards of a node that leaves to restart are kept for it";
-        stop_timeout: Kind::Span, "30s", "How long a planned stop may take before the shard counts as stuck";
+        group: Kind::Name, "none: required by `run`", "Group that this node serves";
+        shards: Kind::Slots, "none: `run` requires shards or names", "Number of shards in the group; the value in the store overrides this";
+        names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c or @FILE with one name per line, which is reloaded when it changes";
+        group_capacity: Kind::Count, "no limit", "Maximum number of shards of this group on this node";
+        balance: Kind::Factor, "1.10", "Maximum load of a node as a multiple of its fair share, rounded up";
+        zones: Kind::Zones, "ignore", "Zone rule: ignore, spread, or prefer:ZONE";
+        cooldown: Kind::Span, "5s", "Minimum time between two voluntary moves of a shard";
+        min_run: Kind::Span, "2s", "Minimum run time of a shard before a voluntary move";
+        moves_max: Kind::Count, "0 (no limit)", "Maximum number of voluntary moves that a node starts per move_window";
+        move_window: Kind::Span, "1s", "Time window for moves_max";
+        kept_min: Kind::Count, "0", "Minimum number of shards that a node keeps in voluntary moves";
+        restart_grace: Kind::Span, "0s (off)", "How long shards stay reserved for a node that left to restart";
+        stop_timeout: Kind::Span, "30s", "Time limit for a planned stop; after that the shard is reported as stuck";
     }
     Run {
-        kill_after: Kind::Span, "10s", "How long a child may take to end after SIGTERM; never longer than its lease";
-        drain_within: Kind::Span, "30s", "How long SIGTERM or Ctrl-C hands shards over before what still runs is killed";
-        output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether lines of children are marked with their shard";
-        isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets a process namespace of its own, with which all that it started dies";
-        restart_first: Kind::Span, "200ms", "The pause before a child that ended is started again; it doubles";
-        restart_max: Kind::Span, "30s", "The longest such pause";
-        quarantine_after: Kind::Count, "8", "After how many failures in a row a shard is quarantined";
-        healthy_after: Kind::Span, "60s", "How long a child must run for its earlier failures to be forgotten";
+        kill_after: Kind::Span, "10s", "Time from SIGTERM to SIGKILL for a child; never longer than its lease";
+        drain_within: Kind::Span, "30s", "Time limit for handing over shards after SIGTERM or Ctrl-C; then children are killed";
+        output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether to prefix each line of a child with its shard";
+        isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets its own PID namespace, so that its descendants are killed with it";
+        restart_first: Kind::Span, "200ms", "First pause before a child is restarted; it doubles each time";
+        restart_max: Kind::Span, "30s", "Longest pause before a child is restarted";
+        quarantine_after: Kind::Count, "8", "Number of failures in a row after which a shard is quarantined";
+        healthy_after: Kind::Span, "60s", "Run time after which earlier failures of a child no longer count";
     }
     Time {
-        ttl: Kind::Span, "10s (the store's default)", "How long the session lives after a renewal; failover takes this and a little more";
-        ttl_max: Kind::Span, "ttl", "The longest ttl of any node; a new incarnation of the store waits for it";
-        drift_permille: Kind::Count, "10", "How far any machine's clock rate may be off, in thousandths; the same on all nodes";
-        renew_every: Kind::Span, "ttl / 5", "How often the session is renewed";
-        try_timeout: Kind::Span, "ttl / 10", "How long one store call may take before it is tried anew";
-        margin: Kind::Span, "ttl / 5", "How long before the session ends all work is told to stop";
-        kill_budget: Kind::Span, "250ms, at most ttl / 20", "How long before the session ends work that still runs is killed";
-        list_every: Kind::Span, "ttl × 4 / 5", "How often everything is listed again, whatever the watch says";
-        debounce: Kind::Span, "200ms, at most ttl / 20", "How long a change of the roster must rest before shards are planned anew";
-        takeover_delay: Kind::Span, "ttl / 5", "How long each rank waits before it takes a shard that stays unowned";
-        recover_window: Kind::Span, "ttl / 5", "How long a new session must be healthy after a detachment before it takes shards";
-        retry_first: Kind::Span, "50ms", "The first pause after a store error; it doubles";
-        retry_max: Kind::Span, "1s", "The longest pause after a store error";
-        acquire_retry_interval: Kind::Span, "1s, at most ttl / 10", "How often a wanted shard is looked at if the watch is silent; 0s is off";
-        acquire_retry_window: Kind::Span, "ttl", "For how long after a change of plan it is looked at; 0s is off";
-        vanish_freeze_permille: Kind::Count, "334", "Voluntary moves freeze when this many thousandths of the nodes vanish at once";
-        give_up_at_once: Kind::Count, "64", "How many shards a node gives up at once, in a drain or when the plan moves them";
-        retired_kept: Kind::Span, "1h", "How long the records of nodes that are gone and of retired named shards are kept";
+        ttl: Kind::Span, "10s (the store's default)", "How long a session lives after its last renewal; failover takes slightly longer";
+        ttl_max: Kind::Span, "ttl", "Longest ttl of any node; a new or emptied store stays unused for this long";
+        drift_permille: Kind::Count, "10", "Maximum clock rate error of a machine, in thousandths; must be equal on all nodes";
+        renew_every: Kind::Span, "ttl / 5", "Interval between renewals of the session";
+        try_timeout: Kind::Span, "ttl / 10", "Time limit of one store call; after that it is retried";
+        margin: Kind::Span, "ttl / 5", "How long before the end of the session work is told to stop";
+        kill_budget: Kind::Span, "250ms, at most ttl / 20", "How long before the end of the session running work is killed";
+        list_every: Kind::Span, "ttl × 4 / 5", "Interval between full listings, in addition to the watch";
+        debounce: Kind::Span, "200ms, at most ttl / 20", "Quiet period after a membership change before replanning";
+        takeover_delay: Kind::Span, "ttl / 5", "How long each node in the ranking waits before it takes an unowned shard";
+        recover_window: Kind::Span, "ttl / 5", "How long a new session must be healthy after a detach before it takes shards";
+        retry_first: Kind::Span, "50ms", "First pause after a store error; it doubles each time";
+        retry_max: Kind::Span, "1s", "Longest pause after a store error";
+        acquire_retry_interval: Kind::Span, "1s, at most ttl / 10", "Polling interval for shards that are planned here but not free yet; 0s turns polling off";
+        acquire_retry_window: Kind::Span, "ttl", "How long after a plan change to poll; 0s turns polling off";
+        vanish_freeze_permille: Kind::Count, "334", "Freeze voluntary moves when this share of the nodes vanishes at once, in thousandths";
+        give_up_at_once: Kind::Count, "64", "Maximum number of shards that a node hands over at the same time";
+        retired_kept: Kind::Span, "1h", "How long to keep records of nodes that are gone and of retired named shards";
     }
 }
 

@@ -17,7 +17,7 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
     match kind {
         // It is shown to others, in tables and in answers of `locate`.
         Kind::Text | Kind::Labels | Kind::Zones if text.contains(char::is_control) => {
-            fail(format!("{text:?} has a control character"), "write it without")
+            fail(format!("{text:?} contains a control character"), "remove it")
         }
         Kind::Text | Kind::Url => Ok(()),
         Kind::Name => match NodeName::new(text) {
@@ -27,36 +27,41 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
                 fail(what.replacen("a node name", "a name", 1), "choose another name")
             }
         },
-        Kind::Labels => labels(text).map(drop).map_err(|what| (what, "write key=value,key=value".to_owned())),
-        Kind::Count => whole(text, 0, u32::MAX).map_err(|what| (what, "write a number such as 8".to_owned())),
+        Kind::Labels => {
+            labels(text).map(drop).map_err(|what| (what, "use the form key=value,key=value".to_owned()))
+        }
+        Kind::Count => {
+            whole(text, 0, u32::MAX).map_err(|what| (what, "use a whole number, for example 8".to_owned()))
+        }
         // Judged here and not only with the rules of its group, so that it is told of whatever else is wrong.
         Kind::Slots => whole(text, 1, SLOTS_MAX).map_err(|what| {
-            let advice = "choose a number a few times the nodes that you will ever have; a group of one is leader election";
+            let advice =
+                "use a few times the largest number of nodes that you expect; 1 shard is leader election";
             (what, advice.to_owned())
         }),
         Kind::Factor => match factor(text) {
             Some(_) => Ok(()),
-            None => fail(format!("{text:?} is no factor"), "write a number such as 1.10"),
+            None => fail(format!("invalid factor {text:?}"), "use a number, for example 1.10"),
         },
         Kind::Span => match span::parse(text) {
             Ok(_) => Ok(()),
-            Err(what) => fail(what, "write a number with a unit: 250ms, 10s, 2m, 1h"),
+            Err(what) => fail(what, "use a number with a unit: 250ms, 10s, 2m or 1h"),
         },
         Kind::Word(words) if words.contains(&text) => Ok(()),
         Kind::Word(words) => {
             let advice = match nearest(text, words.iter().copied()) {
                 Some(word) => format!("did you mean {word:?}?"),
-                None => format!("it can be {}", words.join(", ")),
+                None => format!("use one of {}", words.join(", ")),
             };
-            Err((format!("{text:?} is none of the words that it takes"), advice))
+            Err((format!("invalid value {text:?}"), advice))
         }
         Kind::Zones => match zones(text) {
             Some(_) => Ok(()),
-            None => fail(format!("{text:?} is no rule for zones"), "write ignore, spread, or prefer:ZONE"),
+            None => fail(format!("invalid zone rule {text:?}"), "use ignore, spread or prefer:ZONE"),
         },
         Kind::Switch => match text {
             "true" | "false" => Ok(()),
-            _ => fail(format!("{text:?} is neither true nor false"), "write true or false"),
+            _ => fail(format!("invalid value {text:?}"), "use true or false"),
         },
     }
 }
@@ -67,10 +72,10 @@ fn whole(text: &str, min: u32, max: u32) -> Result<(), String> {
     match digits.parse::<u32>() {
         Ok(number) if (min..=max).contains(&number) => Ok(()),
         Err(_) if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            Err(format!("{text:?} is no whole number"))
+            Err(format!("invalid whole number {text:?}"))
         }
-        _ if min == 0 => Err(format!("{text} is too large: it can be {max} at most")),
-        _ => Err(format!("{text} is out of range: it can be from {min} to {max}")),
+        _ if min == 0 => Err(format!("{text} is too large; the maximum is {max}")),
+        _ => Err(format!("{text} is out of range; use {min} to {max}")),
     }
 }
 
@@ -78,7 +83,7 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let split = |pair: &str| match pair.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{pair:?} is no label")),
+        _ => Err(format!("invalid label {pair:?}")),
     };
     pairs.map(split).collect()
 }

@@ -1,8 +1,8 @@
 //! `leasehold sim`: the real core under virtual time and faults, over many seeds, or one of them with its story.
 
 mod arguments;
-mod asked;
 mod bar;
+mod request;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use leasehold_sim::{Options, Progress, Summary, Tracing, report, run, run_until,
 pub(crate) use arguments::Sim;
 
 use crate::failure::{Code, Failure};
-use asked::{Asked, Runs};
 use bar::Bar;
+use request::{Request, Runs};
 
 /// Runs the simulator.
 pub(crate) fn sim(what: &Sim) -> Result<(), Failure> {
-    let asked = Asked::read(what)?;
+    let request = Request::read(what)?;
     // What a core says when it panics is part of the report.
     std::panic::set_hook(Box::new(|_| {}));
-    let result = match &asked.runs {
-        Runs::One(seed) => one(what, &asked.options, *seed),
-        Runs::Many(seeds) => many(what, &asked, seeds),
+    let result = match &request.runs {
+        Runs::One(seed) => one(what, &request.options, *seed),
+        Runs::Many(seeds) => many(what, &request, seeds),
     };
     let _ = std::panic::take_hook();
     result
@@ -46,13 +46,13 @@ fn one(what: &Sim, options: &Options, seed: u64) -> Result<(), Failure> {
     if told.violation.is_some() { Err(broken("the schedule")) } else { Ok(()) }
 }
 
-fn many(what: &Sim, asked: &Asked, seeds: &Range<u64>) -> Result<(), Failure> {
+fn many(what: &Sim, request: &Request, seeds: &Range<u64>) -> Result<(), Failure> {
     let of = seeds.end - seeds.start;
     let bar = Bar::new(!what.json);
     bar.draw(&Progress { of, ..Progress::default() });
     let (stop, _listener) = stop_when_told()?;
     let tell = |progress: &Progress, _: &AtomicBool| bar.draw(progress);
-    let summary = run_until(&asked.options, seeds.clone(), asked.jobs, &stop, tell);
+    let summary = run_until(&request.options, seeds.clone(), request.jobs, &stop, tell);
     bar.end();
     let interrupted = summary.seeds < of;
     let mut totals = report::totals_json(&summary);
@@ -63,7 +63,7 @@ fn many(what: &Sim, asked: &Asked, seeds: &Range<u64>) -> Result<(), Failure> {
     // Whoever is in a hurry does not wait until a schedule is shrunk.
     let first = summary.failures.first().filter(|_| !interrupted);
     if let Some((seed, _)) = first {
-        let options = Options { tracing: Tracing::On, ..asked.options.clone() };
+        let options = Options { tracing: Tracing::On, ..request.options.clone() };
         let told = shrink(&options, &run(&options, *seed));
         match what.json {
             true => totals["first_failure"] = report::outcome_json(&options, &told),
@@ -81,7 +81,7 @@ fn verdict(summary: &Summary, of: u64) -> Result<(), Failure> {
     match (failed, ran < of) {
         (0, false) => Ok(()),
         (0, true) => {
-            let message = format!("interrupted after {ran} of {of} schedules; those kept all promises");
+            let message = format!("interrupted after {ran} of {of} schedules; no promise was broken");
             Err(Failure::new(Code::Failed, message))
         }
         (_, false) => Err(broken(&format!("{failed} of {of} schedules"))),

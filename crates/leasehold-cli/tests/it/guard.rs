@@ -113,7 +113,7 @@ fn everything_is_dead_by_the_end_of_a_lease_that_nobody_renews() {
     assert!(gone_at >= guard.kill_at, "killed {} ms before its time", (guard.kill_at - gone_at) / MS);
     assert!(gone_at <= guard.valid_until, "outlived its lease by {} ms", (gone_at - guard.valid_until) / MS);
     let reports = guard.reports();
-    assert!(reports.contains(&"killing the lease has ended".to_owned()), "{reports:?}");
+    assert!(reports.contains(&"killing the lease ended".to_owned()), "{reports:?}");
     assert_eq!(reports.last().map(String::as_str), Some("gone"));
 }
 
@@ -233,7 +233,7 @@ fn a_child_that_does_not_end_when_asked_is_killed_with_all_that_it_started() {
     guard.order(&format!("terminate {kill_at}\n"));
     let gone_at = guard.gone_at(&pids);
     assert!(gone_at >= kill_at && gone_at < kill_at + 500 * MS, "{}", gone_at as i64 - kill_at as i64);
-    assert!(guard.reports().contains(&"killing it did not end in time".to_owned()));
+    assert!(guard.reports().contains(&"killing it did not exit in time".to_owned()));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_key_is_registered_and_a_machine_that_is_not_there_is_told() {
     assert_eq!(second.status.code(), Some(5));
     send(keeper.id(), Signal::SIGTERM);
     assert!(keeper.wait().unwrap().success());
-    assert_eq!(keys(), "there are no registered keys\n");
+    assert_eq!(keys(), "no registered keys\n");
     let left = server.kubectl(&["get", "leases", "-l", "leasehold.dev/kind in (lease,key)", "-o", "name"]);
     assert_eq!((left.good, left.text.as_str()), (true, ""), "nothing is left");
 
@@ -91,7 +91,7 @@ fn a_key_is_registered_and_a_machine_that_is_not_there_is_told() {
     assert!(text.contains("there is no Kubernetes node m9: give spec.nodeName of the pod"), "{text}");
     let (code, text) = told("local:x.db");
     assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("only Kubernetes (k8s://…) knows in which zone a machine is"), "{text}");
+    assert!(text.contains("only a Kubernetes store (k8s://…) can look up the zone of a machine"), "{text}");
 }
 
 /// Who may make Leases and look at them, and may not change any.

@@ -101,7 +101,9 @@ fn named_shards_come_and_go_with_the_file_that_names_them() {
         shards.iter().all(|line| !line.starts_with("g/blue") || line.contains("retired")).then_some(())
     });
     fs::write(place.path().join("names"), "green\nred\nbad\u{7}\n").unwrap();
-    wait_for("a bad name is told of", PATIENCE, || a.log().contains("stay as they were").then_some(()));
+    wait_for("a bad name is told of", PATIENCE, || {
+        a.log().contains("keeping the previous ones").then_some(())
+    });
     place.assert_no_overlap();
     for node in [&mut a, &mut b] {
         node.signal(Signal::SIGTERM);
@@ -157,7 +159,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     let mut node = place.command(&run).args(["sh", "-c", POLITE]).stderr(writer).spawn().unwrap();
     place.wait_for_beats("a", 1);
     assert!(place.leasehold(&["release", "g/0"]).status.success());
-    wait_for("it starts anew", PATIENCE, || {
+    wait_for("it then starts again", PATIENCE, || {
         place.beats()["0"].iter().any(|beats| beats.epoch > 1).then_some(())
     });
     send(node.id(), Signal::SIGTERM);
@@ -290,8 +292,8 @@ fn two_signals_at_once_are_one_wish() {
     node.signal(Signal::SIGTERM);
     node.signal(Signal::SIGINT);
     node.wait_for_log("draining");
-    node.wait_for_log("is taken for the same wish");
-    assert!(!node.log().contains("hurrying"), "{}", node.log());
+    node.wait_for_log("ignored a signal within 1 s of the previous one");
+    assert!(!node.log().contains("second signal: "), "{}", node.log());
     assert!(place.pids("a").iter().any(|pid| runs(*pid)), "its child may take its time");
     node.hurry();
     assert!(node.end().success(), "{}", node.log());
@@ -313,8 +315,8 @@ fn a_child_that_keeps_failing_is_restarted_with_a_pause_and_then_quarantined_unt
         "50ms",
     ];
     let node = place.run("a", &flags, "echo $LEASEHOLD_EPOCH >> starts; exit 3");
-    node.wait_for_log("work keeps crashing");
-    assert!(node.log().contains("its command exited with code 3"), "{}", node.log());
+    node.wait_for_log("work keeps failing");
+    assert!(node.log().contains("the command exited with code 3"), "{}", node.log());
     let starts = || fs::read_to_string(place.path().join("starts")).unwrap().lines().count();
     assert_eq!(starts(), 3);
     wait_for("it is shown", PATIENCE, || place.stdout(&["shards"]).contains("quarantined").then_some(()));
@@ -363,13 +365,15 @@ fn a_node_for_names_takes_no_slots_and_says_so() {
     let _a = place.run("a", &["--ttl", "2s", "--shards", "4"], POLITE);
     place.wait_for_beats("a", 4);
     let c = place.run("c", &["--ttl", "2s", "--names", "x,y"], POLITE);
-    c.wait_for_log("takes nothing of this group: it has named shards here and numbered ones in the store");
+    c.wait_for_log(
+        "takes no shards of this group: it serves named shards, but the group in the store has numbered ones",
+    );
     assert!(c.log().contains("leasehold group delete g"), "{}", c.log());
     wait_for("everybody sees it", PATIENCE, || {
         place.stdout(&["status"]).contains("unserved_group c").then_some(())
     });
     std::thread::sleep(Duration::from_secs(4));
-    assert_eq!(c.log().matches("takes nothing of this group").count(), 1, "{}", c.log());
+    assert_eq!(c.log().matches("takes no shards of this group").count(), 1, "{}", c.log());
     assert!(place.pids("c").is_empty(), "{}", c.log());
 }
 
@@ -394,10 +398,10 @@ fn a_node_says_what_operators_ask_of_it() {
     place.wait_for_beats("a", 1);
     for (arguments, told) in [
         (&["freeze", "--note", "audit"] as &[&str], "an operator froze voluntary moves"),
-        (&["unfreeze"], "an operator allows voluntary moves again"),
-        (&["weight", "a", "50"], "an operator gave this node another weight"),
+        (&["unfreeze"], "an operator unfroze voluntary moves"),
+        (&["weight", "a", "50"], "an operator changed the weight of this node"),
         (&["pin", "g/0", "a"], "an operator pinned a shard"),
-        (&["drain", "a", "--note", "new disk"], "an operator drains this node"),
+        (&["drain", "a", "--note", "new disk"], "an operator drained this node"),
     ] {
         let done = place.leasehold(arguments);
         assert!(done.status.success(), "{arguments:?}: {done:?}");
@@ -406,10 +410,10 @@ fn a_node_says_what_operators_ask_of_it() {
     a.signal(Signal::SIGTERM);
     assert!(a.end().success(), "{}", a.log());
     let again = place.run("a", FAST, POLITE);
-    again.wait_for_log("takes none until: leasehold undrain a");
+    again.wait_for_log("to undo: leasehold undrain a");
     assert!(again.log().contains("new disk"), "{}", again.log());
     assert!(place.leasehold(&["undrain", "a"]).status.success());
-    again.wait_for_log("an operator lets this node take shards again");
+    again.wait_for_log("an operator undrained this node");
 }
 
 #[test]
@@ -448,7 +452,7 @@ fn a_second_process_under_the_same_name_is_refused() {
         .leasehold(&["run", "--node", "a", "--group", "g", "--shards", "3", "--ttl", "2s", "--", "true"]);
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(5), "{told}");
-    assert!(told.contains("another live process is the node a"), "{told}");
+    assert!(told.contains("another live process uses the node name a"), "{told}");
     assert!(place.pids("a").iter().filter(|pid| runs(**pid)).count() >= 3, "the first one goes on");
     drop(first);
 }
@@ -463,7 +467,7 @@ fn a_guard_that_is_killed_fails_its_shard_and_nothing_is_left_behind() {
     let guard: u32 = parent.rsplit_once(") ").unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
     crate::process::send(guard, Signal::SIGKILL);
     gone_at(&pids);
-    node.wait_for_log("its guard was killed");
+    node.wait_for_log("the guard process was killed");
     wait_for("it is started again", PATIENCE, || (place.pids("a").len() >= 4).then_some(()));
     place.assert_no_overlap();
 }

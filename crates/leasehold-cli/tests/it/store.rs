@@ -16,11 +16,11 @@ fn a_store_that_is_busy_at_the_start_is_waited_for() {
     let lock = rusqlite::Connection::open(place.path().join("x.db")).unwrap();
     lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "2"], POLITE);
-    node.wait_for_log("the store is not there yet: waiting for it, and owning nothing");
+    node.wait_for_log("the store is not reachable; retrying until it is");
     assert!(place.pids("a").is_empty());
     drop(lock);
     place.wait_for_beats("a", 2);
-    node.wait_for_log("the store is there");
+    node.wait_for_log("the store is reachable");
     node.signal(Signal::SIGTERM);
     assert!(node.end().success(), "{}", node.log());
 }
@@ -29,7 +29,7 @@ fn a_store_that_is_busy_at_the_start_is_waited_for() {
 fn a_folder_that_is_not_there_at_the_start_is_waited_for() {
     let place = Place::new();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "2", "--store", "local:mount/x.db"], POLITE);
-    node.wait_for_log("the store is not there yet: waiting for it, and owning nothing");
+    node.wait_for_log("the store is not reachable; retrying until it is");
     assert!(place.pids("a").is_empty());
     fs::create_dir(place.path().join("mount")).unwrap();
     place.wait_for_beats("a", 2);
@@ -63,10 +63,10 @@ fn a_key_that_was_never_registered_is_no_success() {
     let log = place.path().join("register.log");
     let mut registrant = place.command(&flags).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let words = || fs::read_to_string(&log).unwrap();
-    wait_for("a try fails", PATIENCE, || words().contains("not registered; trying again").then_some(()));
+    wait_for("a try fails", PATIENCE, || words().contains("not registered; retrying").then_some(()));
     send(registrant.id(), Signal::SIGINT);
     assert_eq!(registrant.wait().unwrap().code(), Some(3), "{}", words());
-    assert!(words().contains("leasehold: svc/a was never registered: "), "{}", words());
+    assert!(words().contains("leasehold: svc/a was not registered: "), "{}", words());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_doctor_is_content_with_the_rights_that_the_documentation_names() {
     let told = place.leasehold(&["doctor", "--store", &url, "--namespace", "work"]);
     let words = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.status.success(), "{words}");
-    assert!(words.contains("conditional writes are honoured") && !words.contains("stays"), "{words}");
+    assert!(words.contains("conditional writes work") && !words.contains("remain"), "{words}");
     assert_eq!(keys(), before, "nothing of it is left");
     assert!(!node.log().contains("detached"), "{}", node.log());
 }
@@ -234,5 +234,5 @@ fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     assert_eq!(ended.code(), Some(5), "{told}");
     assert!(told.contains("\"first\""), "{told}");
     // Whoever waited for so long was told what for.
-    assert!(told.contains("checking the bucket"), "{told}");
+    assert!(told.contains("testing whether the bucket"), "{told}");
 }

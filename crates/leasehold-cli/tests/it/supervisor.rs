@@ -156,7 +156,7 @@ impl Supervisor {
     /// Asks once more, until that counts: what comes too soon after the first signal does not.
     pub(crate) fn hurry(&self) {
         wait_for("it hurries", PATIENCE, || {
-            let hurries = self.log().contains("hurrying");
+            let hurries = self.log().contains("second signal: ");
             if !hurries {
                 self.signal(Signal::SIGTERM);
             }

@@ -65,7 +65,7 @@ impl fmt::Display for Dollars {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const HOURS_A_MONTH: u64 = 730;
-/// How often the record of another session is read while it says nothing, in parts of its ttl: `node/death.rs`.
+/// How often the record of another session is read while it says nothing, in parts of its ttl: `node/fencing.rs`.
 const DOUBTED_AFTER: u32 = 2;
 
 /// Whether a store of this kind charges for every request, and is looked at instead of telling.
@@ -113,18 +113,15 @@ impl Explanation {
         if self.look_every.is_none() {
             return Ok(());
         }
+        writeln!(f, "\nCost in dollars at rest (0.005 per 1000 writes or listings, 0.0004 per 1000 reads)")?;
         writeln!(
             f,
-            "\nMoney at rest, at 0.005 dollars per thousand writes or listings and 0.0004 per thousand reads"
-        )?;
-        writeln!(
-            f,
-            "      nodes    writes/h     reads/h     lists/h  dollars/month  if each of {shards} shards were renewed"
+            "      nodes    writes/h     reads/h     lists/h  dollars/month  with one lease for each of {shards} shards"
         )?;
         let sizes: BTreeSet<u64> = NODES.into_iter().chain(setup.nodes).collect();
         for nodes in sizes {
             let Some(bill) = self.bill(nodes, shards, &Prices::default()) else { continue };
-            let mark = if setup.nodes == Some(nodes) { "  the set-up given" } else { "" };
+            let mark = if setup.nodes == Some(nodes) { "  this setup" } else { "" };
             writeln!(
                 f,
                 "{nodes:>11} {:>11} {:>11} {:>11} {:>14} {:>14}{mark}",
@@ -192,17 +189,17 @@ mod tests {
         };
         let plain = rows(Setup::default());
         assert_eq!(plain.len(), 5);
-        assert!(plain[0].ends_with("if each of 10000 shards were renewed"), "{plain:?}");
+        assert!(plain[0].ends_with("with one lease for each of 10000 shards"), "{plain:?}");
         assert!(explained.to_string().ends_with(&(plain.join("\n") + "\n")));
         let given = rows(Setup { nodes: Some(7), shards: Some(64) });
         assert_eq!(given.len(), 6);
-        assert!(given[0].ends_with("if each of 64 shards were renewed"), "{given:?}");
+        assert!(given[0].ends_with("with one lease for each of 64 shards"), "{given:?}");
         let bill = explained.bill(7, 64, &Prices::default()).unwrap();
         let (month, renewing) = (bill.month, bill.month_of_renewing_every_shard);
         assert!(given[2].trim_start().starts_with("7 "), "{given:?}");
-        assert!(given[2].ends_with(&format!("{month:>14} {renewing:>14}  the set-up given")), "{given:?}");
+        assert!(given[2].ends_with(&format!("{month:>14} {renewing:>14}  this setup")), "{given:?}");
         let usual = rows(Setup { nodes: Some(10), shards: None });
         assert_eq!(usual.len(), 5, "no size comes twice: {usual:?}");
-        assert!(usual[2].contains("59.95") && usual[2].ends_with("the set-up given"), "{usual:?}");
+        assert!(usual[2].contains("59.95") && usual[2].ends_with("this setup"), "{usual:?}");
     }
 }

@@ -44,7 +44,7 @@ impl std::error::Error for ConfigErrors {}
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.0.len() == 1 { "problem" } else { "problems" };
-        write!(f, "the settings have {} {what}; nothing was started:", self.0.len())?;
+        write!(f, "{} {what} in the settings; nothing was started:", self.0.len())?;
         for error in &self.0 {
             write!(f, "\n  {error}")?;
         }

@@ -222,25 +222,29 @@ impl Explanation {
     fn write_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAfter the last confirmed renewal was sent")?;
         line(f, self.stop_after, "work is told to stop")?;
-        let killed = format!("work that still runs is killed: it had {} to stop", Span(self.stop_budget));
+        let killed = format!("running work is killed; it had {} to stop", Span(self.stop_budget));
         line(f, self.kill_after, &killed)?;
-        let over = format!("the session is over: killing had {}", Span(self.kill_budget));
+        let over = format!("the session ends; the kill had {}", Span(self.kill_budget));
         line(f, self.valid_for, &over)?;
-        line(f, self.silent_for, "of silence, on their own clocks, before others may fence it")?;
-        writeln!(f, "\nWhen the store is away")?;
-        line(f, self.outage_survived, "of outage are not noticed by any work, if it refuses at once")?;
-        line(f, self.outage_survived_hung, "if it swallows requests, so that a try must run out first")?;
-        line(f, self.recovery_worst, "at most, once it is back, until all shards run again")?;
-        line(f, self.settle_for, "without claims if it comes back emptied, restored or rolled back")?;
+        line(
+            f,
+            self.silent_for,
+            "of silence, measured on their own clocks: other nodes may fence the session",
+        )?;
+        writeln!(f, "\nWhen the store is unavailable")?;
+        line(f, self.outage_survived, "of outage stop no work, if the store refuses connections at once")?;
+        line(f, self.outage_survived_hung, "of outage stop no work, if calls hang until they time out")?;
+        line(f, self.recovery_worst, "at most, after the outage, until all shards run again")?;
+        line(f, self.settle_for, "without new owners after the store was emptied, restored or rolled back")?;
         line(
             f,
             self.lost_for,
-            "without claims on the shards of a node whose record somebody damaged or deleted",
+            "without new owners for shards of a node whose record was damaged or deleted",
         )?;
         if self.safety == Safety::LosesLastWrites {
             writeln!(
                 f,
-                "             its own failover may lose its last writes, which counts as rolled back"
+                "             a failover of the store can lose its last writes, which counts as a rollback"
             )?;
         }
         Ok(())
@@ -249,44 +253,40 @@ impl Explanation {
     fn write_bounds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nUntil a shard runs elsewhere (at most: the watch is silent and every call takes its limit)"
+            "\nTime until a shard runs elsewhere (at most: without watch events, and with every call at its time limit)"
         )?;
         let after = match self.failover_proved {
             Some(proved) => {
                 line(
                     f,
                     proved,
-                    "after kill -9, and a few round trips: the lock of its process proves its death",
+                    "after kill -9, plus a few round trips: the released lock proves that the process is gone",
                 )?;
                 "after a node hangs or is paused"
             }
             None => "after kill -9",
         };
-        let failover = format!("{after}, and a few round trips (at most {})", Span(self.failover_worst));
+        let failover = format!("{after}, plus a few round trips (at most {})", Span(self.failover_worst));
         line(f, self.failover, &failover)?;
-        line(f, self.move_gap_worst, "at most in a planned move, counted from when its work has stopped")?;
+        line(f, self.move_gap_worst, "at most in a planned move, from the end of the work")?;
         line(f, self.unowned_worst, "at most for any unowned shard, while a node that accepts it has room")?;
-        line(
-            f,
-            self.returns_within,
-            "of that, at most, is waited for a node that comes back from an outage",
-        )?;
+        line(f, self.returns_within, "of that, at most, to wait for a node that returns from an outage")?;
         if !self.gathers.is_zero() {
-            let gathers = "of that, at most, a node that starts alone waits for others to start";
+            let gathers = "of that, at most, for a node that starts alone to wait for others";
             line(f, self.gathers, gathers)?;
         }
         if !self.restart_grace.is_zero() {
             line(
                 f,
                 self.restart_grace,
-                "more, at most, while a node that left to restart keeps it reserved",
+                "more, at most, while the shard is reserved for a node that left to restart",
             )?;
         }
         Ok(())
     }
 
     fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nCost at rest, however many shards there are")?;
+        writeln!(f, "\nStore load at rest, for any number of shards")?;
         writeln!(f, "      nodes    writes/s     lists/s  watch events/s    writes/h")?;
         for nodes in [3, 10, 100, 1000] {
             let cost = self.cost(nodes);

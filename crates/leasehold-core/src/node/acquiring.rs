@@ -5,70 +5,110 @@ use std::time::Duration;
 
 use super::Node;
 use super::requests::Purpose;
-use super::shards::Phase;
-use crate::event::Verdict;
+use super::timers::Timer;
 use crate::name::{NodeName, ShardId};
-use crate::notice::{Notice, Standing};
-use crate::record::{MoveReason, ShardSet};
+use crate::notice::{Notice, SessionState};
+use crate::record::MoveReason;
 use crate::rules::Rule;
-use crate::store::{Key, Lane, Op};
 use crate::time::Moment;
 
+/// Whose turn it is to take an unowned shard.
+enum Turn {
+    /// Ours: the plan wants it here.
+    Ours,
+    /// Some other node's, and ours from then on if that one does not take it.
+    Others { ours_at: Option<Moment> },
+    /// The plan gives it to nobody.
+    Nobodys,
+    /// The plan is about to change.
+    Undecided,
+    /// Nobody's before then. Only a test build gets here.
+    NotBefore(Moment),
+}
+
+/// Whether this node may take one more shard.
+enum CanAcquire {
+    Yes,
+    No,
+    /// Not before then.
+    At(Moment),
+    NoRoom,
+}
+
 impl Node {
-    /// Whether it is this node's turn to take an unowned shard, and as what that counts.
-    pub(super) fn whose_turn(
+    /// Whether this node takes an unowned shard now, and as what that counts. If its turn comes later, we come back then.
+    pub(super) fn take_turn(
         &mut self,
         shard: &ShardId,
         why: MoveReason,
         vacated: bool,
     ) -> Option<MoveReason> {
-        let unowned_since = self.unowned_since.get(shard).copied().unwrap_or(self.now.at);
-        let Some(wanted) = self.plan.wanted(shard) else {
-            self.turn_since.remove(shard);
-            return None;
-        };
-        // Nobody is late before the plan gives it to somebody.
-        let since = match self.turn_since.get(shard) {
-            Some(since) => unowned_since.max(*since),
-            None => self.now.at,
-        };
-        if !self.rules.hold(Rule::UnownedAtOnce) && self.now.at < unowned_since + self.config.ttl * 3 {
-            self.wake_at(shard, unowned_since + self.config.ttl * 3);
+        match self.whose_turn(shard, vacated) {
+            Turn::Ours => Some(why),
+            Turn::Undecided => None,
+            Turn::Nobodys => {
+                self.vacancies.forget_turn(shard);
+                None
+            }
+            Turn::NotBefore(at) => {
+                self.agenda.wake_at(shard, at);
+                None
+            }
+            Turn::Others { ours_at } => {
+                self.vacancies.begin_turn(shard, self.now.at);
+                self.take_from_others(shard, ours_at?)
+            }
+        }
+    }
+
+    /// Some other node should have taken an unowned shard; from then on this node may.
+    fn take_from_others(&mut self, shard: &ShardId, ours_at: Moment) -> Option<MoveReason> {
+        let delay = self.config.turn_lasts(&self.facts);
+        if self.now.at < ours_at {
+            let jitter = self.rng.up_to(delay / 4);
+            self.agenda.wake_at(shard, ours_at + jitter);
             return None;
         }
-        if (self.plan_is_stale() && !vacated) || self.gather_until != Moment::NEVER {
+        // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
+        // and whoever took what others are about to write would only have to give it back.
+        if self.is_behind() {
+            self.agenda.wake_at(shard, self.now.at + delay);
             return None;
+        }
+        Some(MoveReason::Takeover)
+    }
+
+    /// Whose turn it is to take an unowned shard.
+    fn whose_turn(&self, shard: &ShardId, vacated: bool) -> Turn {
+        let unowned_since = self.vacancies.unowned_since(shard).unwrap_or(self.now.at);
+        let Some(wanted) = self.planner.plan().wanted(shard) else { return Turn::Nobodys };
+        if !self.rules.hold(Rule::UnownedAtOnce) && self.now.at < unowned_since + self.config.ttl * 3 {
+            return Turn::NotBefore(unowned_since + self.config.ttl * 3);
+        }
+        if (self.plan_is_stale() && !vacated) || self.is_gathering() {
+            return Turn::Undecided;
         }
         if self.is_me(wanted) {
-            return Some(why);
+            return Turn::Ours;
         }
-        let comes_back = self.comes_back_or_just_did(wanted);
-        self.turn_since.entry(shard.clone()).or_insert(self.now.at);
-        let ranked = self.planning.rank(&self.plan, shard);
-        let rank = ranked.iter().position(|node| self.is_me(node))? as u32;
+        let ranked = self.planner.rank(shard);
+        let Some(rank) = ranked.iter().position(|node| self.is_me(node)) else {
+            return Turn::Others { ours_at: None };
+        };
+        // Nobody is late before the plan gives it to somebody.
+        let since = self.vacancies.turn_since(shard).map_or(self.now.at, |since| unowned_since.max(since));
         let delay = self.config.turn_lasts(&self.facts);
+        let comes_back = self.comes_back_or_just_did(wanted);
         // Counted for the shard, not for the session: who comes back again and again is not waited for again and again.
         let patience = if comes_back { self.recover_window_of(wanted) } else { Duration::ZERO };
-        let turn_at = since + delay * rank.clamp(1, 4) + patience;
-        if self.now.at >= turn_at {
-            // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
-            // and whoever took what others are about to write would only have to give it back.
-            if self.is_behind() {
-                self.wake_at(shard, self.now.at + delay);
-                return None;
-            }
-            return Some(MoveReason::Takeover);
-        }
-        let jitter = self.chance.up_to(delay / 4);
-        self.wake_at(shard, turn_at + jitter);
-        None
+        Turn::Others { ours_at: Some(since + delay * (rank as u32).clamp(1, 4) + patience) }
     }
 
     /// Whether a node is coming back, or has been back for so short a time that its own turn is not over.
     fn comes_back_or_just_did(&self, node: &NodeName) -> bool {
         let turn = self.recover_window_of(node) + self.config.turn_lasts(&self.facts);
         let seen_at = self.mirror.nodes.get(node).map(|node| node.session_seen_at);
-        self.roster.get(node).is_some_and(|member| !member.takes_now())
+        self.planner.member(node).is_some_and(|member| !member.takes_now())
             || seen_at.is_some_and(|seen_at| self.now.at < seen_at + turn)
     }
 
@@ -78,58 +118,36 @@ impl Node {
         record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.config.recover_window)
     }
 
-    /// Whether this node may take one more shard now. Whatever forbids it makes us look again when it ends.
-    pub(super) fn can_acquire(&mut self, shard: &ShardId) -> bool {
+    /// Whether this node takes one more shard now. Whatever forbids it makes us look again when it ends.
+    pub(super) fn make_room(&mut self, shard: &ShardId) -> bool {
+        match self.can_acquire(shard) {
+            CanAcquire::Yes => return true,
+            CanAcquire::No => {}
+            CanAcquire::At(at) => self.agenda.wake_at(shard, at),
+            CanAcquire::NoRoom => {
+                self.vacancies.note_roomless(shard);
+                self.agenda.wake_at(shard, self.now.at + self.config.takeover_delay);
+            }
+        }
+        false
+    }
+
+    /// Whether this node may take one more shard now.
+    fn can_acquire(&self, shard: &ShardId) -> CanAcquire {
         if !self.serves(&shard.group) || self.is_unheard_of(shard) {
-            return false;
+            return CanAcquire::No;
         }
-        let standing = matches!(self.standing, Standing::Attached | Standing::Degraded);
-        if !standing || !self.is_open() || self.hands_over() || self.control_drains_me() {
-            return false;
+        let session_state = matches!(self.life.state(), SessionState::Attached | SessionState::Degraded);
+        if !session_state || !self.is_open() || self.hands_over() || self.control_drains_me() {
+            return CanAcquire::No;
         }
-        if self.now.at < self.acquire_paused_until {
-            self.wake_at(shard, self.acquire_paused_until);
-            return false;
+        if self.now.at < self.pace.paused_until() {
+            return CanAcquire::At(self.pace.paused_until());
         }
         let in_group = || self.holds.keys().filter(|held| held.group == shard.group).count();
-        let group_capacity = self.served.get(&shard.group).and_then(|group| group.capacity);
-        let room = self.capacity.is_none_or(|capacity| self.holds.len() < capacity as usize)
-            && group_capacity.is_none_or(|capacity| in_group() < capacity as usize);
-        if !room {
-            self.roomless.insert(shard.clone());
-            self.wake_at(shard, self.now.at + self.config.takeover_delay);
-        }
-        room
-    }
-
-    /// A named shard that nobody has engaged here, so that it cannot run here.
-    pub(super) fn is_unheard_of(&self, shard: &ShardId) -> bool {
-        let named = self.settings.get(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
-        named && !self.engaged.contains(shard)
-    }
-
-    pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
-        if self.inquired.remove(&shard) {
-            if verdict == Verdict::Take {
-                self.no_longer_declined(&shard);
-            }
-            return;
-        }
-        if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Asking) {
-            return;
-        }
-        match verdict {
-            // Its answer may be as old as a ttl: whether the shard is free, wanted and ours to take is asked again.
-            Verdict::Take => {
-                self.holds.remove(&shard);
-                self.admitted.insert(shard.clone());
-                self.consider_free(&shard);
-                self.admitted.remove(&shard);
-            }
-            Verdict::Refuse => {
-                self.holds.remove(&shard);
-                self.decline(&shard);
-            }
+        match self.offer.has_room(&shard.group, self.holds.len(), in_group) {
+            true => CanAcquire::Yes,
+            false => CanAcquire::NoRoom,
         }
     }
 
@@ -139,54 +157,32 @@ impl Node {
         if self.session.is_none() || !self.is_open() || interval.is_zero() || window.is_zero() {
             return;
         }
-        self.acquire_until = self.now.at + window;
-        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
+        self.vacancies.set_look_until(self.now.at + window);
+        self.timers.set(Timer::Acquire, self.now.at + interval + self.rng.up_to(interval / 4));
     }
 
     pub(super) fn look_for_wanted(&mut self) {
-        self.acquire_at = Moment::NEVER;
+        self.timers.stop(Timer::Acquire);
         if self.session.is_none() || self.hands_over() {
             return;
         }
         let me = &self.config.node;
         let missing =
-            self.plan.iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains_key(*shard));
+            self.planner.plan().iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains(shard));
         let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
         if missing.is_empty() {
             return;
         }
         let interval = self.config.acquire_retry_interval;
-        if self.now.at >= self.acquire_until {
+        if self.now.at >= self.vacancies.look_until() {
             self.tell(Notice::RetriesExhausted { shards: missing.len() });
-            self.list_at = self.list_at.min(self.now.at + interval);
+            self.timers.set_earlier(Timer::List, self.now.at + interval);
             return;
         }
         if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
             self.tell(Notice::Retried { shards: missing.len() });
             self.look_at(missing);
         }
-        self.acquire_at = self.now.at + interval + self.chance.up_to(interval / 4);
-    }
-
-    /// Reads the node records that shards wait for: what became of the sessions that they name.
-    pub(super) fn ask_reads(&mut self) {
-        if self.reads_wanted.is_empty() || self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
-            return;
-        }
-        let nodes: Vec<NodeName> = std::mem::take(&mut self.reads_wanted).into_iter().collect();
-        let keys = nodes.iter().cloned().map(Key::Node).collect();
-        self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
-    }
-
-    pub(super) fn engage(&mut self, shard: ShardId) {
-        if self.engaged.insert(shard.clone()) && self.declined.remove(&shard).is_some() {
-            self.record_changed = true;
-        }
-        self.reconsider.insert(shard);
-    }
-
-    pub(super) fn disengage(&mut self, shard: ShardId) {
-        self.engaged.remove(&shard);
-        self.reconsider.insert(shard);
+        self.timers.set(Timer::Acquire, self.now.at + interval + self.rng.up_to(interval / 4));
     }
 }

@@ -4,21 +4,104 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
+use super::hold::Phase;
 use crate::config::Gate;
-use crate::event::Action;
+use crate::event::{Action, Verdict};
 use crate::name::{GroupName, ShardId, ShardName};
 use crate::record::{Served, ShardSet};
+use crate::time::Moment;
 
 /// The most declined shards that a node's record lists one by one, as all versions read them. More are told by group, as sets.
 const DECLINED_LISTED_MAX: usize = 64;
 
+/// What can run here, and what cannot.
+#[derive(Debug, Default)]
+pub(super) struct Declines {
+    /// Named shards that user code offers to run here.
+    engaged: BTreeSet<ShardId>,
+    /// Shards that the gate refused, or that we do not know, with when to ask again.
+    declined: BTreeMap<ShardId, Moment>,
+    /// Of those, the shards that the gate is asked about again.
+    inquired: BTreeSet<ShardId>,
+    /// Shards that the gate just let in: they are looked at once more before they are claimed.
+    admitted: BTreeSet<ShardId>,
+}
+
+impl Declines {
+    pub(super) fn is_engaged(&self, shard: &ShardId) -> bool {
+        self.engaged.contains(shard)
+    }
+
+    /// The shards that are engaged or declined here.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &ShardId> {
+        self.engaged.iter().chain(self.declined.keys())
+    }
+
+    /// Whether the gate just let a shard in; asks once.
+    pub(super) fn take_admitted(&mut self, shard: &ShardId) -> bool {
+        self.admitted.remove(shard)
+    }
+
+    /// The session is over: what the gate said counts no more.
+    pub(super) fn forget_admitted(&mut self) {
+        self.admitted.clear();
+    }
+}
+
 impl Node {
+    pub(super) fn engage(&mut self, shard: ShardId) {
+        if self.declines.engaged.insert(shard.clone()) && self.declines.declined.remove(&shard).is_some() {
+            self.life.record_changed();
+        }
+        self.agenda.add(shard);
+    }
+
+    pub(super) fn disengage(&mut self, shard: ShardId) {
+        self.declines.engaged.remove(&shard);
+        self.agenda.add(shard);
+    }
+
+    /// A named shard that nobody has engaged here, so that it cannot run here.
+    pub(super) fn is_unheard_of(&self, shard: &ShardId) -> bool {
+        let named = self.planner.group(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
+        named && !self.declines.engaged.contains(shard)
+    }
+
+    pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
+        if self.declines.inquired.remove(&shard) {
+            if verdict == Verdict::Take {
+                self.no_longer_declined(&shard);
+            }
+            return;
+        }
+        if self.holds.get(&shard).is_none_or(|hold| hold.phase() != Phase::Asking) {
+            return;
+        }
+        match verdict {
+            // Its answer may be as old as a ttl: whether the shard is free, wanted and ours to take is asked again.
+            Verdict::Take => {
+                self.holds.remove(&shard);
+                self.declines.admitted.insert(shard.clone());
+                self.consider_free(&shard);
+                self.declines.admitted.remove(&shard);
+            }
+            Verdict::Refuse => {
+                self.holds.remove(&shard);
+                self.decline(&shard);
+            }
+        }
+    }
+
     /// Lets the others know before they give a shard up for us that it cannot run here.
     pub(super) fn decline_unheard_of(&mut self, shard: &ShardId) {
-        let wanted_here = match self.plan.wanted(shard) {
+        let wanted_here = match self.planner.plan().wanted(shard) {
             Some(node) => self.is_me(node),
             // Whoever tells what it knows is not planned for anything else; what nobody knows must be found out all the same.
-            None => self.declined.len() > DECLINED_LISTED_MAX && self.plan.has(shard) && !self.hands_over(),
+            None => {
+                self.declines.declined.len() > DECLINED_LISTED_MAX
+                    && self.planner.plan().has(shard)
+                    && !self.hands_over()
+            }
         };
         if wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard) {
             self.decline(shard);
@@ -28,29 +111,29 @@ impl Node {
     /// Lets the others plan around us for this shard, for a while.
     pub(super) fn decline(&mut self, shard: &ShardId) {
         let until = self.now.at + self.config.ttl;
-        if self.declined.insert(shard.clone(), until).is_none() {
+        if self.declines.declined.insert(shard.clone(), until).is_none() {
             self.declines_changed();
         }
-        self.wake_at(shard, until);
+        self.agenda.wake_at(shard, until);
     }
 
     /// Asks again after a while; `true` if there is nothing else to do now.
     pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
-        let Some(until) = self.declined.get(shard).copied() else { return false };
+        let Some(until) = self.declines.declined.get(shard).copied() else { return false };
         let unknown = self.is_unheard_of(shard);
         if self.now.at < until {
-            self.wake_at(shard, until);
-        } else if unknown && self.plan.has(shard) {
+            self.agenda.wake_at(shard, until);
+        } else if unknown && self.planner.plan().has(shard) {
             self.retire_if_nobody_has_it(shard);
-            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.wake_at(shard, self.now.at + self.config.ttl);
-        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.plan.has(shard) {
+            self.declines.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.agenda.wake_at(shard, self.now.at + self.config.ttl);
+        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.planner.plan().has(shard) {
             // The others plan around us until the gate has said that it has changed its mind: a shard that comes
             // here only to be refused has moved for nothing.
-            self.inquired.insert(shard.clone());
+            self.declines.inquired.insert(shard.clone());
             self.out.push(Action::AskGate(shard.clone()));
-            self.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.wake_at(shard, self.now.at + self.config.ttl);
+            self.declines.declined.insert(shard.clone(), self.now.at + self.config.ttl);
+            self.agenda.wake_at(shard, self.now.at + self.config.ttl);
         } else {
             self.no_longer_declined(shard);
         }
@@ -58,15 +141,15 @@ impl Node {
     }
 
     pub(super) fn no_longer_declined(&mut self, shard: &ShardId) {
-        if self.declined.remove(shard).is_some() {
+        if self.declines.declined.remove(shard).is_some() {
             self.declines_changed();
         }
     }
 
     /// A few are planned around at once. A gate that refuses thousands says so one by one.
     fn declines_changed(&mut self) {
-        self.record_changed = true;
-        match self.declined.len() > DECLINED_LISTED_MAX {
+        self.life.record_changed();
+        match self.declines.declined.len() > DECLINED_LISTED_MAX {
             true => self.replan_within_debounce(),
             false => self.replan_now(),
         }
@@ -74,16 +157,17 @@ impl Node {
 
     /// What we offer to the others: the groups, with what we decline of each, and the shards that we decline where those are
     /// few.
-    pub(super) fn offer(&self) -> (BTreeMap<GroupName, Served>, BTreeSet<ShardId>) {
+    pub(super) fn advertised(&self) -> (BTreeMap<GroupName, Served>, BTreeSet<ShardId>) {
         let served = |capacity| Served { capacity, ..Served::default() };
         let mut groups: BTreeMap<GroupName, Served> =
             self.offered().map(|(name, group)| (name.clone(), served(group.capacity))).collect();
-        if self.declined.len() <= DECLINED_LISTED_MAX {
-            return (groups, self.declined.keys().cloned().collect());
+        if self.declines.declined.len() <= DECLINED_LISTED_MAX {
+            return (groups, self.declines.declined.keys().cloned().collect());
         }
-        for shard in self.declined.keys() {
+        for shard in self.declines.declined.keys() {
             let Some(served) = groups.get_mut(&shard.group) else { continue };
-            let numbered = self.served.get(&shard.group).is_some_and(|group| group.shards != ShardSet::Named);
+            let numbered =
+                self.offer.served().get(&shard.group).is_some_and(|group| group.shards != ShardSet::Named);
             match shard.name.as_slot().filter(|_| numbered) {
                 Some(slot) => {
                     served.slots_declined.insert(slot);
@@ -101,10 +185,11 @@ impl Node {
 
     /// Where fewer names are engaged here than are unknown, those are told instead.
     fn tell_what_is_known(&self, group: &GroupName, served: &mut Served) {
-        let is_unknown =
-            |name: &ShardName| !self.engaged.contains(&ShardId { group: group.clone(), name: name.clone() });
+        let is_unknown = |name: &ShardName| {
+            !self.declines.engaged.contains(&ShardId { group: group.clone(), name: name.clone() })
+        };
         let unknown = served.names_declined.iter().filter(|name| is_unknown(name)).count();
-        let engaged = self.engaged.iter().filter(|shard| shard.group == *group);
+        let engaged = self.declines.engaged.iter().filter(|shard| shard.group == *group);
         if unknown == 0 || engaged.clone().count() > unknown {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::requests::{Purpose, Sent};
+use super::timers::Timer;
 use crate::config::{Namespace, stretch};
 use crate::mirror::Source;
 use crate::name::{Epoch, Incarnation, WriteId};
@@ -14,18 +15,17 @@ use crate::time::Moment;
 impl Node {
     /// The longest ttl that anybody in this namespace may use.
     pub(super) fn ttl_max(&self) -> std::time::Duration {
-        self.config.ttl_max.max(self.ttl_max_seen)
+        self.config.ttl_max.max(self.namespace.ttl_max_heard())
     }
 
     /// Whether shards may be claimed in this incarnation.
     pub(super) fn is_open(&self) -> bool {
-        self.incarnation.is_some()
-            && self.meta_known.as_ref().is_some_and(|meta| meta.state == MetaState::Open)
+        self.namespace.is_open()
     }
 
     /// Compares the store's own mark with the one we began with; `true` if it is another store now.
     pub(super) fn generation_changed(&mut self, generation: &str) -> bool {
-        let known = &self.generation;
+        let known = self.namespace.generation();
         if generation.is_empty() || known.is_empty() || generation == known {
             return false;
         }
@@ -33,7 +33,7 @@ impl Node {
             return false;
         }
         let what = format!("its identity was {known} and is {generation}");
-        self.generation = generation.to_owned();
+        self.namespace.set_generation(generation);
         self.store_changed(what);
         true
     }
@@ -42,23 +42,19 @@ impl Node {
     pub(super) fn store_changed(&mut self, what: String) {
         self.detach(Cause::StoreChanged(what.clone()));
         if let Some(join) = self.join.take() {
-            self.former.insert(join.session());
+            self.former.add(join.session());
         }
-        if self.distrusted.is_none() {
-            self.distrusted = Some((self.incarnation.take(), what));
-        }
-        self.incarnation = None;
-        self.meta_known = None;
-        self.open_at = Moment::NEVER;
+        self.namespace.distrust(what);
+        self.timers.stop(Timer::Open);
         self.mirror.forget();
-        self.roster.clear();
+        self.planner.forget_roster();
         self.requests.forget(|_| true);
-        self.list_at = self.now.at;
+        self.timers.set(Timer::List, self.now.at);
     }
 
     /// Looks at `meta` while we work under an incarnation; `false` if it is no longer the one.
     pub(super) fn check_meta(&mut self, source: Source) -> bool {
-        let Some(incarnation) = self.incarnation else { return true };
+        let Some(incarnation) = self.namespace.incarnation() else { return true };
         let fresh = matches!(source, Source::Fresh(_)) || source == Source::Mine;
         match self.mirror.meta.as_ref().map(|seen| (&seen.record, seen.version.clone())) {
             None if fresh && self.rules.hold(Rule::GenerationChecked) => {
@@ -83,26 +79,26 @@ impl Node {
             Some((Ok(meta), _)) => {
                 let (meta, was_open) = (meta.clone(), self.is_open());
                 if let (Source::Fresh(issued), Some(session)) = (source, &mut self.session) {
-                    session.meta_confirmed |= issued > session.opened;
+                    session.meta_was_read(issued);
                 }
                 self.hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms));
                 let mut known = meta.clone();
-                if let Some(before) = &self.meta_known {
-                    known.merge(&before.mark());
+                if let Some(before) = self.namespace.mark() {
+                    known.merge(&before);
                 }
                 // Somebody put back an older one: what is known is written again, with the same proof as after damage.
                 if known.mark() != meta.mark() {
                     self.meta_is_damaged();
                 }
-                if self.meta_known.as_ref().map(Meta::mark) != Some(known.mark()) {
-                    self.record_changed = true;
+                if self.namespace.mark() != Some(known.mark()) {
+                    self.life.record_changed();
                 }
-                self.meta_known = Some(known);
+                self.namespace.learn(known);
                 if self.is_open() && !was_open {
-                    self.waiting_for = None;
+                    self.life.wait_no_more();
                     // Nobody could take anything until now: the turns of the ranks begin here.
-                    self.unowned_since.clear();
-                    self.reconsider_all = true;
+                    self.vacancies.restart_all();
+                    self.agenda.add_everything();
                     self.begin_to_look_for_wanted();
                 }
                 self.schedule_opening();
@@ -112,7 +108,9 @@ impl Node {
                 self.store_changed(what);
                 return false;
             }
-            Some((Err(_), _)) if self.session.as_ref().is_some_and(|session| !session.meta_confirmed) => {
+            Some((Err(_), _))
+                if self.session.as_ref().is_some_and(|session| !session.is_meta_confirmed()) =>
+            {
                 // Our first record may have landed in a store that was emptied since we read its `meta`.
                 self.store_changed("its meta record was damaged before this session had read it".into());
                 return false;
@@ -131,24 +129,23 @@ impl Node {
             return self.restore_meta();
         }
         if self.session.is_some() {
-            self.record_changed = true;
+            self.life.record_changed();
         } else if self.mirror.meta.as_ref().is_some_and(|seen| seen.good().is_none()) {
-            self.incarnation = None;
-            self.meta_known = None;
+            self.namespace.forget();
             if let Some(join) = self.join.take() {
-                self.former.insert(join.session());
+                self.former.add(join.session());
             }
         }
     }
 
     /// A renewal that was sent at this logical time has landed: if `meta` was seen damaged before that, it is restored.
     pub(super) fn restore_meta_after(&mut self, order: u64) {
-        let (Some(seen), Some(known)) = (&self.mirror.meta, &self.meta_known) else { return };
+        let (Some(seen), Some(known)) = (&self.mirror.meta, self.namespace.meta()) else { return };
         let damaged = match &seen.record {
             Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
             Err(error) => !error.is_too_new(),
         };
-        let confirmed = self.session.as_ref().is_some_and(|session| session.meta_confirmed);
+        let confirmed = self.session.as_ref().is_some_and(|session| session.is_meta_confirmed());
         if damaged && confirmed && order > seen.order {
             self.restore_meta();
         }
@@ -157,7 +154,7 @@ impl Node {
     /// Writes `meta` as we know it, with all that others published of it.
     fn restore_meta(&mut self) {
         let Some(version) = self.mirror.meta.as_ref().map(|seen| seen.version.clone()) else { return };
-        let Some(mut known) = self.meta_known.clone() else { return };
+        let Some(mut known) = self.namespace.meta().cloned() else { return };
         if self.rules.hold(Rule::MetaRestoredByTheLiving) {
             for node in self.mirror.nodes.values() {
                 let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
@@ -170,7 +167,7 @@ impl Node {
     /// Nobody may be taken for dead, and no namespace be opened, before the longest ttl that anybody uses has passed.
     pub(super) fn hear_of_ttl(&mut self, ttl: std::time::Duration) {
         if self.rules.hold(Rule::TtlMaxIsHeard) {
-            self.ttl_max_seen = self.ttl_max_seen.max(ttl);
+            self.namespace.hear_of_ttl(ttl);
         }
     }
 
@@ -181,7 +178,7 @@ impl Node {
         }
         let Some(seen) = &self.mirror.meta else {
             let why =
-                self.distrusted.as_ref().map_or("the namespace is empty".into(), |(_, why)| why.clone());
+                self.namespace.distrusted().map_or("the namespace is empty".into(), |(_, why)| why.clone());
             return self.begin_incarnation(None, why);
         };
         let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);
@@ -201,14 +198,15 @@ impl Node {
                 return self.wait_for(why, ttl_max);
             }
         };
-        let distrusted = self.distrusted.clone();
+        let distrusted = self.namespace.distrusted().cloned();
         if let Some((Some(old), why)) = &distrusted
             && *old == meta.incarnation
         {
             return self.begin_incarnation(Some(version), why.clone());
         }
-        if !meta.generation.is_empty() && !self.generation.is_empty() && meta.generation != self.generation {
-            let why = format!("its identity was {} and is {}", meta.generation, self.generation);
+        let generation = self.namespace.generation();
+        if !meta.generation.is_empty() && !generation.is_empty() && meta.generation != generation {
+            let why = format!("its identity was {} and is {generation}", meta.generation);
             return self.begin_incarnation(Some(version), why);
         }
         if meta.protocol.0 > PROTOCOL.1 || meta.protocol.1 < PROTOCOL.0 {
@@ -226,37 +224,35 @@ impl Node {
             let epoch_floor = meta.epoch_floor.max(floor);
             return self.write_meta(Meta { max_ttl_ms, epoch_floor, ..meta }, Some(version));
         }
-        if let Some((_, why)) = self.begun.take().filter(|(begun, _)| *begun == meta.incarnation) {
-            self.tell(Notice::Incarnation { why, epoch_floor: meta.epoch_floor });
+        let epoch_floor = meta.epoch_floor;
+        if let Some(why) = self.namespace.adopt(meta) {
+            self.tell(Notice::Incarnation { why, epoch_floor });
         }
-        self.incarnation = Some(meta.incarnation);
-        self.distrusted = None;
-        self.waiting_for = None;
-        self.ttl_max_seen = self.ttl_max_seen.max(std::time::Duration::from_millis(meta.max_ttl_ms));
-        self.meta_known = Some(meta);
+        self.life.wait_no_more();
         self.schedule_opening();
     }
 
     fn begin_incarnation(&mut self, expect: Option<Version>, why: String) {
-        let known_new =
-            self.config.namespace == Namespace::New && self.distrusted.is_none() && expect.is_none();
+        let known_new = self.config.namespace == Namespace::New
+            && self.namespace.distrusted().is_none()
+            && expect.is_none();
         let settle = !known_new && self.rules.hold(Rule::SettleBeforeClaim);
         let trusted_floor = if known_new { Epoch(0) } else { Epoch(self.now.unix_ms / 1000) };
         let epoch_floor = self.mirror.epoch_seen.max(trusted_floor);
         let meta = Meta {
             format: FORMAT,
             write: WriteId::from_bits(0),
-            incarnation: Incarnation::from_bits(self.chance.bits()),
+            incarnation: Incarnation::from_bits(self.rng.bits()),
             state: if settle { MetaState::Settling } else { MetaState::Open },
             max_ttl_ms: self.ttl_max().as_millis() as u64,
             seq: 0,
             epoch_floor,
-            generation: self.generation.clone(),
+            generation: self.namespace.generation().to_owned(),
             protocol: PROTOCOL,
             written_unix_ms: 0,
             extra: Default::default(),
         };
-        self.begun = Some((meta.incarnation, why));
+        self.namespace.begin(meta.incarnation, why);
         self.write_meta(meta, expect);
     }
 
@@ -264,7 +260,7 @@ impl Node {
         if self.requests.any(|purpose| matches!(purpose, Purpose::Meta)) {
             return;
         }
-        meta.write = WriteId::from_bits(self.chance.bits());
+        meta.write = WriteId::from_bits(self.rng.bits());
         meta.seq += 1;
         meta.written_unix_ms = self.now.unix_ms;
         let swap = Swap { key: Key::Meta, expect, value: Some(meta.encode().into()) };
@@ -283,7 +279,7 @@ impl Node {
 
     fn schedule_opening(&mut self) {
         let Some(at) = self.opens_at() else { return };
-        self.open_at = at.max(self.now.at) + self.chance.up_to(self.config.debounce);
+        self.timers.set(Timer::Open, at.max(self.now.at) + self.rng.up_to(self.config.debounce));
         let why =
             "the namespace is new, or the store was replaced: waiting until no earlier holder can be running";
         let ttl_max = self.ttl_max();

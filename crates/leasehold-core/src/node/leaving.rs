@@ -3,38 +3,84 @@
 use std::time::Duration;
 
 use super::Node;
+use super::hold::Phase;
 use super::requests::Purpose;
-use super::shards::Phase;
+use super::timers::Timer;
 use crate::event::{Action, Returning, StopReason};
 use crate::name::{SessionId, ShardId};
-use crate::notice::{Cause, Standing};
+use crate::notice::{Cause, SessionState};
 use crate::record::{NodeState, Record};
 use crate::store::{Key, Lane, Swap, Swapped, Version};
 use crate::time::Moment;
 
+/// Whether this node was asked, here, to hand everything over.
+#[derive(Debug, Default)]
+pub(super) struct Departure {
+    drain_asked: bool,
+    leaving: Option<Leaving>,
+}
+
+impl Departure {
+    pub(super) fn drain(&mut self) {
+        self.drain_asked = true;
+    }
+
+    pub(super) fn undrain(&mut self) {
+        self.drain_asked = false;
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.drain_asked || self.is_leaving()
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Whether it leaves and comes back in a moment, as far as it said.
+    pub(super) fn returns_soon(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| leaving.returning == Returning::Soon)
+    }
+
+    /// Whether half of the time to leave is over, so that nothing is waited for any more.
+    pub(super) fn is_hurried(&self, at: Moment) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half())
+    }
+
+    /// The next milestone of leaving; [`Moment::NEVER`] if the node stays.
+    pub(super) fn next_at(&self, now: Moment) -> Moment {
+        self.leaving.as_ref().map_or(Moment::NEVER, |leaving| leaving.next_at(now))
+    }
+}
+
 /// A node that is leaving.
 #[derive(Debug)]
-pub(super) struct Leaving {
+struct Leaving {
     deadline: Moment,
     begun_at: Moment,
-    pub(super) returning: Returning,
+    returning: Returning,
     killed: bool,
-    pub(super) last_word_at: Moment,
+    last_word_at: Moment,
 }
 
 impl Leaving {
-    pub(super) fn next_at(&self, now: Moment) -> Moment {
+    fn next_at(&self, now: Moment) -> Moment {
         let half = self.half();
-        let milestones = [half, self.deadline, self.last_word_at, self.deadline + GIVE_UP_AFTER];
+        let milestones = [half, self.deadline, self.last_word_at, self.gives_up_at()];
         milestones.into_iter().filter(|at| *at > now).min().unwrap_or(now)
     }
 
+    /// When it gives up on a store that does not answer.
+    fn gives_up_at(&self) -> Moment {
+        self.deadline + GIVE_UP_AFTER
+    }
+
     /// The last word did not get through: it is tried again at once.
-    pub(super) fn say_again(&mut self) {
+    fn say_again(&mut self) {
         self.last_word_at = Moment::ZERO;
     }
 
-    pub(super) fn half(&self) -> Moment {
+    fn half(&self) -> Moment {
         self.begun_at + self.deadline.since(self.begun_at) / 2
     }
 }
@@ -45,7 +91,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 impl Node {
     /// Whether this node was asked, here, to hand everything over.
     pub(super) fn is_draining(&self) -> bool {
-        self.leaving.is_some() || self.drain_wished
+        self.departure.is_draining()
     }
 
     pub(super) fn control_drains_me(&self) -> bool {
@@ -54,44 +100,44 @@ impl Node {
 
     /// Whether everything should be handed over: drained, leaving, or unhealthy.
     pub(super) fn hands_over(&self) -> bool {
-        self.is_draining() || !self.accepting || self.control_drains_me()
+        self.is_draining() || !self.offer.is_accepting() || self.control_drains_me()
     }
 
     pub(super) fn begin_to_leave(&mut self, within: Duration, returning: Returning) {
         let at = self.now.at;
-        match &mut self.leaving {
+        match &mut self.departure.leaving {
             // Asked again: the shorter time counts.
             Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
             None => {
                 let deadline = at + within;
                 let leaving =
                     Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
-                self.leaving = Some(leaving);
+                self.departure.leaving = Some(leaving);
             }
         }
-        self.reconsider_all = true;
-        self.surplus_at = at;
+        self.agenda.add_everything();
+        self.timers.set(Timer::Surplus, at);
     }
 
     pub(super) fn run_leaving(&mut self) {
         let at = self.now.at;
-        let Some(leaving) = &mut self.leaving else { return };
+        let Some(leaving) = &mut self.departure.leaving else { return };
         if at >= leaving.deadline && !leaving.killed {
             leaving.killed = true;
             self.kill_everything();
         }
-        self.holds.retain(|_, hold| hold.phase != Phase::Asking);
-        let Some(leaving) = &self.leaving else { return };
-        if at >= leaving.deadline + GIVE_UP_AFTER {
+        self.holds.forget_asking();
+        let Some(leaving) = &self.departure.leaving else { return };
+        if at >= leaving.gives_up_at() {
             return self.finish();
         }
         // Past the deadline what is stopped need not be released one by one any more: the last word frees it.
         let stopped = |phase: Phase| matches!(phase, Phase::Stopped { .. } | Phase::Releasing);
         let ready = match at >= leaving.deadline {
-            true => self.holds.values().all(|hold| stopped(hold.phase)),
+            true => self.holds.values().all(|hold| stopped(hold.phase())),
             false => self.holds.is_empty(),
         };
-        if !ready || !self.orphans.is_empty() || at < leaving.last_word_at {
+        if !ready || self.holds.has_orphans() || at < leaving.last_word_at {
             return;
         }
         // A renewal under way would take the place that the last word expects: its answer comes first.
@@ -101,14 +147,14 @@ impl Node {
             return;
         }
         if self.session.is_some() {
-            if let Some(leaving) = &mut self.leaving {
+            if let Some(leaving) = &mut self.departure.leaving {
                 leaving.last_word_at = at + self.config.try_timeout;
             }
             return self.send_last_word();
         }
         let node = self.mirror.nodes.get(&self.config.node);
         let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
-        let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(&r.session));
+        let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(r.session));
         let never = self.former.is_empty() && self.join.is_none();
         if never || (self.mirror.ready && !ours) {
             self.finish();
@@ -120,13 +166,13 @@ impl Node {
         let at = self.now.at;
         let running: Vec<(ShardId, crate::name::Epoch)> = (self.holds.iter())
             .filter(|(_, hold)| hold.has_work())
-            .map(|(shard, hold)| (shard.clone(), hold.epoch))
+            .map(|(shard, hold)| (shard.clone(), hold.epoch()))
             .collect();
         for (shard, epoch) in running {
             let why = StopReason::Draining;
             self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(at) });
             if let Some(hold) = self.holds.get_mut(&shard) {
-                hold.phase = Phase::Stopping { why, since: at, stuck: true };
+                hold.stuck(why, at);
             }
         }
     }
@@ -145,11 +191,11 @@ impl Node {
     /// Our last word, while the session is still good: everything is stopped and released.
     pub(super) fn send_last_word(&mut self) {
         let Some(session) = &self.session else { return };
-        let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
+        let (id, seq, expect) = (session.id(), session.next_seq(), session.version());
         let record = self.node_record(id, seq, NodeState::Left);
         let swap = Swap { key: Key::Node(self.me()), expect, value: Some(record.encode().into()) };
         self.requests.forget(|purpose| matches!(purpose, Purpose::Renew(_)));
-        self.renew_at = Moment::NEVER;
+        self.timers.stop(Timer::Renew);
         self.ask_swap(Lane::Renewal, swap, Purpose::Left(id));
     }
 
@@ -163,18 +209,18 @@ impl Node {
         if over {
             self.mirror.note_over(self.now.at, session);
         }
-        if self.leaving.is_some() && (over || self.session_id() != Some(session)) {
+        if self.departure.is_leaving() && (over || self.session_id() != Some(session)) {
             self.session = None;
             return self.finish();
         }
         if let (Swapped::Lost(Some(current)), Some(mine)) = (&outcome, &mut self.session) {
-            mine.version = Some(current.version.clone());
+            mine.set_version(current.version.clone());
             // A renewal that was under way came first: the last word is said again at once.
-            if let Some(leaving) = &mut self.leaving {
+            if let Some(leaving) = &mut self.departure.leaving {
                 leaving.say_again();
             }
         }
-        self.list_at = self.now.at;
+        self.timers.set(Timer::List, self.now.at);
     }
 
     /// The node has left, or gives up trying to say so.
@@ -185,7 +231,7 @@ impl Node {
         if self.session.is_some() {
             self.detach(Cause::Asked);
         }
-        self.set_standing(Standing::Left, Cause::Asked);
+        self.set_state(SessionState::Left, Cause::Asked);
         self.done = true;
         self.out.push(Action::Done);
     }

@@ -1,55 +1,60 @@
 //! The view of a node, and the questions that it answers.
 
 use super::Node;
-use super::shards::Phase;
-use crate::event::Located;
+use super::hold::Phase;
 use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::may_move::Unmoved;
-use crate::name::{Epoch, GroupName, ShardId};
-use crate::time::{Moment, Now};
+use crate::name::{Epoch, ShardId};
+use crate::time::Now;
 use crate::view::{self, Me, Problem, ShardPhase, View};
 use crate::warning::Warning;
 
 impl Node {
     /// What the node knows and does, as plain data.
     pub fn view(&self, now: Now) -> View {
-        let mut view = view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now);
+        let mut view = view::of_mirror(
+            &self.mirror,
+            self.planner.roster(),
+            self.planner.settings(),
+            self.planner.plan(),
+            now,
+        );
         let ms = |span: std::time::Duration| span.as_millis() as u64;
-        let stop_in = self.session.as_ref().map(|session| session.deadlines.stop_at.since(now.at));
+        let stop_in = self.session.as_ref().map(|session| session.stop_at().since(now.at));
         view.me = Some(Me {
             node: self.me(),
             session: self.session_id(),
-            standing: self.standing.as_str(),
-            standing_for_ms: ms(now.at.since(self.standing_since)),
-            cause: self.cause.to_string(),
-            waiting_for: self.waiting_for.clone(),
+            session_state: self.life.state().as_str(),
+            session_state_for_ms: ms(now.at.since(self.life.since())),
+            cause: self.life.cause().to_string(),
+            waiting_for: self.life.waiting_for().cloned(),
             stop_in_ms: stop_in.map(ms),
-            renewals_failed: self.renewals_failed,
+            renewals_failed: self.life.renewals_failed(),
             draining: self.hands_over(),
             held: self.holds.values().filter(|hold| hold.has_work()).count(),
-            wanted: self.plan.wanted_counts().get(&self.config.node).copied().unwrap_or(0),
+            wanted: self.planner.plan().wanted_counts().get(&self.config.node).copied().unwrap_or(0),
         });
-        if self.reads_fail_since != Moment::NEVER {
+        if self.fencing.is_deaf() {
             // We hear of nobody: that says nothing of them.
             view.problems.retain(|problem| problem.kind != "silent_node");
         }
-        if now.at < self.frozen_until && view.frozen.is_none() {
+        if now.at < self.freeze.until() && view.frozen.is_none() {
             view.frozen = Some("much of the roster vanished at once".into());
         }
         for shard in &mut view.shards {
             if let Some(hold) = self.holds.get(&shard.id.0) {
-                shard.state = phase_of(hold.phase);
+                shard.state = phase_of(hold.phase());
                 let told = shard.id.0.to_string();
                 if hold.is_stuck() && !view.problems.iter().any(|p| p.kind == "stuck" && p.subject == told) {
-                    view.problems.push(Problem::stuck(&shard.id.0, hold.epoch));
+                    view.problems.push(Problem::stuck(&shard.id.0, hold.epoch()));
                 }
             }
         }
         // Everybody can see from the records which placements are in use.
-        for warning in self.warnings.iter().filter(|it| !matches!(it, Warning::PlacementsDiffer(_))) {
+        for warning in self.reported.warnings().filter(|it| !matches!(it, Warning::PlacementsDiffer(_))) {
             view.problems.push(Problem::of_warning(warning));
         }
-        if self.name_taken_told && self.session.is_none() {
+        if self.reported.was_name_taken() && self.session.is_none() {
             view.problems.push(Problem {
                 kind: "name_taken",
                 subject: self.config.node.to_string(),
@@ -63,21 +68,26 @@ impl Node {
 
     /// The shards whose work runs here, with their epochs.
     pub fn owned(&self) -> Vec<(ShardId, Epoch)> {
-        let running = self.holds.iter().filter(|(_, hold)| hold.phase == Phase::Running);
-        running.map(|(shard, hold)| (shard.clone(), hold.epoch)).collect()
+        let running = self.holds.iter().filter(|(_, hold)| hold.phase() == Phase::Running);
+        running.map(|(shard, hold)| (shard.clone(), hold.epoch())).collect()
     }
 
     /// The epoch under which this shard runs here.
     pub fn owns(&self, shard: &ShardId) -> Option<Epoch> {
-        self.holds.get(shard).filter(|hold| hold.phase == Phase::Running).map(|hold| hold.epoch)
+        self.holds.get(shard).filter(|hold| hold.phase() == Phase::Running).map(|hold| hold.epoch())
     }
 
     /// Why a shard is where it is, and why it has not moved; `None` if there is no such shard.
     pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
-        let mut explanation =
-            explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)?;
+        let mut explanation = explain::explain(
+            &self.mirror,
+            self.planner.roster(),
+            self.planner.planning(),
+            self.planner.plan(),
+            shard,
+        )?;
         if let Some(hold) = self.holds.get(shard).filter(|hold| hold.is_stuck()) {
-            explanation.unmoved_because = Some(view::stuck(hold.epoch));
+            explanation.unmoved_because = Some(view::stuck(hold.epoch()));
         } else if self.owns(shard).is_some() {
             explanation.unmoved_because = self.why_unmoved(shard).map(|why| why.to_string());
         }
@@ -86,7 +96,7 @@ impl Node {
 
     /// Why a shard that runs here has not moved to where it is wanted.
     pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
-        let to = self.plan.wanted(shard).filter(|node| !self.is_me(node));
+        let to = self.planner.plan().wanted(shard).filter(|node| !self.is_me(node));
         // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
         match (self.hands_over(), to) {
             (true, None) => Some(Unmoved::NoReceiver),
@@ -97,12 +107,13 @@ impl Node {
 
     /// What would move if something changed.
     pub fn what_if(&self, change: &WhatIf) -> Result<Difference, String> {
-        explain::what_if(&self.mirror, &self.roster, &self.settings, &self.planning, change)
-    }
-
-    /// Which shard of a numbered group a key belongs to, and who has it.
-    pub fn locate(&self, group: &GroupName, key: &[u8]) -> Option<Located> {
-        view::locate(&self.mirror, &self.settings, group, key)
+        explain::what_if(
+            &self.mirror,
+            self.planner.roster(),
+            self.planner.settings(),
+            self.planner.planning(),
+            change,
+        )
     }
 }
 

@@ -4,17 +4,78 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Node;
-use super::shards::{Hold, Phase};
+use super::hold::{Hold, Phase};
+use super::timers::Timer;
 use crate::event::StopReason;
 use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
 use crate::mirror::Seen;
-use crate::name::{GroupName, NodeName, ShardId};
+use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::notice::Notice;
 use crate::record::{Holder, ShardRecord};
 use crate::time::Moment;
 
 /// How many shards are being given up for each node, by group.
 type UnderWay = BTreeMap<NodeName, BTreeMap<GroupName, u32>>;
+
+/// The voluntary moves of the shards here.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Shards that run here and should not.
+    surplus: BTreeSet<ShardId>,
+    /// When each move of the last hour was begun.
+    begun_at: Vec<Moment>,
+    /// When a shard's record last changed, wherever it is.
+    moved_at: BTreeMap<ShardId, Moment>,
+    /// For whom a shard was given up voluntarily, at which epoch, until somebody has it.
+    given_up_for: BTreeMap<ShardId, (NodeName, Epoch)>,
+    /// When somebody else had to take what had been given up for a node that has taken nothing since.
+    missed_at: BTreeMap<NodeName, Moment>,
+    /// When this node may next give a shard up for one that is full and has to give one up itself.
+    swap_places_at: Moment,
+}
+
+impl Moves {
+    /// A shard runs here and should not; `true` if that is new.
+    pub(super) fn add(&mut self, shard: &ShardId) -> bool {
+        self.surplus.insert(shard.clone())
+    }
+
+    /// A shard may stay, or does not run here any more.
+    pub(super) fn remove(&mut self, shard: &ShardId) {
+        self.surplus.remove(shard);
+    }
+
+    /// The shards that run here and should not.
+    pub(super) fn surplus(&self) -> &BTreeSet<ShardId> {
+        &self.surplus
+    }
+
+    /// A shard's record changed.
+    pub(super) fn note_moved(&mut self, shard: &ShardId, at: Moment) {
+        self.moved_at.insert(shard.clone(), at);
+    }
+
+    /// A shard is given up for a node.
+    pub(super) fn give_up_for(&mut self, shard: &ShardId, to: NodeName, epoch: Epoch) {
+        self.given_up_for.insert(shard.clone(), (to, epoch));
+    }
+
+    /// A node has a new session: it may be given shards again.
+    pub(super) fn trust_again(&mut self, node: &NodeName) {
+        self.missed_at.remove(node);
+    }
+
+    /// A claim of ours landed: whoever plays along in a ring of full nodes may go on at once.
+    pub(super) fn claim_landed(&mut self, at: Moment) {
+        self.swap_places_at = self.swap_places_at.min(at);
+    }
+
+    /// The session is over: nothing is here any more.
+    pub(super) fn clear(&mut self) {
+        self.surplus.clear();
+        self.given_up_for.clear();
+    }
+}
 
 impl Node {
     /// Whether a shard that runs here may be moved voluntarily to this node; if not, why.
@@ -29,9 +90,9 @@ impl Node {
 
     fn move_of<'a>(&'a self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
         let control = self.control();
-        let policy = self.settings.get(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
+        let policy = self.planner.group(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
         let in_group =
-            |(held, hold): &(&ShardId, &Hold)| held.group == shard.group && hold.phase == Phase::Running;
+            |(held, hold): &(&ShardId, &Hold)| held.group == shard.group && hold.phase() == Phase::Running;
         // Counted only where it matters: there may be many.
         let running = match policy.kept_min {
             0 => usize::MAX,
@@ -42,19 +103,19 @@ impl Node {
             policy,
             frozen_by_operator: control.and_then(|control| control.freeze.as_deref()),
             pinned_here: control.and_then(|control| control.pins.get(shard)).is_some_and(|to| self.is_me(to)),
-            frozen_until: self.frozen_until,
+            frozen_until: self.freeze.until(),
             plan_is_stale: self.plan_is_stale(),
-            moved_at: self.moved_at.get(shard).copied(),
-            started_at: self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at),
-            moves_begun: &self.moves_begun,
+            moved_at: self.moves.moved_at.get(shard).copied(),
+            started_at: self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at()),
+            moves_begun: &self.moves.begun_at,
             running,
-            view: self.plan.view,
+            view: self.planner.plan().view,
             to: to.map(|to| self.receiver(to, room)),
         }
     }
 
     fn receiver<'a>(&self, node: &'a NodeName, room: Room) -> Receiver<'a> {
-        let member = self.roster.get(node);
+        let member = self.planner.member(node);
         let seen = self.mirror.nodes.get(node);
         let record = seen.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         Receiver {
@@ -63,14 +124,14 @@ impl Node {
             silent_for: seen.map(|node| self.now.at.since(node.silent_from)),
             ttl: record.map_or(self.config.ttl, |record| record.ttl()),
             view: member.map_or(0, |member| member.view),
-            missed_at: self.missed_at.get(node).copied(),
+            missed_at: self.moves.missed_at.get(node).copied(),
             room,
         }
     }
 
     /// How many more shards a node can hold now, in all and of this group, by what its record and the shards' say.
     fn room_at(&self, node: &NodeName, group: &GroupName) -> Room {
-        let Some(member) = self.roster.get(node) else { return Room::default() };
+        let Some(member) = self.planner.member(node) else { return Room::default() };
         let of_group = member.groups.get(group).and_then(|served| served.capacity);
         if member.capacity.is_none() && of_group.is_none() {
             return Room::default();
@@ -93,9 +154,9 @@ impl Node {
     /// What is being given up for others here, and counts as theirs already.
     fn moves_under_way(&self) -> UnderWay {
         let mut moves = UnderWay::new();
-        let why = |hold: &Hold| matches!(hold.phase, Phase::Stopping { why: StopReason::Moving, .. });
+        let why = |hold: &Hold| matches!(hold.phase(), Phase::Stopping { why: StopReason::Moving, .. });
         for (shard, _) in self.holds.iter().filter(|(_, hold)| why(hold)) {
-            if let Some(to) = self.plan.wanted(shard) {
+            if let Some(to) = self.planner.plan().wanted(shard) {
                 *moves.entry(to.clone()).or_default().entry(shard.group.clone()).or_default() += 1;
             }
         }
@@ -113,10 +174,10 @@ impl Node {
     /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
     /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
     fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
-        if self.now.at < self.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
+        if self.now.at < self.moves.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
             return false;
         }
-        self.swap_places_at = self.now.at + self.config.ttl * 2;
+        self.moves.swap_places_at = self.now.at + self.config.ttl * 2;
         true
     }
 
@@ -124,12 +185,12 @@ impl Node {
     /// shards count that may move now, as far as we can tell.
     fn leads_here(&self, from: &NodeName) -> bool {
         let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
-        for (shard, wanted) in self.plan.iter() {
+        for (shard, wanted) in self.planner.plan().iter() {
             let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
-            let alive = |h: &&Holder| self.roster.get(&h.node).is_some_and(|m| m.session == h.session);
-            let policy = self.settings.get(&shard.group).map(|group| &group.policy);
+            let alive = |h: &&Holder| self.planner.member(&h.node).is_some_and(|m| m.session == h.session);
+            let policy = self.planner.group(&shard.group).map(|group| &group.policy);
             let rests_ms = policy.map_or(0, |policy| policy.cooldown_ms.max(policy.min_run_ms));
-            let moved_at = self.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
+            let moved_at = self.moves.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
             let rests = self.now.at < moved_at + Duration::from_millis(rests_ms);
             if let (Some(holder), Some(wanted), false) = (holder.filter(alive), wanted, rests) {
                 gives.entry(&holder.node).or_default().insert(wanted);
@@ -147,48 +208,49 @@ impl Node {
     /// Notes who took what was given up for somebody. A node that renews its record and takes nothing would be given
     /// the same shards again and again.
     pub(super) fn note_taken(&mut self, shard: &ShardId) {
-        let Some((to, epoch)) = self.given_up_for.get(shard) else { return };
+        let Some((to, epoch)) = self.moves.given_up_for.get(shard) else { return };
         let Some(record) = self.mirror.shards.get(shard).and_then(|seen| seen.good()) else { return };
         let Some(holder) = record.holder().filter(|_| record.epoch > *epoch) else { return };
         match holder.node == *to {
-            true => self.missed_at.remove(to),
-            false => self.missed_at.insert(to.clone(), self.now.at),
+            true => self.moves.missed_at.remove(to),
+            false => self.moves.missed_at.insert(to.clone(), self.now.at),
         };
-        self.given_up_for.remove(shard);
+        self.moves.given_up_for.remove(shard);
     }
 
     /// Whether a node will take shards in a moment, for all that we can tell.
     fn comes_back(&self, node: &NodeName) -> bool {
         let seen_at = self.mirror.nodes.get(node).map_or(Moment::ZERO, |node| node.session_seen_at);
-        let returning = self.roster.get(node).is_some_and(|member| !member.takes_now() && member.receives());
+        let returning =
+            self.planner.member(node).is_some_and(|member| !member.takes_now() && member.receives());
         returning && self.now.at < seen_at + self.config.returns_within(&self.facts)
     }
 
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
-        self.surplus_at = Moment::NEVER;
+        self.timers.stop(Timer::Surplus);
         if self.session.is_none() {
             return;
         }
         let window = Duration::from_secs(3600);
         let at = self.now.at;
-        self.moves_begun.retain(|begun| at.since(*begun) < window);
+        self.moves.begun_at.retain(|begun| at.since(*begun) < window);
         let drains = self.hands_over();
-        // A store that stalls now must not find more than that standing still.
+        // A stalled store strands at most `give_up_at_once` shards.
         let mut given_up = self.holds.values().filter(|hold| hold.is_given_up()).count();
-        let hurried = self.leaving.as_ref().is_some_and(|leaving| at >= leaving.half());
+        let hurried = self.departure.is_hurried(at);
         let mut homeless = 0;
         let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
         let mut under_way = self.moves_under_way();
-        let surplus: Vec<ShardId> = self.surplus.iter().cloned().collect();
+        let surplus: Vec<ShardId> = self.moves.surplus.iter().cloned().collect();
         for shard in surplus {
-            if self.holds.get(&shard).is_none_or(|hold| hold.phase != Phase::Running) {
-                self.surplus.remove(&shard);
+            if self.holds.get(&shard).is_none_or(|hold| hold.phase() != Phase::Running) {
+                self.moves.surplus.remove(&shard);
                 continue;
             }
-            let to = self.plan.wanted(&shard).filter(|node| !self.is_me(node)).cloned();
+            let to = self.planner.plan().wanted(&shard).filter(|node| !self.is_me(node)).cloned();
             if drains {
-                if to.is_none() && self.leaving.is_none() {
+                if to.is_none() && !self.departure.is_leaving() {
                     homeless += 1;
                 } else if !hurried && to.as_ref().is_some_and(|to| self.comes_back(to)) {
                     // Nobody would run it until then.
@@ -209,17 +271,16 @@ impl Node {
                 }
                 *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 given_up += 1;
-                self.moves_begun.push(at);
+                self.moves.begun_at.push(at);
                 self.stop(&shard, StopReason::Moving, None);
             }
         }
-        if homeless > 0 && !self.no_receiver_told {
-            self.no_receiver_told = true;
+        if homeless > 0 && self.reported.no_receiver() {
             self.tell(Notice::NoReceiver { shards: homeless });
         }
-        if !self.surplus.is_empty() {
+        if !self.moves.surplus.is_empty() {
             let again = Duration::from_millis(200).min(self.config.ttl / 20);
-            self.surplus_at = at + again;
+            self.timers.set(Timer::Surplus, at + again);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Purpose {
     /// Write a group's settings.
     Group,
     /// Remove records of what is long gone.
-    Tidy,
+    Gc,
     /// See whether these nodes are silent, or what became of their sessions.
     Probe(Vec<NodeName>),
     /// Fence this session with this value.

@@ -5,9 +5,10 @@
 //! and settled only by a successful swap past it.
 
 use super::Node;
+use super::hold::Phase;
 use super::publishing::Check;
 use super::requests::{Purpose, Sent};
-use super::shards::Phase;
+use super::timers::Timer;
 use super::writes::{Replaces, Stage, WriteKind};
 use crate::mirror::Source;
 use crate::name::{ShardId, WriteId};
@@ -15,14 +16,13 @@ use crate::notice::Notice;
 use crate::record::{Record, ShardRecord, ShardState};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Op, Stored, Swapped, Version};
-use crate::time::Moment;
 
 /// How many shards one read looks at.
 pub(super) const LOOK_MAX: usize = 256;
 
 impl Node {
-    pub(super) fn on_shard_swapped(&mut self, shard: &ShardId, id: WriteId, outcome: Swapped, _issued: u64) {
-        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write.as_mut()) else { return };
+    pub(super) fn on_shard_swapped(&mut self, shard: &ShardId, id: WriteId, outcome: Swapped) {
+        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
         if !write.tries.contains(&id) {
             return;
         }
@@ -34,35 +34,35 @@ impl Node {
             }
             Swapped::Unknown => {
                 write.stage = Stage::Unsettled;
-                let pause = self.config.retry.pause(self.store_failures);
-                self.settle_at = self.settle_at.min(self.now.at + pause);
+                let pause = self.config.retry.pause(self.pace.failures());
+                self.timers.set_earlier(Timer::Settle, self.now.at + pause);
             }
         }
     }
 
     /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
     pub(super) fn settle(&mut self) {
-        self.settle_at = Moment::NEVER;
+        self.timers.stop(Timer::Settle);
         if self.session.is_none() {
             return;
         }
-        self.reconsider_all = true;
+        self.agenda.add_everything();
         let unsettled = self
             .holds
             .iter()
-            .filter(|(_, hold)| hold.write.as_ref().is_some_and(|write| write.stage == Stage::Unsettled));
+            .filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unsettled));
         let mut shards: Vec<ShardId> = unsettled.map(|(shard, _)| shard.clone()).collect();
-        shards.extend(std::mem::take(&mut self.verify));
+        shards.extend(self.outbox.take_doubtful());
         shards.dedup();
         if shards.is_empty() {
             return;
         }
         if self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.settle_at = self.now.at + self.config.try_timeout;
+            self.timers.set(Timer::Settle, self.now.at + self.config.try_timeout);
             return;
         }
         if shards.len() > LOOK_MAX {
-            self.settle_at = self.now.at + self.config.try_timeout / 4;
+            self.timers.set(Timer::Settle, self.now.at + self.config.try_timeout / 4);
         }
         self.look_at(shards);
     }
@@ -76,7 +76,7 @@ impl Node {
 
     pub(super) fn on_looked(&mut self, shards: &[ShardId], sent: &Sent, found: &[Option<Stored>]) {
         for (shard, stored) in shards.iter().zip(found) {
-            let write = self.holds.get(shard).and_then(|hold| hold.write.as_ref());
+            let write = self.holds.get(shard).and_then(|hold| hold.write());
             match write.map(|write| write.stage) {
                 Some(Stage::Unsettled) => self.settle_by(shard, stored.as_ref(), Settling::ReadBack),
                 Some(_) => {}
@@ -87,22 +87,19 @@ impl Node {
                     }
                 }
             }
-            self.reconsider.insert(shard.clone());
+            self.agenda.add(shard.clone());
         }
-        if !self.verify.is_empty() {
-            self.settle_at = self.now.at;
+        if self.outbox.has_doubts() {
+            self.timers.set(Timer::Settle, self.now.at);
         }
     }
 
     /// Decides what became of a write by what is in the store.
     fn settle_by(&mut self, shard: &ShardId, current: Option<&Stored>, how: Settling) {
-        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write.as_mut()) else { return };
+        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
+        #[cfg(feature = "sabotage")]
         if how == Settling::ReadBack && !self.rules.hold(Rule::NoBlindRetry) {
-            // What a wrong design would do: the same once more, over whatever is there now.
-            write.base = current.map(|stored| stored.version.clone());
-            write.stage = Stage::Waiting;
-            self.outbox.insert(shard.clone());
-            return;
+            return self.retry_blindly(shard, current);
         }
         let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
         if let (Some(stored), Some(record)) = (current, &record)
@@ -114,9 +111,10 @@ impl Node {
         if how == Settling::ReadBack && unchanged && self.rules.hold(Rule::UnchangedIsUnknown) {
             // It may still be under way. A new try on the same version settles it: at most one of them can land.
             write.stage = Stage::Waiting;
-            self.outbox.insert(shard.clone());
+            self.outbox.add(shard);
             return;
         }
+        #[cfg(feature = "sabotage")]
         if how == Settling::ReadBack && unchanged && write.kind == WriteKind::Release {
             return self.run_on(shard);
         }
@@ -125,7 +123,7 @@ impl Node {
 
     /// The watch or a listing may show our own write before its answer comes, or instead of it.
     pub(super) fn settle_by_sight(&mut self, source: Source, shard: &ShardId) {
-        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return };
+        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return };
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
         let holder = seen.good().and_then(|record| record.holder()).map(|holder| holder.session);
@@ -137,7 +135,7 @@ impl Node {
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
             if write.stage == Stage::Unsettled {
-                self.settle_at = self.now.at;
+                self.timers.set(Timer::Settle, self.now.at);
             }
         } else if let Some(id) = shown {
             let version = seen.version.clone();
@@ -145,80 +143,68 @@ impl Node {
         }
     }
 
-    /// What a wrong design would do: a release that is not seen yet has failed, so the shard is still ours and goes on
-    /// as it was. Only a test build gets here.
-    fn run_on(&mut self, shard: &ShardId) {
-        let Some(hold) = self.holds.get_mut(shard) else { return };
-        hold.write = None;
-        hold.phase = Phase::Running;
-        let epoch = hold.epoch;
-        self.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
-    }
-
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
-        let Some(write) = hold.write.take() else { return };
+        let Some(write) = hold.take_write() else { return };
         if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
             self.claim_hung();
         }
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
                 self.holds.remove(shard);
-                self.unowned_since.remove(shard);
+                self.vacancies.restart(shard);
                 self.take_back(shard);
             }
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }
-        self.reconsider.insert(shard.clone());
+        self.agenda.add(shard.clone());
     }
 
     /// A claim got no answer for so long that somebody else took the shard: its time without an owner was in vain. For a
     /// while, longer each time, this node shows no view, so that nobody gives anything up for it.
     fn claim_hung(&mut self) {
-        if self.shy_until != Moment::NEVER {
+        if self.timers.is_set(Timer::Shy) {
             return;
         }
-        self.claims_hung += 1;
-        self.shy_until = self.now.at + self.config.ttl * (1 << self.claims_hung.min(6));
-        self.record_changed = true;
+        let ttls = self.pace.claim_hung();
+        self.timers.set(Timer::Shy, self.now.at + self.config.ttl * ttls);
+        self.life.record_changed();
     }
 
     fn landed(&mut self, shard: &ShardId, id: WriteId, version: Version) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
-        let Some(mut write) = hold.write.take() else { return };
+        let Some(mut write) = hold.take_write() else { return };
         write.record.write = id;
         let removed = write.kind == WriteKind::Release && !self.rules.hold(Rule::RecordsStay);
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
-                hold.version = Some(version.clone());
-                hold.epoch = write.record.epoch;
                 let late = write.stage == Stage::Unsettled || write.tries.len() > 1;
-                hold.check = Check::after(match write.replaces {
+                let check = Check::after(match write.replaces {
                     // It may have been under way for long, and somebody may have had the shard meanwhile.
                     Replaces::Nothing if late => Replaces::Lost,
                     replaces => replaces,
                 });
-                hold.phase = Phase::Claimed { why: write.record.why };
-                let epoch = hold.epoch;
+                let epoch = write.record.epoch;
+                hold.claimed(version, epoch, check, write.record.why);
                 self.note_epoch(shard, epoch);
-                self.claims_hung = 0;
-                // Only who was shy has something new to say.
-                if self.shy_until != Moment::NEVER {
-                    self.shy_until = self.shy_until.min(self.now.at);
+                self.pace.claim_landed();
+                // Republish only if our view was withheld.
+                if self.timers.is_set(Timer::Shy) {
+                    self.timers.set_earlier(Timer::Shy, self.now.at);
                 }
-                self.swap_places_at = self.swap_places_at.min(self.now.at);
+                self.moves.claim_landed(self.now.at);
             }
             WriteKind::Rewrite => {
-                hold.version = Some(version.clone());
-                if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase {
-                    self.reconsider.insert(shard.clone());
+                hold.set_version(Some(version));
+                if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase() {
+                    self.agenda.add(shard.clone());
                 }
             }
             WriteKind::Release => {
                 self.holds.remove(shard);
-                self.surplus_at = self.now.at;
-                self.reconsider.append(&mut self.roomless);
+                self.timers.set(Timer::Surplus, self.now.at);
+                self.agenda.extend(self.vacancies.take_roomless());
                 let successor = match &write.record.state {
                     ShardState::Vacant { successor, .. } => successor.clone(),
                     _ => None,
@@ -230,20 +216,8 @@ impl Node {
                 self.holds.remove(shard);
             }
         }
-        self.reconsider.insert(shard.clone());
+        self.agenda.add(shard.clone());
         self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
-    }
-
-    /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.
-    pub(super) fn pause_after_failure(&mut self) {
-        let pause = self.config.retry.pause(self.store_failures);
-        self.store_failures = self.store_failures.saturating_add(1);
-        let until = self.now.at + pause + self.chance.up_to(pause / 4);
-        self.acquire_paused_until = until;
-        if self.list_at == Moment::NEVER || self.session.is_none() {
-            self.list_at = self.list_at.min(until);
-        }
-        self.settle_at = self.settle_at.min(until);
     }
 }
 

@@ -1,19 +1,17 @@
 //! What is written into shard records: claims, releases, repairs, and first records of named shards.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::Node;
+use super::assertions::Never;
+use super::hold::{Hold, Phase, Started};
 use super::requests::Purpose;
-use super::shards::{Hold, Phase};
-use crate::event::{Returning, StopReason};
+use crate::event::StopReason;
 use crate::name::{Epoch, ShardId, WriteId};
 use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, ShardState};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Op, Swap, Version};
 
-/// How many requests with shard writes are under way at once, at most.
-pub(super) const REQUESTS_MAX: usize = 8;
 /// A write of a shard's record that is not known to have landed.
 #[derive(Debug)]
 pub(super) struct Write {
@@ -92,8 +90,8 @@ impl Node {
 
     /// The record of a claim: our name, and an epoch above all earlier ones.
     pub(super) fn claim_record(&mut self, shard: &ShardId, above: Epoch, why: MoveReason) -> ShardRecord {
-        let group_floor = self.settings.get(&shard.group).map_or(Epoch(0), |group| group.epoch_floor);
-        let meta_floor = self.meta_known.as_ref().map_or(Epoch(0), |meta| meta.epoch_floor);
+        let group_floor = self.planner.epoch_floor(&shard.group);
+        let meta_floor = self.namespace.epoch_floor();
         let epoch = match self.rules.hold(Rule::EpochRises) {
             true => above.next_above([group_floor, meta_floor]),
             false => above.max(Epoch(1)),
@@ -117,67 +115,69 @@ impl Node {
         };
         let record = self.claim_record(shard, above, why);
         let write = Write { replaces, ..Write::new(WriteKind::Claim, base, record) };
-        self.holds.insert(shard.clone(), Hold::writing(Phase::Claiming, write));
-        self.outbox.insert(shard.clone());
+        if !self.hold(shard, Hold::writing(Phase::Claiming, write)) {
+            return;
+        }
+        self.outbox.add(shard);
         self.publish(shard);
     }
 
     /// Claims a shard that we hold once more, at a higher epoch, so that its work can start again.
     pub(super) fn claim_again(&mut self, shard: &ShardId, why: MoveReason) {
         let Some(hold) = self.holds.get(shard) else { return };
-        self.claim_above(shard, hold.epoch, why);
+        self.claim_above(shard, hold.epoch(), why);
     }
 
     /// The same, at an epoch above this one.
     pub(super) fn claim_above(&mut self, shard: &ShardId, above: Epoch, why: MoveReason) {
         let Some(hold) = self.holds.get(shard) else { return };
-        if hold.write.is_some() {
+        if hold.write().is_some() {
             return;
         }
-        let (above, base, quarantined) = (above.max(hold.epoch), hold.version.clone(), hold.quarantined);
+        let (above, base, quarantined) =
+            (above.max(hold.epoch()), hold.version().cloned(), hold.is_quarantined());
         let mut record = self.claim_record(shard, above, why);
         record.quarantined = quarantined;
         if let Some(hold) = self.holds.get_mut(shard) {
-            hold.epoch = record.epoch;
-            hold.phase = Phase::Claiming;
             let replaces = Replaces::Release;
-            hold.write = Some(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
+            hold.claim(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
         }
-        self.outbox.insert(shard.clone());
+        self.outbox.add(shard);
         self.publish(shard);
     }
 
     /// Gives a shard up. Nothing of it runs any more.
     pub(super) fn begin_release(&mut self, shard: &ShardId, why: Option<StopReason>) {
-        let Some(hold) = self.holds.get(shard) else { return };
-        if matches!(hold.write, Some(Write { kind: WriteKind::Rewrite, .. })) {
-            // Its outcome must be known first: the answer brings us back here.
-            if let Some(hold) = self.holds.get_mut(shard) {
-                hold.phase = Phase::Stopped { why };
-            }
-            self.surplus.remove(shard);
+        let runs = self.holds.get(shard).is_some_and(Hold::has_work);
+        if !self.assert_that(!runs, Never::ReleaseWhileWorkRuns) {
             return;
         }
-        let (epoch, base, quarantined) = (hold.epoch, hold.version.clone(), hold.quarantined);
+        let Some(hold) = self.holds.get(shard) else { return };
+        if matches!(hold.write(), Some(Write { kind: WriteKind::Rewrite, .. })) {
+            // Its outcome must be known first: the answer brings us back here.
+            self.holds.stopped(shard, why);
+            self.moves.remove(shard);
+            return;
+        }
+        let (epoch, base, quarantined) = (hold.epoch(), hold.version().cloned(), hold.is_quarantined());
         let moving = why == Some(StopReason::Moving);
-        let unstarted = matches!(hold.phase, Phase::Claimed { .. }) && !hold.check.trusts_the_record();
+        let started = hold.started();
         let (state, mut why) = self.vacated_state(shard, why);
-        if unstarted && self.rules.hold(Rule::UnstartedIsNoRelease) {
+        if started == Started::No && self.rules.hold(Rule::UnstartedIsNoRelease) {
             // Nobody looked whether somebody else runs it: that is left to whoever claims it next.
             why = MoveReason::Unstarted;
         }
         if let ShardState::Vacant { successor: Some(to), .. } = &state
             && moving
         {
-            self.given_up_for.insert(shard.clone(), (to.clone(), epoch));
+            self.moves.give_up_for(shard, to.clone(), epoch);
         }
         let record = self.shard_record(shard, epoch, state, quarantined, why);
         if let Some(hold) = self.holds.get_mut(shard) {
-            hold.phase = Phase::Releasing;
-            hold.write = Some(Write::new(WriteKind::Release, base, record));
+            hold.release(Write::new(WriteKind::Release, base, record));
         }
-        self.surplus.remove(shard);
-        self.outbox.insert(shard.clone());
+        self.moves.remove(shard);
+        self.outbox.add(shard);
     }
 
     /// Releases a shard whose record names us although we do not run it.
@@ -189,29 +189,27 @@ impl Node {
         let why = if self.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
         let record = self.shard_record(shard, epoch, state, quarantined, why);
         let write = Write::new(WriteKind::Release, base, record);
-        self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
-        self.outbox.insert(shard.clone());
+        if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
+            return;
+        }
+        self.outbox.add(shard);
     }
 
     fn vacated_state(&self, shard: &ShardId, why: Option<StopReason>) -> (ShardState, MoveReason) {
-        let settings = self.settings.get(&shard.group);
+        let settings = self.planner.group(&shard.group);
         if why == Some(StopReason::Disengaged) {
             let named = settings.is_some_and(|group| group.set == ShardSet::Named);
-            let smaller = settings.is_some() && !self.plan.has(shard);
+            let smaller = settings.is_some() && !self.planner.plan().has(shard);
             if named || smaller {
                 return (ShardState::Retired, MoveReason::Disengaged);
             }
         }
         let grace = settings.map_or(0, |group| group.policy.restart_grace_ms);
-        if let Some(leaving) = &self.leaving
-            && leaving.returning == Returning::Soon
-            && grace > 0
-            && !self.control_drains_me()
-        {
+        if self.departure.returns_soon() && grace > 0 && !self.control_drains_me() {
             let state = ShardState::Vacant { successor: Some(self.me()), reserved_ms: Some(grace) };
             return (state, MoveReason::Restart);
         }
-        let successor = self.plan.wanted(shard).filter(|node| !self.is_me(node)).cloned();
+        let successor = self.planner.plan().wanted(shard).filter(|node| !self.is_me(node)).cloned();
         let reason = match why {
             Some(StopReason::Operator) => MoveReason::Operator,
             Some(StopReason::Moving) => MoveReason::Rebalance,
@@ -227,20 +225,20 @@ impl Node {
         let Some(session) = self.session_id() else { return };
         let (me, ttl_ms) = (self.me(), self.config.ttl.as_millis() as u64);
         let Some(hold) = self.holds.get(shard) else { return };
-        if hold.write.is_some() {
+        if hold.write().is_some() {
             return;
         }
         let state = ShardState::Held { holder: crate::record::Holder { node: me, session, ttl_ms } };
-        let record = self.shard_record(shard, hold.epoch, state, hold.quarantined, why);
+        let record = self.shard_record(shard, hold.epoch(), state, hold.is_quarantined(), why);
         if let Some(hold) = self.holds.get_mut(shard) {
-            hold.write = Some(Write::new(WriteKind::Rewrite, hold.version.clone(), record));
+            hold.rewrite(Write::new(WriteKind::Rewrite, hold.version().cloned(), record));
         }
-        self.outbox.insert(shard.clone());
+        self.outbox.add(shard);
     }
 
     /// A named shard that was engaged here needs a record; `true` if it is being made.
     pub(super) fn create_if_missing(&mut self, shard: &ShardId) -> bool {
-        let named = self.settings.get(&shard.group).is_some_and(|group| group.set == ShardSet::Named);
+        let named = self.planner.is_named(&shard.group);
         let seen = self.mirror.shards.get(shard);
         let (base, epoch) = match seen {
             None => {
@@ -257,21 +255,24 @@ impl Node {
         if !named || !self.is_open() {
             return false;
         }
-        if self.now.at < self.acquire_paused_until {
-            self.wake_at(shard, self.acquire_paused_until);
+        if self.now.at < self.pace.paused_until() {
+            self.agenda.wake_at(shard, self.pace.paused_until());
             return true;
         }
         if base.is_none() && self.is_withheld(shard) {
+            self.wait_while_withheld(shard);
             return true;
         }
-        let group_floor = self.settings.get(&shard.group).map_or(Epoch(0), |group| group.epoch_floor);
-        let meta_floor = self.meta_known.as_ref().map_or(Epoch(0), |meta| meta.epoch_floor);
+        let group_floor = self.planner.epoch_floor(&shard.group);
+        let meta_floor = self.namespace.epoch_floor();
         let epoch = epoch.max(group_floor).max(meta_floor);
         let state = ShardState::Vacant { successor: None, reserved_ms: None };
         let record = self.shard_record(shard, epoch, state, false, MoveReason::Engaged);
         let write = Write::new(WriteKind::Create, base, record);
-        self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
-        self.outbox.insert(shard.clone());
+        if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
+            return true;
+        }
+        self.outbox.add(shard);
         true
     }
 
@@ -289,16 +290,18 @@ impl Node {
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
         let record = self.shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
         let write = Write::new(WriteKind::Create, base, record);
-        self.holds.insert(shard.clone(), Hold::writing(Phase::Releasing, write));
-        self.outbox.insert(shard.clone());
+        if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
+            return;
+        }
+        self.outbox.add(shard);
     }
 
     /// Forgets a claim of which nobody has heard yet; `false` if somebody may have, or if it counts whatever is planned.
     pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId) -> bool {
-        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write.as_ref()) else { return false };
+        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return false };
         let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.outbox.contains(shard);
         let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
-        let elsewhere = self.plan.wanted(shard).is_some_and(|node| !self.is_me(node));
+        let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.is_me(node));
         let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
         let is_mine = holder.is_some_and(|holder| Some(holder.session) == self.session_id());
         if !unsent || !planned || !elsewhere || is_mine {
@@ -315,18 +318,7 @@ impl Node {
     }
 
     fn requests_full(&self) -> bool {
-        self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= self.requests_at_once
-    }
-
-    /// Fewer writes at once while the store is slow or does not answer, and more again when it does: a store that is
-    /// overrun must not be kept from answering renewals.
-    pub(super) fn pace_writes(&mut self, took: Option<Duration>) {
-        let patience = self.config.try_timeout;
-        self.requests_at_once = match took {
-            Some(took) if took <= patience / 4 => (self.requests_at_once + 1).min(REQUESTS_MAX),
-            Some(took) if took <= patience / 2 => self.requests_at_once,
-            _ => (self.requests_at_once / 2).max(1),
-        };
+        self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= self.pace.requests_at_once()
     }
 
     pub(super) fn send_writes(&mut self) {
@@ -337,12 +329,12 @@ impl Node {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();
             while swaps.len() < self.facts.swaps_max.max(1)
-                && let Some(shard) = self.outbox.pop_first()
+                && let Some(shard) = self.outbox.next()
             {
-                let id = WriteId::from_bits(self.chance.bits());
+                let id = WriteId::from_bits(self.rng.bits());
                 let unix_ms = self.now.unix_ms;
                 let keeps = self.rules.hold(Rule::RecordsStay);
-                let Some(write) = self.holds.get_mut(&shard).and_then(|hold| hold.write.as_mut()) else {
+                let Some(write) = self.holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {
                     continue;
                 };
                 if write.stage == Stage::Sent {
@@ -377,7 +369,7 @@ impl Node {
         }
         for shard in outdated {
             self.holds.remove(&shard);
-            self.wake_at(&shard, self.now.at);
+            self.agenda.wake_at(&shard, self.now.at);
         }
     }
 }

@@ -165,7 +165,7 @@ impl Record for GroupRecord {
     record!();
     fn validate(&self) -> Result<(), RecordError> {
         match self.policy.algorithm {
-            0 => return Err(RecordError::impossible("placement algorithms are numbered from 1, not 0")),
+            0 => return Err(RecordError::impossible("placement algorithm 0 does not exist; the first is 1")),
             1..=ALGORITHM => {}
             found => return Err(RecordError::UnknownAlgorithm { found }),
         }

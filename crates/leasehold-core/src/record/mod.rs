@@ -54,28 +54,30 @@ pub type Extra = BTreeMap<String, serde_json::Value>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Not JSON, or not of this shape.
-    #[error("not a record of Leasehold: {0}")]
+    #[error("not a Leasehold record: {0}")]
     Malformed(String),
     /// Written by a newer version.
-    #[error("written in format {found}; this version reads up to {FORMAT}: upgrade this node")]
+    #[error("format {found} is newer than this version supports ({FORMAT}): upgrade this node")]
     TooNew {
         /// The format of the record.
         found: u32,
     },
     /// It asks for a placement algorithm of a newer version.
-    #[error("asks for placement algorithm {found}; this version knows up to {ALGORITHM}: upgrade this node")]
+    #[error(
+        "placement algorithm {found} is newer than this version supports ({ALGORITHM}): upgrade this node"
+    )]
     UnknownAlgorithm {
         /// The algorithm.
         found: u32,
     },
     /// Its epoch is the last one, so that no start can have a higher one.
     #[error(
-        "epoch {EPOCH_MAX} is the last one, and no start may have the same again: nobody runs the shard until its \
-         record is repaired"
+        "epoch {EPOCH_MAX} is the last one, and no epoch is used twice: no node runs the shard until its record is \
+         repaired"
     )]
     NoEpochLeft,
     /// Right shape, impossible content.
-    #[error("impossible content: {0}")]
+    #[error("invalid content: {0}")]
     Impossible(String),
 }
 
@@ -142,7 +144,9 @@ fn unreadable(bytes: &[u8], error: &serde_json::Error) -> RecordError {
 /// A floor must leave an epoch above it.
 fn check_floor(epoch_floor: Epoch) -> Result<(), RecordError> {
     if epoch_floor >= EPOCH_MAX {
-        return Err(RecordError::impossible(format!("epoch_floor {epoch_floor} leaves no epoch above it")));
+        return Err(RecordError::impossible(format!(
+            "epoch_floor {epoch_floor} is too high: no epoch is above it"
+        )));
     }
     Ok(())
 }

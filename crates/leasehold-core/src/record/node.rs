@@ -86,7 +86,7 @@ pub struct NodeRecord {
 pub struct Report {
     /// How it stands with the store, unless all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<String>,
+    pub session_state: Option<String>,
     /// Shards whose work was told to stop and has not, or some of them if they are many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck: Vec<ShardId>,

@@ -64,6 +64,12 @@ impl Published {
         self.0.get(&shard.group).is_some_and(|group| group.holds.contains(&shard.name))
     }
 
+    /// Whether the session may hold this shard as far as a hash tells, which may mean another name.
+    pub fn holds_by_hash(&self, shard: &ShardId) -> bool {
+        self.holds(shard)
+            && self.0.get(&shard.group).is_some_and(|group| matches!(group.holds.names, Names::Hashed { .. }))
+    }
+
     /// Whether the session may be running this shard, or start it without saying more.
     pub fn has(&self, shard: &ShardId) -> bool {
         let group = self.0.get(&shard.group);

@@ -232,7 +232,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::chance::Chance;
+    use crate::rng::Rng;
 
     fn there_and_back(set: &SlotSet) -> String {
         let text = serde_json::to_string(set).unwrap();
@@ -292,12 +292,12 @@ mod tests {
     /// It agrees with the set of the standard library, whatever is done to both.
     #[test]
     fn it_is_exact() {
-        let mut chance = Chance::new([7; 32]);
+        let mut rng = Rng::new([7; 32]);
         for width in [3, 20, 200, 5_000] {
             let (mut set, mut known) = (SlotSet::default(), BTreeSet::new());
             for step in 0..2_000 {
-                let slot = chance.bits() as u32 % width;
-                match chance.bits() % 3 {
+                let slot = rng.bits() as u32 % width;
+                match rng.bits() % 3 {
                     0 => assert_eq!(set.remove(slot), known.remove(&slot)),
                     _ => assert_eq!(set.insert(slot), known.insert(slot)),
                 }
@@ -307,7 +307,7 @@ mod tests {
                     there_and_back(&set);
                 }
             }
-            let other: SlotSet = (0..width).filter(|_| chance.bits().is_multiple_of(2)).collect();
+            let other: SlotSet = (0..width).filter(|_| rng.bits().is_multiple_of(2)).collect();
             let either: BTreeSet<u32> = known.iter().copied().chain(other.iter()).collect();
             assert!(set.union(&other).iter().eq(either.iter().copied()));
             assert_eq!(set.union(&other), either.into_iter().collect());

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::problems::{Problem, node_problems, record_problems, settling};
 use super::{DrainAsked, GroupView, NodePhase, NodeView, ShardKey, ShardPhase, ShardView, View};
-use crate::event::{Located, shard_of};
+use crate::event::Located;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::plan::{GroupSettings, Plan, Roster};
-use crate::record::{NodeRecord, ShardSet, ShardState};
+use crate::record::{NodeRecord, ShardState};
 use crate::time::Now;
 
 /// All of it.
@@ -58,7 +58,10 @@ pub fn of_mirror(
             let mut wishes = Vec::new();
             if let Some(control) = control {
                 wishes.extend(
-                    control.drain.get(name).map(|wish| format!("drain {}", wish.note).trim().to_owned()),
+                    control
+                        .drain
+                        .get(name)
+                        .map(|command| format!("drain {}", command.note).trim().to_owned()),
                 );
                 wishes.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
             }
@@ -76,7 +79,7 @@ pub fn of_mirror(
                 seen_to_renew: node.first_seen_at > node.session_seen_at,
                 silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
                 renewed_ago_ms: renewed_ago_ms(record, now),
-                standing: record.report.standing.clone(),
+                session_state: record.report.session_state.clone(),
                 outage: record.report.outage.clone(),
                 shards: held,
                 wanted: wanted.get(name).copied().unwrap_or(0),
@@ -143,7 +146,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
         problems.push(Problem {
             kind: "quarantined",
             subject: id.to_string(),
-            message: "its work kept crashing: it is held and not run; mend it, then unquarantine the shard"
+            message: "its work kept failing, so the holder does not run it; fix the work, then unquarantine the shard"
                 .into(),
         });
     }
@@ -186,20 +189,6 @@ pub(super) fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
 fn tells_stuck(mirror: &Mirror, node: &NodeName, shard: &ShardId) -> bool {
     let record = mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.good());
     record.is_some_and(|record| record.report.stuck.contains(shard))
-}
-
-/// Which shard of a numbered group a key belongs to, and who has it.
-pub fn locate(
-    mirror: &Mirror,
-    settings: &BTreeMap<GroupName, GroupSettings>,
-    group: &GroupName,
-    key: &[u8],
-) -> Option<Located> {
-    let ShardSet::Numbered(slots) = settings.get(group)?.set else { return None };
-    if slots == 0 {
-        return None;
-    }
-    Some(whereabouts(mirror, &shard_of(group, slots, key)))
 }
 
 /// Who has a shard.

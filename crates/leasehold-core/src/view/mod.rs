@@ -12,7 +12,7 @@ use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{NodeRecord, NodeState, Outage, Policy, ShardSet};
 
-pub use look::{locate, of_mirror, whereabouts};
+pub use look::{of_mirror, whereabouts};
 pub(crate) use problems::stuck;
 pub use problems::{Problem, unusable};
 
@@ -43,9 +43,9 @@ pub struct Me {
     /// Its session, if it has one.
     pub session: Option<SessionId>,
     /// `joining`, `attached`, `degraded`, `detached`, `recovering` or `left`.
-    pub standing: &'static str,
+    pub session_state: &'static str,
     /// For how long, in milliseconds.
-    pub standing_for_ms: u64,
+    pub session_state_for_ms: u64,
     /// Why, in words.
     pub cause: String,
     /// What it waits for, if it does.
@@ -92,7 +92,7 @@ pub struct NodeView {
     /// How long ago it renewed, by what its clock and ours say, in milliseconds: a hint, for people.
     pub renewed_ago_ms: Option<u64>,
     /// How it stood with the store at its last renewal, unless all was well.
-    pub standing: Option<String>,
+    pub session_state: Option<String>,
     /// When its process last had no session.
     pub outage: Option<Outage>,
     /// Shards that it holds.

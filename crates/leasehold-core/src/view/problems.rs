@@ -36,7 +36,9 @@ impl Problem {
 
 /// What is the matter with work that does not stop.
 pub(crate) fn stuck(epoch: Epoch) -> String {
-    format!("its work (epoch {epoch}) was told to stop and has not: it stays held; look why it does not end")
+    format!(
+        "its work (epoch {epoch}) was told to stop and has not stopped, so the node keeps the shard; find out why"
+    )
 }
 
 /// The live node whose own record says that it holds a shard.
@@ -52,19 +54,19 @@ fn holder_by_publication<'m>(mirror: &'m Mirror, shard: &ShardId) -> Option<&'m 
     mirror.nodes.iter().find(|(_, node)| holds(node)).map(|(name, _)| name)
 }
 
-/// What is wrong with a record that cannot be used, and who mends it.
+/// What is wrong with a record that cannot be used, and how it is repaired.
 pub fn unusable(key: &Key, error: &RecordError) -> String {
     if error.is_newer() {
         return error.to_string();
     }
     let mended = match key {
-        Key::Control => "mend it with: leasehold repair --control".to_owned(),
-        Key::Shard(shard) => format!("mend it with: leasehold repair {shard}"),
+        Key::Control => "repair it with: leasehold repair --control".to_owned(),
+        Key::Shard(shard) => format!("repair it with: leasehold repair {shard}"),
         Key::Meta | Key::Node(_) => {
-            "a running node mends it by itself in about a ttl: start one if there is none".to_owned()
+            "a running node repairs it within about one ttl: start a node if none runs".to_owned()
         }
         Key::Group(_) => {
-            "a running node that read it before mends it by itself; others use their own settings".to_owned()
+            "a running node that has read it before repairs it; other nodes use their own settings".to_owned()
         }
     };
     format!("{error}; {mended}")
@@ -103,7 +105,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
     for (shard, _) in plan.iter().filter(|(shard, _)| !mirror.shards.contains_key(*shard)) {
         if let Some(node) = holder_by_publication(mirror, shard) {
             let message = format!(
-                "its record is gone from the store, and node {node} runs it; that node writes the record again at its next listing"
+                "its record is missing in the store; node {node} runs it and writes the record again at its next listing"
             );
             problems.push(Problem { kind: "missing_record", subject: shard.to_string(), message });
         }
@@ -111,13 +113,13 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
     for (name, group) in &plan.groups {
         let homeless = group.answer.to.iter().filter(|to| to.is_none()).count();
         if homeless > 0 {
+            let shards =
+                if homeless == 1 { "1 shard has".to_owned() } else { format!("{homeless} shards have") };
             let message = if group.question.nodes.is_empty() {
                 let advice = drained(mirror, name).unwrap_or_default();
-                format!("{homeless} shards have no node: none that serves the group takes shards{advice}")
+                format!("{shards} no node: no node that serves the group takes shards{advice}")
             } else {
-                format!(
-                    "{homeless} shards have no node: every node is full or declines; add nodes or raise capacity"
-                )
+                format!("{shards} no node: every node is full or declines them; add nodes or raise capacity")
             };
             problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
         }
@@ -126,8 +128,8 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         problems.push(Problem {
             kind: "corrupt_record",
             subject: place.clone(),
-            message: "it is gone or cannot be read, and which records were in it is not known. Nodes write what they hold again by \
-                      themselves; mend each other shard that you know of with: leasehold repair SHARD"
+            message: "it is missing or unreadable, so its records are unknown. Nodes write the records of shards that they hold \
+                      again; repair each other shard that you know of with: leasehold repair SHARD"
                 .into(),
         });
     }
@@ -135,7 +137,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         problems.push(Problem {
             kind: "foreign_key",
             subject: key.clone(),
-            message: "this key in our namespace was not written by Leasehold; it is ignored".into(),
+            message: "this key was not written by Leasehold and is ignored".into(),
         });
     }
     problems
@@ -155,7 +157,7 @@ fn drained(mirror: &Mirror, group: &GroupName) -> Option<String> {
     let more = names.len().saturating_sub(DRAINED_NAMED);
     names.truncate(DRAINED_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some(format!("; operators drained {}{more}: undo it with: leasehold undrain {first}", names.join(", ")))
+    Some(format!("; operators drained {}{more}; to undo: leasehold undrain {first}", names.join(", ")))
 }
 
 /// How many drained nodes are named.
@@ -168,11 +170,22 @@ pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
         kind: "settling",
         subject: Key::Meta.to_string(),
         message: format!(
-            "the namespace is new, or its store was replaced: nobody owns anything until no earlier holder can be \
-             running, which takes up to {:.1} s",
+            "the namespace is new, or its store was replaced: no shard has an owner for up to {:.1} s, in case earlier \
+             holders are still running",
             meta.max_ttl_ms as f64 / 1000.0
         ),
     })
+}
+
+/// What to say of a node that does not renew.
+fn silent(silent_for_ms: u64, ttl_ms: u64) -> String {
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let ends = match ttl_ms.checked_sub(silent_for_ms) {
+        Some(left_ms) if left_ms > 0 => format!("; the session ends in {:.1} s", seconds(left_ms)),
+        _ => format!(", longer than its ttl of {:.1} s", seconds(ttl_ms)),
+    };
+    let ago = seconds(silent_for_ms);
+    format!("last renewal {ago:.1} s ago{ends}: the node hangs, is gone, or cannot reach the store")
 }
 
 pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
@@ -189,33 +202,28 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         let unseen = node.first_seen_at <= node.session_seen_at;
         let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
         if mirror.gone.contains(&session) {
-            let what = "its process is gone, and no other node has taken over what it held: start one";
+            let what = "its process is gone, and no other node has taken over its shards: start a node";
             problem("gone_node", what.into());
         } else if silent_for_ms > record.ttl_ms / 2 {
-            problem(
-                "silent_node",
-                format!(
-                    "it has not renewed for {:.1} s of its {:.1} s: it stands still, is gone, or cannot reach the store",
-                    seconds(silent_for_ms),
-                    seconds(record.ttl_ms),
-                ),
-            );
+            problem("silent_node", silent(silent_for_ms, record.ttl_ms));
         } else if let Some(ago_ms) = outlived_ms {
             problem(
                 "silent_node",
                 format!(
-                    "it last renewed {:.1} s ago by its clock, longer than its ttl of {:.1} s: it stands still, is gone, \
-                     cannot reach the store, or its clock is wrong; watching for a ttl shows which",
+                    "last renewal {:.1} s ago by its own clock (ttl {:.1} s): the node hangs, is gone, cannot reach the store, or \
+                     its clock is wrong; look again after one ttl",
                     seconds(ago_ms),
                     seconds(record.ttl_ms),
                 ),
             );
-        } else if let (Some(standing), Some(outage)) = (&record.report.standing, &record.report.outage) {
+        } else if let (Some(session_state), Some(outage)) =
+            (&record.report.session_state, &record.report.outage)
+        {
             problem(
                 "recovering_node",
                 format!(
-                    "it is {standing}: it had no session for {:.1} s ({}), and is given nothing until it has been \
-                     healthy for a while",
+                    "{session_state}: it had no session for {:.1} s ({}); it gets no shards until its new session has been \
+                     healthy for recover_window",
                     outage.for_ms as f64 / 1000.0,
                     outage.cause,
                 ),
@@ -225,8 +233,8 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
             problem(
                 "unserved_group",
                 format!(
-                    "it takes nothing of the group {group}: {why}; start it with another group or with shards of that kind, or \
-                     remove the group's settings once nobody holds any of it, with: leasehold group delete {group}"
+                    "it takes no shards of the group {group}: {why}; start it with another group or with shards of that kind, or, \
+                     once no node holds its shards, run: leasehold group delete {group}"
                 ),
             );
         }

@@ -113,7 +113,7 @@ impl Works {
     /// Starts the work of a shard, if it may.
     pub fn start(&mut self, shard: ShardId, epoch: Epoch, hands: &mut impl Hands) -> Option<Event> {
         if self.running.contains_key(&shard) {
-            return Some(ended(shard, epoch, Ended::Failed("its former work has not ended".to_owned())));
+            return Some(ended(shard, epoch, Ended::Failed("its previous work has not ended".to_owned())));
         }
         let Some(session) = self.session.filter(|session| hands.holds(*session)) else {
             return Some(ended(shard, epoch, Ended::Finished));
@@ -121,7 +121,7 @@ impl Works {
         self.timer.began(session);
         if let Err(why) = self.arm(hands) {
             self.timer.ended(session, &shard, Moment::NEVER);
-            let why = format!("the dead-man timer cannot be set: {why}");
+            let why = format!("cannot set the dead-man timer: {why}");
             return Some(ended(shard, epoch, Ended::Failed(why)));
         }
         let handlers_left = hands.run(session, &shard, epoch);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
-use leasehold_core::event::{Action, Ended, Event, Returning, Verdict, Wish};
+use leasehold_core::event::{Action, Command, Ended, Event, Returning, Verdict};
 use leasehold_core::record::{MetaState, NodeState, ShardSet, ShardState, Slots};
 use leasehold_core::store::{
     Answer, Facts, Freshness, Key, Listing, Op, Request, RequestId, Safety, StoreError, StoreErrorKind,
@@ -36,7 +36,7 @@ enum Step {
     /// The gate speaks.
     Gate(u8),
     /// The user wants something.
-    Wish(u8),
+    Command(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -49,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<i32>().prop_map(Step::Wall),
         3 => any::<u8>().prop_map(Step::Ended),
         1 => any::<u8>().prop_map(Step::Gate),
-        1 => any::<u8>().prop_map(Step::Wish),
+        1 => any::<u8>().prop_map(Step::Command),
     ]
 }
 
@@ -148,7 +148,7 @@ impl Trial {
                 let verdict = if how % 2 == 0 { Verdict::Take } else { Verdict::Refuse };
                 self.send(Event::Gate { shard: any_shard(how / 2), verdict });
             }
-            Step::Wish(how) => self.send(Event::Wish(any_wish(how))),
+            Step::Command(how) => self.send(Event::Command(any_command(how))),
         }
     }
 
@@ -408,19 +408,19 @@ fn any_key(seed: u64) -> Key {
     }
 }
 
-fn any_wish(how: u8) -> Wish {
+fn any_command(how: u8) -> Command {
     let shard = any_shard(how / 16);
     match how % 14 {
-        0 => Wish::Weight(u32::from(how)),
-        1 => Wish::Capacity((how > 100).then_some(1)),
-        2 => Wish::Accepting(how > 100),
-        3 | 4 => Wish::Engage(shard),
-        5 => Wish::Disengage(shard),
-        6 => Wish::Drain,
-        7 => Wish::Undrain,
-        8 => Wish::Unquarantine(shard),
-        9 if how > 200 => Wish::Leave { within: Duration::from_secs(3), returning: Returning::Soon },
-        _ => Wish::Address(Some(how.to_string())),
+        0 => Command::Weight(u32::from(how)),
+        1 => Command::Capacity((how > 100).then_some(1)),
+        2 => Command::Accepting(how > 100),
+        3 | 4 => Command::Engage(shard),
+        5 => Command::Disengage(shard),
+        6 => Command::Drain,
+        7 => Command::Undrain,
+        8 => Command::Unquarantine(shard),
+        9 if how > 200 => Command::Leave { within: Duration::from_secs(3), returning: Returning::Soon },
+        _ => Command::Address(Some(how.to_string())),
     }
 }
 
@@ -448,10 +448,10 @@ proptest! {
         for step in steps {
             trial.take(step);
         }
-        trial.send(Event::Wish(Wish::Undrain));
-        trial.send(Event::Wish(Wish::Accepting(true)));
-        trial.send(Event::Wish(Wish::Capacity(None)));
-        trial.send(Event::Wish(Wish::Weight(100)));
+        trial.send(Event::Command(Command::Undrain));
+        trial.send(Event::Command(Command::Accepting(true)));
+        trial.send(Event::Command(Command::Capacity(None)));
+        trial.send(Event::Command(Command::Weight(100)));
         trial.store.remove(&Key::Control);
         for _ in 0..4000 {
             if trial.done {
@@ -466,7 +466,7 @@ proptest! {
             }
             let now = Now { at: Moment::from_millis(trial.at_ms), unix_ms: trial.wall_ms as u64 };
             let view = trial.node.view(now);
-            if view.me.is_some_and(|me| me.standing == "attached") && trial.running.len() >= 3 {
+            if view.me.is_some_and(|me| me.session_state == "attached") && trial.running.len() >= 3 {
                 return Ok(());
             }
             trial.take(Step::Pass(50));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
-use leasehold_core::event::{Event, Returning, Wish};
+use leasehold_core::event::{Command, Event, Returning};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{FORMAT, Policy, ShardSet};
 use leasehold_core::store::{Freshness, Key, WatchEvent};
@@ -64,9 +64,9 @@ impl World {
             "save" => self.saved = Some(self.shelf.clone()),
             "restore" => self.restore()?,
             "generation" => self.shelf.generation = first.to_owned(),
-            "wish" => {
-                let wish = wish(more)?;
-                self.step(first, Event::Wish(wish));
+            "command" => {
+                let command = command(more)?;
+                self.step(first, Event::Command(command));
             }
             "work" => self.work(first, more)?,
             "gate" => self.gate(first, more)?,
@@ -167,6 +167,10 @@ impl World {
     }
 
     fn watch(&mut self, name: &str, on: &str) -> Result<(), String> {
+        if let Some(late) = on.strip_prefix("late=") {
+            self.process(name)?.watch_late = span(late)?;
+            return Ok(());
+        }
         self.process(name)?.watching = on == "on";
         if on == "on" {
             self.snapshot(name);
@@ -344,23 +348,23 @@ fn group_config(group: &str, policy: &Policy) -> Result<GroupConfig, String> {
     Ok(GroupConfig { group: group.parse().map_err(text)?, shards, policy: policy.clone(), capacity })
 }
 
-fn wish(words: &str) -> Result<Wish, String> {
+fn command(words: &str) -> Result<Command, String> {
     let (word, value) = words.split_once(' ').unwrap_or((words, ""));
     Ok(match word {
-        "drain" => Wish::Drain,
-        "undrain" => Wish::Undrain,
-        "leave" | "restart" => Wish::Leave {
+        "drain" => Command::Drain,
+        "undrain" => Command::Undrain,
+        "leave" | "restart" => Command::Leave {
             within: if value.is_empty() { Duration::from_secs(30) } else { span(value)? },
             returning: if word == "restart" { Returning::Soon } else { Returning::No },
         },
-        "weight" => Wish::Weight(number(value)?),
-        "capacity" => Wish::Capacity(if value == "none" { None } else { Some(number(value)?) }),
-        "accepting" => Wish::Accepting(value == "true"),
-        "engage" => Wish::Engage(shard(value)?),
-        "disengage" => Wish::Disengage(shard(value)?),
-        "unquarantine" => Wish::Unquarantine(shard(value)?),
-        "serve" => Wish::Serve(group_config(value, &Policy::default())?),
-        _ => return Err("there is no such wish".into()),
+        "weight" => Command::Weight(number(value)?),
+        "capacity" => Command::Capacity(if value == "none" { None } else { Some(number(value)?) }),
+        "accepting" => Command::Accepting(value == "true"),
+        "engage" => Command::Engage(shard(value)?),
+        "disengage" => Command::Disengage(shard(value)?),
+        "unquarantine" => Command::Unquarantine(shard(value)?),
+        "serve" => Command::Serve(group_config(value, &Policy::default())?),
+        _ => return Err("there is no such command".into()),
     })
 }
 

@@ -75,8 +75,8 @@ fn nodes_that_engage_disjoint_names_own_all_of_them() {
         tell(&mut world, &format!("node {node} groups=tenants:named"));
     }
     for tenant in 0..200 {
-        tell(&mut world, &format!("wish a engage tenants/left-{tenant}"));
-        tell(&mut world, &format!("wish b engage tenants/right-{tenant}"));
+        tell(&mut world, &format!("command a engage tenants/left-{tenant}"));
+        tell(&mut world, &format!("command b engage tenants/right-{tenant}"));
     }
     tell(&mut world, "run 40s");
     assert_eq!(running(&world), [("a", 200), ("b", 200)].into());
@@ -84,7 +84,7 @@ fn nodes_that_engage_disjoint_names_own_all_of_them() {
     tell(&mut world, "run 60s");
     assert_eq!(epochs, world.epochs);
     // A name that nobody had engaged before goes to whoever engages it.
-    tell(&mut world, "wish b engage tenants/left-7b");
+    tell(&mut world, "command b engage tenants/left-7b");
     tell(&mut world, "run 5s");
     assert_eq!(running(&world), [("a", 200), ("b", 201)].into());
 }

@@ -38,7 +38,7 @@ impl Names {
     }
 
     /// A record as people should see it: ids short, what changes with every write left out.
-    pub(crate) fn tidy(&mut self, value: &mut Value) {
+    pub(crate) fn gc(&mut self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 for hidden in ["write", "written_unix_ms", "format", "protocol", "policy"] {
@@ -56,11 +56,11 @@ impl Names {
                         ("view", Value::Number(hash)) => {
                             *field = Value::String(self.other("view", &hash.to_string()));
                         }
-                        _ => self.tidy(field),
+                        _ => self.gc(field),
                     }
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.tidy(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.gc(item)),
             _ => {}
         }
     }

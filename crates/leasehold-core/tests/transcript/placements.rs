@@ -68,7 +68,7 @@ fn a_placement_that_panics_is_told_and_nothing_stays_unowned() {
         tell(&mut world, "view a")
     );
     // Whose node is gone is planned by the placement that Leasehold brings along.
-    tell(&mut world, "wish a leave");
+    tell(&mut world, "command a leave");
     tell(&mut world, "run 20s");
     assert_eq!(running(&world), [("a", 0), ("b", 6)]);
     own.panics.store(false, Ordering::Relaxed);
@@ -85,7 +85,7 @@ fn a_placement_that_answers_for_too_few_shards_is_told() {
     world.placements.insert("a".into(), own);
     tell(&mut world, "node a new groups=orders:3");
     let heard = tell(&mut world, "run 5s");
-    assert!(heard.contains("answered for 2 shards of orders, which has 3"), "{heard}");
+    assert!(heard.contains("placed 2 shards of orders, which has 3"), "{heard}");
     assert_eq!(running(&world), [("a", 2)]);
 }
 

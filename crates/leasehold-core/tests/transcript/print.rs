@@ -68,7 +68,7 @@ pub(crate) fn actions(world: &mut World, name: &str, actions: &[Action]) {
 fn told(world: &World, notice: &Notice) -> Option<String> {
     let session = |id| world.names.session(id);
     Some(match notice {
-        Notice::Standing { from, to, cause, after } => {
+        Notice::StateChanged { from, to, cause, after } => {
             format!("{from} -> {to} after {}: {cause}", span(*after))
         }
         Notice::Waiting { why, for_up_to } => format!("waits up to {}: {why}", span(*for_up_to)),
@@ -126,7 +126,7 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         Notice::KindAgrees { group } => format!("serves {group}: its kind agrees with the store"),
         Notice::Frozen { vanished, of } => format!("FROZEN: {vanished} of {of} nodes vanished"),
         Notice::Warning(warning) => format!("WARNING {}: {warning}", warning.kind()),
-        Notice::Thawed => "thawed".into(),
+        Notice::Unfrozen => "thawed".into(),
         Notice::NoReceiver { shards } => format!("nobody to hand {shards} shards to: goes on running them"),
         Notice::CorruptRecord { key, error } => format!("CORRUPT {key}: {error}"),
         Notice::StoreTrouble { error } => format!("store trouble: {error}"),
@@ -146,7 +146,7 @@ pub(crate) fn request(world: &mut World, request: &Request) -> String {
                     let expect =
                         swap.expect.as_ref().map_or("nothing".into(), |version| format!("{version:?}"));
                     let mut value = swap.value.as_ref().and_then(|v| serde_json::from_slice(v).ok());
-                    value.iter_mut().for_each(|value| world.names.tidy(value));
+                    value.iter_mut().for_each(|value| world.names.gc(value));
                     let state = value.map_or("removed".into(), |value| brief(&value));
                     format!("{} from {expect} to {state}", swap.key)
                 })

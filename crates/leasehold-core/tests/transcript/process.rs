@@ -23,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) held: Vec<Happening>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) watching: bool,
+    /// How much later than others it hears of changes.
+    pub(crate) watch_late: std::time::Duration,
     pub(crate) works: BTreeMap<ShardId, Work>,
     pub(crate) manners: BTreeMap<ShardId, Manner>,
     pub(crate) gates: BTreeMap<ShardId, GateManner>,
@@ -115,6 +117,7 @@ impl Fault {
         let only = match self.only.as_deref() {
             None => return true,
             Some("list") => return request.op == Op::List,
+            Some("list-nodes") => return request.op == Op::ListNodes,
             Some("writes") => return matches!(request.op, Op::Swap(_)),
             Some("reads") => return !matches!(request.op, Op::Swap(_)),
             Some(only) => only,
@@ -148,6 +151,7 @@ impl Process {
             held: Vec::new(),
             faults: Vec::new(),
             watching: true,
+            watch_late: std::time::Duration::ZERO,
             works: BTreeMap::new(),
             manners: BTreeMap::new(),
             gates: BTreeMap::new(),

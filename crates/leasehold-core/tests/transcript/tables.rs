@@ -60,7 +60,7 @@ impl World {
             }
             match serde_json::from_slice::<Value>(&stored.value) {
                 Ok(mut value) => {
-                    self.names.tidy(&mut value);
+                    self.names.gc(&mut value);
                     lines.push(format!("{key} {value}"));
                 }
                 Err(_) => lines.push(format!("{key} {:?}", String::from_utf8_lossy(&stored.value))),
@@ -82,7 +82,7 @@ impl World {
             let draining = if me.draining { ", draining" } else { "" };
             lines.push(format!(
                 "{}: {}, {session}{draining}, holds {} of {} wanted, stops in {stop_in}",
-                me.node, me.standing, me.held, me.wanted
+                me.node, me.session_state, me.held, me.wanted
             ));
             lines.push(format!("cause: {}", me.cause));
             lines.extend(me.waiting_for.iter().map(|why| format!("waits: {why}")));
@@ -91,7 +91,7 @@ impl World {
         for node in &view.nodes {
             let state = format!("{:?}", node.state).to_lowercase();
             let accepting = if node.accepting { "" } else { ", not accepting" };
-            let wishes: String = node.wishes.iter().map(|wish| format!(", wish: {wish}")).collect();
+            let wishes: String = node.wishes.iter().map(|command| format!(", command: {command}")).collect();
             lines.push(format!(
                 "node {} {}: {state}{accepting}, weight {}, holds {} of {}{wishes}",
                 node.name,

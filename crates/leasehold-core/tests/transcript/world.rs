@@ -312,7 +312,8 @@ impl World {
         let names: Vec<String> = hear.map(|(name, _)| name.clone()).collect();
         for name in names {
             let event = Event::Watched(WatchEvent::Changed(changes.clone()));
-            self.after(self.round_trip / 2, &name, Happening::Event(event));
+            let late = self.processes.get(&name).map_or(Duration::ZERO, |process| process.watch_late);
+            self.after(self.round_trip / 2 + late, &name, Happening::Event(event));
         }
     }
 

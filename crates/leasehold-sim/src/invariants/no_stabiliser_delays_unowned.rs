@@ -1,7 +1,7 @@
 //! In calm times, a shard whose record says that nobody holds it is taken within the stated bound, whatever the
 //! stabilisers of voluntary moves say.
 
-use leasehold_core::notice::Standing;
+use leasehold_core::notice::SessionState;
 use leasehold_core::record::{GroupRecord, Record};
 use leasehold_core::store::Key;
 
@@ -48,7 +48,7 @@ fn room_since(world: &World) -> Option<Instant> {
     let mut since = None;
     for node in world.processes.iter().filter(|node| node.alive) {
         let place = &world.slots[node.slot];
-        let plain = node.standing == Standing::Attached
+        let plain = node.session_state == SessionState::Attached
             && node.leaving == Leaving::No
             && node.paused.is_none()
             && place.not_accepting == 0
@@ -57,7 +57,7 @@ fn room_since(world: &World) -> Option<Instant> {
             return None;
         }
         if place.weight != Some(0) {
-            since = Some(since.map_or(node.standing_since, |at: Instant| at.min(node.standing_since)));
+            since = Some(since.map_or(node.state_since, |at: Instant| at.min(node.state_since)));
         }
     }
     since.filter(|_| world.gate_is_open())

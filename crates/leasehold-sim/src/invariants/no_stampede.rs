@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::notice::Standing;
+use leasehold_core::notice::SessionState;
 
 use crate::clock::{Instant, SECOND};
 use crate::heal::Census;
-use crate::profile::Peril;
+use crate::profile::FaultKind;
 use crate::weather::Trouble;
 use crate::world::{Judged, World};
 
@@ -35,7 +35,8 @@ pub(crate) struct Trial {
 impl World {
     /// Whether this run ends with an outage, which begins now.
     pub(crate) fn begins_outage(&mut self, census: &Census) -> Result<bool, crate::Violation> {
-        let attached = census.alive.iter().all(|node| self.processes[*node].standing == Standing::Attached);
+        let attached =
+            census.alive.iter().all(|node| self.processes[*node].session_state == SessionState::Attached);
         // Where no faults are wanted, this is none either.
         let wanted = self.setting.seed.is_multiple_of(ONE_IN) && !self.faults.is_empty();
         if !wanted || !attached || census.alive.len() < 2 {
@@ -55,7 +56,7 @@ impl World {
             back: BTreeMap::new(),
         });
         self.tell("FAULT", || "the store goes away for everybody, for longer than any ttl".to_owned());
-        self.weather.begin(OUTAGE, Trouble::Down(Peril::StoreRestart));
+        self.weather.begin(OUTAGE, Trouble::Down(FaultKind::StoreRestart));
         self.break_watches(None, "the store went away")?;
         Ok(true)
     }
@@ -77,9 +78,9 @@ impl World {
         for process in census.alive.iter().filter(|_| trial.ended) {
             let node = &self.processes[*process];
             let window = node.core.config().recover_window.as_nanos() as u64;
-            let opened_at = match node.standing {
-                Standing::Recovering => node.standing_since,
-                Standing::Attached => node.standing_since.saturating_sub(window),
+            let opened_at = match node.session_state {
+                SessionState::Recovering => node.state_since,
+                SessionState::Attached => node.state_since.saturating_sub(window),
                 _ => continue,
             };
             if opened_at >= trial.over_at.saturating_sub(SECOND) {

@@ -1,6 +1,6 @@
 //! Once all faults are over, every node is attached within the stated bound, by itself.
 
-use leasehold_core::notice::Standing;
+use leasehold_core::notice::SessionState;
 
 use crate::heal::Census;
 use crate::world::{Judged, World};
@@ -10,11 +10,11 @@ pub(crate) const NAME: &str = "nobody_stays_detached";
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     for process in &census.alive {
         let node = &world.processes[*process];
-        if node.standing != Standing::Attached {
+        if node.session_state != SessionState::Attached {
             let message = format!(
                 "process {process} of {} is {}; {}",
                 node.name,
-                node.standing,
+                node.session_state,
                 world.standings(census)
             );
             return Err(world.violation(NAME, None, message));
@@ -32,7 +32,7 @@ mod tests {
         let mut world = World::healed(2, 2);
         assert_eq!(judge(&world, &world.census()), Ok(()));
         let process = world.slots[1].process.unwrap();
-        world.processes[process].standing = Standing::Detached;
+        world.processes[process].session_state = SessionState::Detached;
         assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
     }
 }

@@ -8,8 +8,8 @@ use leasehold_core::store::{Lane, StoreError, StoreErrorKind, Swap, Swapped, Wat
 use tokio::task::JoinSet;
 
 use super::around::{Around, Call, registry_around, store_around};
-use super::chance::Chance;
 use super::rewatch::Rewatch;
+use super::rng::Rng;
 use crate::{Store, SwapReply, Watch};
 
 /// A store on a bad day. Faults come by chance ([`Rates`]), or one by one as a test orders them
@@ -66,7 +66,7 @@ pub struct Rates {
 }
 
 struct Day {
-    chance: Chance,
+    rng: Rng,
     rates: Mutex<Rates>,
     ordered: Mutex<BTreeMap<Call, VecDeque<Fault>>>,
     happened: Mutex<Vec<(Call, Fault)>>,
@@ -77,7 +77,7 @@ impl Faulty {
     /// A bad day that the seed decides. With rates of zero it is a good day until [`Faulty::inject`] is called.
     pub fn new(inner: Arc<dyn Store>, rates: Rates, seed: u64) -> Self {
         let day = Day {
-            chance: Chance::new(seed),
+            rng: Rng::new(seed),
             rates: Mutex::new(rates),
             ordered: Mutex::default(),
             happened: Mutex::default(),
@@ -117,8 +117,8 @@ impl Faulty {
 
     fn by_chance(&self) -> Option<Fault> {
         let rates = *lock(&self.day.rates);
-        let after = self.day.chance.between(Duration::ZERO, rates.delay_max);
-        let mut drawn = self.day.chance.below(1000);
+        let after = self.day.rng.between(Duration::ZERO, rates.delay_max);
+        let mut drawn = self.day.rng.below(1000);
         let table = [
             (rates.error_before, Fault::ErrorBefore),
             (rates.answer_lost, Fault::AnswerLost),
@@ -211,7 +211,7 @@ impl Around for Faulty {
         Box::pin(stream::unfold((rewatch, self.day.clone()), |(mut rewatch, day)| async move {
             let event = rewatch.next().await?;
             let broken = u64::from(lock(&day.rates).watch_broken);
-            if broken == 0 || day.chance.below(1000) >= broken {
+            if broken == 0 || day.rng.below(1000) >= broken {
                 return Some((event, (rewatch, day)));
             }
             rewatch.break_off();

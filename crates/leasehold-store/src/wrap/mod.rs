@@ -1,17 +1,17 @@
 //! Stores around other stores, which make trouble or take notes: [`Faulty`], [`Slow`], [`CutOff`] and [`Counting`].
 //!
-//! Each takes an `Arc<dyn Store>`, so they can be stacked in any order. Chance comes from a seed and time from
+//! Each takes an `Arc<dyn Store>`, so they can be stacked in any order. Rng comes from a seed and time from
 //! tokio's timers, so that a test under paused time runs the same way every time.
 //!
 //! They only make trouble that a real store could make: what they answer is always true. A write whose caller got an
 //! error may have landed, or may land later, but nothing is ever reported as applied or lost that is not.
 
 mod around;
-mod chance;
 mod counting;
 mod cut_off;
 mod faulty;
 mod rewatch;
+mod rng;
 mod slow;
 
 pub use around::Call;

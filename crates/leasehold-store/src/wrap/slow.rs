@@ -10,7 +10,7 @@ use leasehold_core::store::{StoreError, WatchEvent};
 use tokio::time::Sleep;
 
 use super::around::{Around, Call, registry_around, store_around};
-use super::chance::Chance;
+use super::rng::Rng;
 use crate::{Store, Watch};
 
 /// A store that is far away: every call takes longer, half of it on the way there and half on the way back. Watches
@@ -18,7 +18,7 @@ use crate::{Store, Watch};
 pub struct Slow {
     inner: Arc<dyn Store>,
     latency: Arc<Mutex<Latency>>,
-    chance: Arc<Chance>,
+    rng: Arc<Rng>,
 }
 
 /// How long the way to the store and back takes: somewhere between the two.
@@ -40,7 +40,7 @@ impl Latency {
 impl Slow {
     /// Puts the way between us and a store.
     pub fn new(inner: Arc<dyn Store>, latency: Latency, seed: u64) -> Self {
-        Slow { inner, latency: Arc::new(Mutex::new(latency)), chance: Arc::new(Chance::new(seed)) }
+        Slow { inner, latency: Arc::new(Mutex::new(latency)), rng: Arc::new(Rng::new(seed)) }
     }
 
     /// Makes the way longer or shorter, for calls and watches that begin from now on.
@@ -65,21 +65,21 @@ impl Around for Slow {
         sent: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let way = self.one_way();
-        tokio::time::sleep(self.chance.between(way.least, way.most)).await;
+        tokio::time::sleep(self.rng.between(way.least, way.most)).await;
         let answer = sent.await;
-        tokio::time::sleep(self.chance.between(way.least, way.most)).await;
+        tokio::time::sleep(self.rng.between(way.least, way.most)).await;
         answer
     }
 
     fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Slow { inner, latency: self.latency.clone(), chance: self.chance.clone() })
+        Arc::new(Slow { inner, latency: self.latency.clone(), rng: self.rng.clone() })
     }
 
     fn watching(&self, watch: Watch) -> Watch {
         Box::pin(Late {
             watch,
             way: self.one_way(),
-            chance: self.chance.clone(),
+            rng: self.rng.clone(),
             under_way: VecDeque::new(),
             ended: false,
         })
@@ -93,7 +93,7 @@ registry_around!(Slow);
 struct Late {
     watch: Watch,
     way: Latency,
-    chance: Arc<Chance>,
+    rng: Arc<Rng>,
     under_way: VecDeque<(Pin<Box<Sleep>>, WatchEvent)>,
     ended: bool,
 }
@@ -106,7 +106,7 @@ impl Stream for Late {
         while !late.ended {
             match late.watch.as_mut().poll_next(context) {
                 Poll::Ready(Some(event)) => {
-                    let travel_for = late.chance.between(late.way.least, late.way.most);
+                    let travel_for = late.rng.between(late.way.least, late.way.most);
                     late.under_way.push_back((Box::pin(tokio::time::sleep(travel_for)), event));
                 }
                 Poll::Ready(None) => late.ended = true,

@@ -1,4 +1,4 @@
-//! Rewriting a record that others also write: read, change, swap, and again until it holds.
+//! Rewrites a record that others also write: read, change, swap, and repeat until it succeeds.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use leasehold_core::record::Record;
 use leasehold_core::store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped};
 use leasehold_store::Store;
 
-use crate::chance;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::rng;
 
-/// How often a rewrite is tried before others are said to be in the way.
+/// How many times a rewrite is tried before it fails because of other writers.
 const TRIES_MAX: u32 = 32;
 /// How long one call may take.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a rewrite does with a record.
 pub(super) enum Change<R> {
-    /// It is as it should be.
+    /// Keep the record.
     Keep,
     /// Write this.
     Write(R),
@@ -32,8 +32,8 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Changes one record. `change` is called again on what is there after each swap that lost or was in doubt, so
-    /// it must come to rest: on its own result it says [`Change::Keep`].
+    /// Changes one record. `change` is called again on the current record after each swap that was lost or in doubt,
+    /// so it must be idempotent: on its own result it returns [`Change::Keep`].
     pub(super) async fn rewrite<R: Record>(
         &self,
         what: &str,
@@ -43,7 +43,7 @@ impl Desk<'_> {
         let mut doubt = None;
         for tries in 0..TRIES_MAX {
             if tries > 0 {
-                self.clock.sleep(chance::up_to(Duration::from_millis(5 * u64::from(tries.min(20))))).await;
+                self.clock.sleep(rng::up_to(Duration::from_millis(5 * u64::from(tries.min(20))))).await;
             }
             let stored = self.read(key).await.map_err(|error| match doubt {
                 Some(_) => Error::store(what, error),
@@ -56,7 +56,7 @@ impl Desk<'_> {
             let value = match change(record)? {
                 Change::Keep => return Ok(()),
                 Change::Write(mut record) => {
-                    record.set_write(chance::write_id());
+                    record.set_write(rng::write_id());
                     Some(record.encode().into())
                 }
                 Change::Remove if stored.is_none() => return Ok(()),
@@ -66,7 +66,7 @@ impl Desk<'_> {
             match self.swap(swap).await {
                 Ok(Swapped::Applied(_)) => return Ok(()),
                 Ok(Swapped::Lost(_)) => doubt = None,
-                // Whether it landed shows at the next reading: then there is nothing left to change.
+                // The next read shows whether it landed: if so, there is nothing left to change.
                 Ok(Swapped::Unknown) => doubt = Some(unknown()),
                 Err(error) if retryable(error.kind) => doubt = Some(error),
                 Err(error) => return Err(Error::store(what, error)),
@@ -110,7 +110,7 @@ fn late() -> StoreError {
 }
 
 fn unknown() -> StoreError {
-    StoreError::new(StoreErrorKind::TimedOut, "the store does not know whether the write happened")
+    StoreError::new(StoreErrorKind::TimedOut, "the store did not confirm the write")
 }
 
 fn retryable(kind: StoreErrorKind) -> bool {

@@ -1,4 +1,4 @@
-//! A client that watches a namespace without joining it: for callers who route requests, and for operators.
+//! A client that watches a namespace without joining it: for callers that route requests, and for operators.
 
 mod desk;
 mod operator;
@@ -17,11 +17,11 @@ use leasehold_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use crate::chance;
 use crate::clock::Clock;
 use crate::driver::{follow, unanswered};
 use crate::error::Error;
 use crate::locate;
+use crate::rng;
 use crate::tasks::Tasks;
 
 /// How long a listing may take.
@@ -32,12 +32,11 @@ const VIEW_EVERY_MIN: Duration = Duration::from_millis(100);
 /// How a client watches.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// How often everything is listed again, whatever the watch says. A store without a watch is listed as often as
-    /// suits it.
+    /// How often everything is listed again, whatever the watch says. A store without a watch has its own interval.
     pub list_every: Duration,
-    /// The nodes' own placement, if they have one.
+    /// The nodes' custom placement, if they have one.
     pub placement: Option<Arc<dyn Placement>>,
-    /// The clock; the boot clock unless a test says otherwise.
+    /// The clock: the boot clock, except in tests.
     pub clock: Clock,
 }
 
@@ -53,10 +52,10 @@ impl fmt::Debug for ClientOptions {
     }
 }
 
-/// Watches a namespace without joining it, and carries operators' wishes to its nodes.
+/// Watches a namespace without joining it, and writes operators' commands for its nodes.
 ///
-/// Everything that it answers is what the store said a moment ago: good for routing and for looking, never a proof of
-/// ownership. It ends when it is dropped.
+/// All its answers are what the store said a moment ago: good for routing and for display, never a proof of ownership.
+/// It stops watching when it is dropped.
 pub struct Client {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -65,7 +64,7 @@ pub struct Client {
     _tasks: Tasks,
 }
 
-/// What the client's task and its callers share. The lock is never held across anything that waits.
+/// What the client's task and its callers share. The lock is never held across an `await`.
 struct Seen(Mutex<Watching>);
 
 struct Watching {
@@ -81,7 +80,7 @@ impl Seen {
 }
 
 impl Client {
-    /// Reads the namespace once, and then follows it. Fails if it cannot be read.
+    /// Reads the namespace once, and then follows it. Fails if the namespace cannot be read.
     pub async fn open(store: Arc<dyn Store>) -> Result<Client, Error> {
         Client::open_with(store, ClientOptions::default()).await
     }
@@ -107,7 +106,7 @@ impl Client {
         Ok(Client { store, clock, seen, views, _tasks: tasks })
     }
 
-    /// What the store says, at most about 100 ms after it told us.
+    /// What the store said, at most about 100 ms ago.
     pub fn view(&self) -> Arc<View> {
         self.views.borrow().clone()
     }
@@ -117,39 +116,39 @@ impl Client {
         self.views.clone()
     }
 
-    /// Waits until the view is as wanted.
+    /// Waits until the view satisfies the condition.
     pub async fn until(&self, mut wanted: impl FnMut(&View) -> bool) {
         let mut views = self.views.clone();
-        // The task that publishes lives as long as this client.
+        // The publishing task lives as long as this client.
         let _ = views.wait_for(|view| wanted(view)).await;
     }
 
-    /// Which shard of a group a key belongs to, and who has it. In a named group the key is the shard's name.
+    /// Which shard of a group a key belongs to, and which node holds it. In a named group the key is the shard's name.
     pub fn locate(&self, group: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
         locate::in_view(&self.views.borrow(), group, key.as_ref())
     }
 
-    /// Who has a shard.
+    /// Which node holds a shard.
     pub fn whereabouts(&self, shard: &ShardId) -> Located {
         self.seen.lock().observer.whereabouts(shard)
     }
 
-    /// Why a shard is where it is; `None` if there is no such shard.
+    /// Explains where a shard runs and why; `None` if there is no such shard.
     pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
         self.seen.lock().observer.explain(shard)
     }
 
-    /// What would move if something changed.
+    /// What would move if the given thing changed.
     pub fn what_if(&self, change: &WhatIf) -> Result<Difference, Error> {
         self.seen.lock().observer.what_if(change).map_err(Error::Unknown)
     }
 
-    /// How long ago the store last said anything.
+    /// The time since the store last answered or reported anything.
     pub fn heard_ago(&self) -> Duration {
         self.clock.now().since(self.seen.lock().heard_at)
     }
 
-    /// What is wrong with the store, if the last thing that we asked of it failed.
+    /// The error of the last request to the store, if that failed.
     pub fn trouble(&self) -> Option<StoreError> {
         self.seen.lock().trouble.clone()
     }
@@ -189,7 +188,7 @@ impl Scout {
             }
             if self.clock.now() >= list_at {
                 let listed = list(&*self.store, &self.clock).await;
-                list_at = self.clock.now() + every - chance::up_to(every / 10);
+                list_at = self.clock.now() + every - rng::up_to(every / 10);
                 self.take(listed);
                 publish_at = publish_at.min(self.clock.now());
             }
@@ -230,7 +229,7 @@ impl Scout {
     }
 }
 
-/// A record shows nothing of its writer's death; where the kernel does, that is asked.
+/// Asks the kernel whether writers are alive, where it can tell: a record does not show its writer's death.
 fn note_the_gone(observer: &mut Observer, store: &dyn Store) {
     for session in observer.sessions() {
         if store.is_gone(session) {

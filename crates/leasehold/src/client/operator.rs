@@ -1,5 +1,5 @@
-//! What operators ask of a namespace. Wishes go into the `control` record, and nodes act on them by themselves; the
-//! nodes' own records are never written from here.
+//! Operators' commands. They go into the `control` record, and nodes act on them by themselves; nothing here writes a
+//! node's own record.
 
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{Control, DrainWish, FORMAT, GroupRecord, Meta, Record, ShardRecord};
@@ -13,7 +13,7 @@ use crate::group::Group;
 use crate::node::group_name;
 
 impl Client {
-    /// Wants a node to hand everything over and to take nothing, until [`undrain`](Client::undrain).
+    /// Makes a node hand over all shards and take no new ones, until [`undrain`](Client::undrain).
     pub async fn drain(&self, node: &NodeName, note: &str) -> Result<(), Error> {
         let wish = || DrainWish { note: note.to_owned(), ..DrainWish::default() };
         self.control(&format!("draining {node}"), |control| {
@@ -22,7 +22,7 @@ impl Client {
         .await
     }
 
-    /// Wants a node to take shards again.
+    /// Lets a node take shards again.
     pub async fn undrain(&self, node: &NodeName) -> Result<(), Error> {
         self.control(&format!("undraining {node}"), |control| {
             control.drain.remove(node);
@@ -30,9 +30,9 @@ impl Client {
         .await
     }
 
-    /// Gives a node another weight than its own; `None` gives it its own again.
+    /// Overrides a node's weight; `None` restores the node's own.
     pub async fn set_weight(&self, node: &NodeName, weight: Option<u32>) -> Result<(), Error> {
-        self.control(&format!("weighing {node}"), |control| {
+        self.control(&format!("setting the weight of {node}"), |control| {
             match weight {
                 Some(weight) => control.weights.insert(node.clone(), weight),
                 None => control.weights.remove(node),
@@ -41,7 +41,7 @@ impl Client {
         .await
     }
 
-    /// Wants a shard on a certain node, for as long as that node is there.
+    /// Pins a shard to a node, for as long as that node is there.
     pub async fn pin(&self, shard: &ShardId, node: &NodeName) -> Result<(), Error> {
         self.control(&format!("pinning {shard}"), |control| {
             control.pins.insert(shard.clone(), node.clone());
@@ -49,7 +49,7 @@ impl Client {
         .await
     }
 
-    /// Lets a shard go where the plan wants it.
+    /// Lets a shard go where the plan puts it.
     pub async fn unpin(&self, shard: &ShardId) -> Result<(), Error> {
         self.control(&format!("unpinning {shard}"), |control| {
             control.pins.remove(shard);
@@ -57,17 +57,17 @@ impl Client {
         .await
     }
 
-    /// Forbids voluntary moves until [`thaw`](Client::thaw). Unowned shards are still taken.
+    /// Forbids voluntary moves until [`unfreeze`](Client::unfreeze). Unowned shards are still taken.
     pub async fn freeze(&self, note: &str) -> Result<(), Error> {
         self.control("freezing", |control| control.freeze = Some(note.to_owned())).await
     }
 
     /// Allows voluntary moves again.
-    pub async fn thaw(&self) -> Result<(), Error> {
-        self.control("thawing", |control| control.freeze = None).await
+    pub async fn unfreeze(&self) -> Result<(), Error> {
+        self.control("unfreezing", |control| control.freeze = None).await
     }
 
-    /// Wants the holder of a shard to give it up once; it starts anew, here or elsewhere, with a higher epoch.
+    /// Makes the holder of a shard give it up once. The shard starts again, here or elsewhere, with a higher epoch.
     pub async fn release(&self, shard: &ShardId) -> Result<(), Error> {
         let what = format!("releasing {shard}");
         let epoch = self.epoch(&what, shard).await?;
@@ -77,7 +77,7 @@ impl Client {
         .await
     }
 
-    /// Wants a shard to run again whose work kept crashing.
+    /// Lets a quarantined shard run again.
     pub async fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
         let what = format!("unquarantining {shard}");
         let epoch = self.epoch(&what, shard).await?;
@@ -87,7 +87,8 @@ impl Client {
         .await
     }
 
-    /// Changes anything in the `control` record. `change` may be called several times, each time on what is there.
+    /// Changes anything in the `control` record. `change` may be called several times, each time on the current
+    /// record.
     pub async fn control(&self, what: &str, mut change: impl FnMut(&mut Control)) -> Result<(), Error> {
         let unix_ms = self.clock.unix_ms();
         self.desk()
@@ -104,7 +105,7 @@ impl Client {
             .await
     }
 
-    /// Sets the shards and the rules of a group for all nodes. Its capacity stays each node's own.
+    /// Sets the shards and the rules of a group for all nodes. Each node keeps its own capacity for the group.
     pub async fn set_group(&self, group: Group) -> Result<(), Error> {
         let wanted = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
         self.edit_group(&wanted.group.clone(), move |record| {
@@ -114,14 +115,14 @@ impl Client {
         .await
     }
 
-    /// Changes the settings of a group, or begins it with the defaults. What only nodes may write is kept.
+    /// Changes the settings of a group, or creates it with the defaults. Fields that only nodes may write are kept.
     pub async fn edit_group(
         &self,
         group: &GroupName,
         mut change: impl FnMut(&mut GroupRecord),
     ) -> Result<(), Error> {
         let unix_ms = self.clock.unix_ms();
-        let what = format!("setting the group {group}");
+        let what = format!("changing the group {group}");
         self.desk()
             .rewrite::<GroupRecord>(&what, &Key::Group(group.clone()), |found| {
                 let is_new = found.is_none();
@@ -144,13 +145,13 @@ impl Client {
 
     /// Removes the settings of a group. Nodes that still serve it write their own static settings in their place.
     ///
-    /// The epochs of its shards go on: the floor of the whole namespace is raised above them first.
+    /// The epochs of its shards keep rising: the floor of the whole namespace is first raised above them.
     pub async fn delete_group(&self, group: &str) -> Result<(), Error> {
         let group = group_name(group)?;
         let what = format!("deleting the group {group}");
         let key = Key::Group(group.clone());
         let record = self.desk().get::<GroupRecord>(&what, &key).await?;
-        let record = record.ok_or_else(|| Error::unknown(format!("the group {group}")))?;
+        let record = record.ok_or_else(|| Error::unknown(format!("group {group}")))?;
         let floor = self.highest_epoch(&what, &group).await?.max(record.epoch_floor);
         self.desk()
             .rewrite::<Meta>(&what, &Key::Meta, |found| match found {
@@ -176,7 +177,7 @@ impl Client {
 
     async fn epoch(&self, what: &str, shard: &ShardId) -> Result<Epoch, Error> {
         let record = self.desk().get::<ShardRecord>(what, &Key::Shard(shard.clone())).await?;
-        record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("the shard {shard}")))
+        record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("shard {shard}")))
     }
 
     fn desk(&self) -> Desk<'_> {

@@ -1,4 +1,4 @@
-//! What goes to the store and comes back: each request on its own task and within its own time, and the watch.
+//! Requests to the store and their answers, each request on its own task with its own time limit; and the watch.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use tokio::sync::mpsc::{Sender, UnboundedSender};
 
 use super::Input;
 use super::crew::panic_text;
-use crate::chance;
 use crate::clock::Clock;
 use crate::observe::Meters;
+use crate::rng;
 use crate::tasks::Tasks;
 
-/// How long one try to open a watch may take, at most.
+/// The longest time for one try to open a watch.
 const WATCH_OPENS_WITHIN: Duration = Duration::from_secs(10);
-/// How long to pause before a watch is opened again, at first and at most.
+/// The first and the longest pause before a watch is opened again.
 const WATCH_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Sends requests to the store. No request waits for another one: a hung call is dropped when its time is up.
+/// Sends requests to the store. No request waits for another one: a call that hangs is dropped when its time is up.
 pub(crate) struct Calls {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -50,7 +50,7 @@ impl Calls {
         Calls { store, clock, tasks, inputs, meters, claim: None }
     }
 
-    /// The store hears of this session before the next request of the renewal lane.
+    /// Tells the store of this session before the next request of the renewal lane.
     pub(crate) fn open_session(&mut self, session: SessionId) {
         let former = self.claim.replace(Arc::new(Claim { session, done: OnceCell::new() }));
         if let Some(former) = former {
@@ -58,7 +58,7 @@ impl Calls {
         }
     }
 
-    /// The last session is over, and nothing of it runs.
+    /// The last session is over, and none of its work runs.
     pub(crate) fn close_session(&mut self) {
         if let Some(last) = self.claim.take() {
             self.store.release_session(last.session);
@@ -74,7 +74,7 @@ impl Calls {
         self.tasks.spawn(async move {
             let began_at = clock.now();
             let answer = if began_at >= give_up_at {
-                Err(timed_out("it was not sent, because its time had passed"))
+                Err(timed_out("it was not sent because its deadline had passed"))
             } else {
                 let call = AssertUnwindSafe(perform(&*store, claim.as_deref(), lane, &op)).catch_unwind();
                 match clock.timeout_at(give_up_at, call).await {
@@ -103,7 +103,7 @@ impl Calls {
     }
 }
 
-/// The error of a call whose time was up, with what held it up where the store knows.
+/// The error of a call that timed out, with what delayed it if the store knows.
 pub(crate) fn unanswered(store: &dyn Store, what: &str) -> StoreError {
     match store.held_up_by() {
         Some(why) => timed_out(&format!("{what}: {why}")),
@@ -145,11 +145,11 @@ fn expect(asked: usize, answered: usize) -> Result<(), StoreError> {
     if asked == answered {
         return Ok(());
     }
-    let message = format!("the store answered {answered} of {asked} questions");
+    let message = format!("the store answered {answered} of {asked} reads");
     Err(StoreError::new(StoreErrorKind::Damaged, message))
 }
 
-/// Passes on what the watch says, and opens it again for ever, with growing pauses. Each gap is told once; only a
+/// Passes on the events of the watch, and reopens it for ever, with growing pauses. Each gap is reported once; only a
 /// store without a watch ends this.
 pub(crate) async fn follow(store: Arc<dyn Store>, clock: Clock, watched: Sender<WatchEvent>) {
     let mut pause = WATCH_PAUSE.0;
@@ -177,12 +177,12 @@ pub(crate) async fn follow(store: Arc<dyn Store>, clock: Clock, watched: Sender<
             Ok(None) => "the watch did not open in time".to_owned(),
             Err(panic) => format!("the watch panicked: {}", panic_text(&*panic)),
         };
-        tracing::debug!(%why, "the watch is opened again");
+        tracing::debug!(%why, "reopening the watch");
         if !gap_told && watched.send(WatchEvent::Interrupted(why)).await.is_err() {
             return;
         }
         gap_told = true;
-        clock.sleep(pause + chance::up_to(pause)).await;
+        clock.sleep(pause + rng::up_to(pause)).await;
         pause = (pause * 2).min(WATCH_PAUSE.1);
     }
 }

@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::tasks;
 use crate::watchdog::Watchdog;
 
-/// The grants that are out, for `owned` and `owns`. The lock is never held across anything that waits.
+/// The current grants, for `owned` and `owns`. The lock is never held across an `await`.
 #[derive(Debug, Default)]
 pub(crate) struct Grants(RwLock<BTreeMap<ShardId, Grant>>);
 
@@ -44,7 +44,7 @@ impl Grants {
     }
 }
 
-/// What runs work, tells it to stop and cuts it off.
+/// Runs work, tells it to stop and cuts it off.
 pub(crate) struct Crew<A> {
     pub(crate) clock: Clock,
     /// Where user code runs.
@@ -55,7 +55,7 @@ pub(crate) struct Crew<A> {
     pub(crate) alarm: Leash<A>,
     pub(crate) kill_early: std::time::Duration,
     pub(crate) handlers: BTreeMap<GroupName, Vec<Handler>>,
-    /// The sessions that something runs under, and the newest.
+    /// The sessions under which something runs, and the newest one.
     pub(crate) sessions: BTreeMap<SessionNo, Arc<Session>>,
 }
 
@@ -63,10 +63,10 @@ impl<A: Alarm> Hands for Crew<A> {
     fn arm(&mut self, at: Option<Moment>) -> Result<(), String> {
         self.alarm.set(at).map_err(|error| {
             match at {
-                Some(_) => tracing::error!(%error, "the dead-man timer cannot be set"),
+                Some(_) => tracing::error!(%error, "cannot set the dead-man timer"),
                 None => tracing::error!(
                     %error,
-                    "the dead-man timer cannot be switched off: this process will be killed"
+                    "cannot turn off the dead-man timer: this process will be killed"
                 ),
             }
             error.to_string()
@@ -121,7 +121,7 @@ impl<A: Alarm> Hands for Crew<A> {
 
     fn close(&mut self, shard: &ShardId, epoch: Epoch) -> bool {
         let Some(grant) = self.grant(shard, epoch) else { return true };
-        // The grant ends before anybody hears that the work has, because then the shard may be given away.
+        // The grant ends before the end of the work is reported, because the shard may be given away after that.
         let ended = grant.end();
         if ended {
             self.grants.remove(shard);
@@ -148,7 +148,7 @@ impl<A> Crew<A> {
         tasks::spawn_on(&self.runtime, supervise(report, handler, grant));
     }
 
-    /// Adds a handler to a group, and to what runs of it here.
+    /// Adds a handler to a group, and to its shards that run here.
     pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler, joins: &[(ShardId, Epoch)]) {
         for (shard, epoch) in joins {
             if let Some(grant) = self.grant(shard, *epoch) {
@@ -165,8 +165,8 @@ impl<A> Crew<A> {
     }
 }
 
-/// Runs one handler until it returns or is cut off, and reports when nothing of it is left. `report` comes first, so
-/// that it is dropped last, wherever the task is dropped.
+/// Runs one handler until it returns or is cut off, and reports when none of it is left. `report` is the first
+/// parameter so that it is dropped last, wherever the task is dropped.
 async fn supervise(mut report: Report, handler: Handler, grant: Grant) {
     let kill = grant.killed().clone();
     let how = tokio::select! {
@@ -181,7 +181,7 @@ async fn supervise(mut report: Report, handler: Handler, grant: Grant) {
     report.how = Some(how);
 }
 
-/// The time may have passed while the task waited to run: user code is only called under a grant that holds.
+/// The time may have passed while the task waited to run: user code is only called under a valid grant.
 async fn guarded(handler: Handler, grant: Grant) -> Outcome {
     if grant.is_lost() {
         return Ok(());
@@ -189,13 +189,13 @@ async fn guarded(handler: Handler, grant: Grant) -> Outcome {
     handler.call(grant).await
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// Says that one handler is gone, when it is dropped.
+/// Reports that one handler is gone, when it is dropped.
 struct Report {
     inputs: UnboundedSender<Input>,
     shard: ShardId,

@@ -89,7 +89,7 @@ async fn a_driver_that_dies_says_so_everywhere() {
     break_driver(&node);
     assert_eq!(drained.await, Err(Error::Left));
     let me = node.view().me.clone().unwrap();
-    assert_eq!((me.standing, me.held, me.wanted, me.session), ("left", 0, 0, None));
+    assert_eq!((me.session_state, me.held, me.wanted, me.session), ("left", 0, 0, None));
     assert!(me.cause.contains("a bug"), "{}", me.cause);
     assert_eq!(node.attached().await, Err(Error::Left));
     assert_eq!(node.explain(&shard).await, Err(Error::Left));

@@ -1,4 +1,4 @@
-//! The last word of a driver: however it ends, everybody hears that it has.
+//! The driver's end: however it ends, every caller learns of it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Finish, Publisher};
 use crate::clock::Clock;
 use crate::observe::Meters;
 
-/// What tells people how the node stands. When it is dropped before its time, the driver died, and it says so.
+/// Reports the state of the node. If it is dropped early, the driver died, and it reports that.
 pub(crate) struct Farewell {
     pub(crate) publisher: Publisher,
     pub(crate) meters: Arc<Meters>,
@@ -29,7 +29,7 @@ impl Farewell {
     /// The node has left, or gave up on leaving.
     pub(crate) fn left(mut self, core: &leasehold_core::Node, clock: &Clock, finish: Finish) {
         let view = core.view(clock.read());
-        self.say(&view, "the node left, and the store could not be told", finish);
+        self.say(&view, "the node left, but the store did not confirm it", finish);
     }
 
     /// The driver died.
@@ -41,7 +41,7 @@ impl Farewell {
         tracing::error!(
             node = self.meters.node(),
             why,
-            "the driver died: all work is told to stop, the node holds nothing and takes nothing; start another one"
+            "the driver died: all work is told to stop, and the node holds no shards; start a new node"
         );
         let last = self.publisher.last();
         self.say(&last, &format!("the driver died: {why}"), Finish::Unconfirmed);
@@ -63,10 +63,10 @@ impl Drop for Farewell {
     }
 }
 
-/// A view of a node that is no more: it has no session and holds nothing.
+/// A view of a node that is gone: it has no session and holds nothing.
 fn over(mut view: View, why: &str) -> View {
-    if let Some(me) = view.me.as_mut().filter(|me| me.standing != "left") {
-        (me.standing, me.standing_for_ms, me.cause) = ("left", 0, why.to_owned());
+    if let Some(me) = view.me.as_mut().filter(|me| me.session_state != "left") {
+        (me.session_state, me.session_state_for_ms, me.cause) = ("left", 0, why.to_owned());
         (me.session, me.waiting_for, me.stop_in_ms) = (None, None, None);
         (me.renewals_failed, me.draining, me.held, me.wanted) = (0, false, 0, 0);
     }

@@ -1,16 +1,16 @@
-//! The driver: runs the core, and does what it says.
+//! The driver: runs the core, and carries out its actions.
 //!
 //! ```text
 //!   store answers ─┐                       ┌─> calls      one task per request, each with its own time limit
 //!   store watch ───┤                       ├─> works      handlers on the user's runtime, under grants
 //!   handlers end ──┼─> core.step(now, ..) ─┼─> hooks      the acquire gate
-//!   user's wishes ─┤                       ├─> publisher  the view, at most every 100 ms
+//!   commands ──────┤                       ├─> publisher  the view, at most every 100 ms
 //!   clock ─────────┘                       └─> meters     log, metrics, stream of events
 //! ```
 //!
-//! It runs on a thread and a runtime of its own, so that user code cannot starve renewals. Nothing in here waits for
-//! the store, for a handler or for a hook: each of them reports when it is done. If the driver itself is stuck, the
-//! watchdog stops all work in time.
+//! It runs on its own thread and runtime, so user code cannot starve renewals. Nothing in here waits for the store,
+//! for a handler or for a hook: each of them reports when it is done. If the driver itself is stuck, the watchdog
+//! stops all work in time.
 
 mod calls;
 mod crew;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use leasehold_core::event::{Ended, Returning, Verdict};
 use leasehold_core::store::WatchEvent;
-use leasehold_core::{Action, Epoch, Event, GroupName, Moment, Now, ShardId, Wish};
+use leasehold_core::{Action, Command, Epoch, Event, GroupName, Moment, Now, ShardId};
 use tokio::sync::{broadcast, mpsc};
 
 pub(crate) use calls::{Calls, follow, unanswered};
@@ -39,24 +39,24 @@ pub(crate) use farewell::Farewell;
 pub(crate) use publish::Publisher;
 pub(crate) use works::Works;
 
-use crate::chance;
 use crate::clock::Clock;
 use crate::deadman::Alarm;
-use crate::events::Told;
+use crate::events::NodeEvent;
 use crate::group::Handler;
 use crate::hooks::{self, Health, Hooks};
 use crate::observe::Meters;
+use crate::rng;
 
-/// How long after its core wanted to be woken in the past the driver looks again: a bug there must not burn a core.
+/// The pause if the core asks to be woken in the past: a bug there must not keep a processor busy.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long after the time for leaving is up the core gives up on a store that does not answer.
 const CORE_GIVES_UP_AFTER: Duration = Duration::from_secs(2);
 
-/// A question to the core, asked on the driver's own thread.
+/// A question to the core, answered on the driver's thread.
 pub(crate) type Query = Box<dyn FnOnce(&leasehold_core::Node, Now) + Send>;
 
-/// What comes in.
+/// The driver's inputs.
 pub(crate) enum Input {
     /// For the core.
     Core(Event),
@@ -66,11 +66,11 @@ pub(crate) enum Input {
     OwnedEnded { shard: ShardId, epoch: Epoch, how: Ended },
     /// Another handler for a group.
     Handle(GroupName, Handler),
-    /// Whether the user welcomes new shards.
+    /// Whether the user accepts new shards.
     Accept(bool),
-    /// What the health hook says.
+    /// The answer of the health hook.
     Health(Health),
-    /// Something that only the core can answer.
+    /// A question that only the core can answer.
     Query(Query),
     /// The watchdog found the session lost.
     SessionLost,
@@ -80,16 +80,16 @@ pub(crate) enum Input {
     Leave { within: Duration, returning: Returning },
 }
 
-/// How a node's life ended.
+/// How a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Everything was handed over and the session closed: others can start at once.
+    /// All shards were handed over and the session was closed: other nodes can start them at once.
     Clean,
-    /// The store could not be told, or work did not stop: others start when the session has run out.
+    /// The store could not be told, or work did not stop: other nodes start the shards when the session has expired.
     Unconfirmed,
 }
 
-/// The parts that a driver is made of.
+/// The parts of a driver.
 pub(crate) struct Driver<A> {
     pub(crate) core: leasehold_core::Node,
     pub(crate) clock: Clock,
@@ -98,22 +98,22 @@ pub(crate) struct Driver<A> {
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Duration,
     pub(crate) farewell: Farewell,
-    pub(crate) told: broadcast::Sender<Arc<Told>>,
+    pub(crate) told: broadcast::Sender<Arc<NodeEvent>>,
     pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
-    /// How long after a leave was due the session has surely run out.
+    /// How long after a leave was due the session has surely expired.
     pub(crate) ttl: Duration,
-    /// How long work has to stop when its runtime is gone.
+    /// How long work may take to stop when its runtime is gone.
     pub(crate) margin: Duration,
     pub(crate) life: Life,
 }
 
-/// Where the driver stands.
+/// The state of the driver.
 pub(crate) struct Life {
     pub(crate) accept: bool,
     pub(crate) health: Health,
     /// When the core has given up on telling the store that it leaves.
     pub(crate) leave_by: Moment,
-    /// When we give up on the core.
+    /// When the driver gives up on the core.
     pub(crate) give_up_at: Moment,
     pub(crate) lost_in_step: bool,
     /// User code can never run here again.
@@ -136,7 +136,7 @@ impl Default for Life {
 }
 
 impl<A: Alarm> Driver<A> {
-    /// Runs until the node has left, or the driver dies of a bug, and then until nothing of its work is left.
+    /// Runs until the node has left, or the driver dies of a bug, and then until none of its work is left.
     pub(crate) async fn run(mut self, follow_watch: bool) {
         let panic = AssertUnwindSafe(self.live(follow_watch)).catch_unwind().await.err();
         let Driver { core, clock, calls, mut works, farewell, inputs, life, hooks, told, .. } = self;
@@ -146,13 +146,13 @@ impl<A: Alarm> Driver<A> {
                 works.kill_all();
                 farewell.left(&core, &clock, life.finish.unwrap_or(Finish::Unconfirmed));
             }
-            // As if it had detached: work is told now, and cut off at the deadline by the watchdog.
+            // As if it had detached: work is told to stop now, and the watchdog cuts it off at the deadline.
             Some(panic) => {
                 works.lose();
                 farewell.died(&panic_text(&*panic));
             }
         }
-        // Whoever listens hears that nothing more comes, and what user code gave to hooks is let go.
+        // Listeners learn that no more events come, and the user's hooks are dropped.
         drop((core, hooks, told));
         let last = AssertUnwindSafe(outlive(works, calls, inputs, &meters)).catch_unwind().await;
         if last.is_err() {
@@ -227,18 +227,18 @@ impl<A: Alarm> Driver<A> {
 
     fn wish_accepting(&mut self) {
         let accepting = self.life.accept && self.life.health == Health::Healthy;
-        self.step(Event::Wish(Wish::Accepting(accepting)));
+        self.step(Event::Command(Command::Accepting(accepting)));
     }
 
     fn leave(&mut self, within: Duration, returning: Returning) {
         let leave_by = self.clock.now() + within + CORE_GIVES_UP_AFTER;
         self.life.leave_by = self.life.leave_by.min(leave_by);
         self.life.give_up_at = self.life.leave_by + self.ttl;
-        self.step(Event::Wish(Wish::Leave { within, returning }));
+        self.step(Event::Command(Command::Leave { within, returning }));
     }
 
-    /// A node that can run nothing must not attract shards: it hands over what it has, and is of no more use. One that
-    /// only holds shards, without any user code, needs no runtime.
+    /// A node that can run nothing must not attract shards: it hands over what it has and leaves. A node that only
+    /// holds shards, without any user code, needs no runtime.
     fn leave_if_nothing_can_run(&mut self) {
         if !self.life.runtime_gone || (self.works.crew.handlers.is_empty() && self.hooks.is_empty()) {
             return;
@@ -249,7 +249,7 @@ impl<A: Alarm> Driver<A> {
         self.leave(self.margin, Returning::No);
     }
 
-    /// The core's timers come before anything that waits in the queue.
+    /// The core's timers run before anything that waits in the queue.
     fn tick_if_due(&mut self) {
         let now = self.clock.now();
         if self.life.finish.is_none() && now >= self.core.deadline() {
@@ -284,7 +284,7 @@ impl<A: Alarm> Driver<A> {
         }
     }
 
-    /// Does one thing that the core said; the answer is what the core must hear of it at once.
+    /// Carries out one action of the core; returns what the core must learn of it at once.
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::OpenSession(session) => {
@@ -308,7 +308,7 @@ impl<A: Alarm> Driver<A> {
             Action::AskGate(shard) => self.ask_gate(shard),
             Action::Tell(notice) => {
                 self.farewell.meters.tell(&notice);
-                let _ = self.told.send(Arc::new(Told { unix_ms: self.clock.unix_ms(), notice }));
+                let _ = self.told.send(Arc::new(NodeEvent { unix_ms: self.clock.unix_ms(), notice }));
             }
             Action::Done => self.life.finish = Some(self.how_it_finished()),
         }
@@ -331,7 +331,7 @@ impl<A: Alarm> Driver<A> {
         });
     }
 
-    /// Weight and health are asked again and again; only changes are passed on.
+    /// Asks for weight and health regularly; only changes are passed on.
     fn start_hooks(&self) {
         let (every, clock) = (self.hook_every, self.clock.clone());
         let (runtime, inputs) = (self.works.crew.runtime.clone(), self.works.crew.inputs.clone());
@@ -344,9 +344,10 @@ impl<A: Alarm> Driver<A> {
                     let answer = hooks::ask(&runtime, &clock, every, async move { ask().await }).await;
                     if answer.is_some() && answer != last {
                         last = answer;
-                        let _ = inputs.send(Input::Core(Event::Wish(Wish::Weight(answer.unwrap_or(0)))));
+                        let _ =
+                            inputs.send(Input::Core(Event::Command(Command::Weight(answer.unwrap_or(0)))));
                     }
-                    clock.sleep(every + chance::up_to(every / 10)).await;
+                    clock.sleep(every + rng::up_to(every / 10)).await;
                 }
             });
         }
@@ -361,13 +362,13 @@ impl<A: Alarm> Driver<A> {
                         last = answer;
                         let _ = inputs.send(Input::Health(answer));
                     }
-                    clock.sleep(every + chance::up_to(every / 10)).await;
+                    clock.sleep(every + rng::up_to(every / 10)).await;
                 }
             });
         }
     }
 
-    /// Clean, unless work still runs, the session was only given up at the end, or nobody could be told any more.
+    /// Clean, unless work still runs, the session was only given up at the end, or the store could no longer be told.
     fn how_it_finished(&self) -> Finish {
         let in_time = self.clock.now() < self.life.leave_by;
         let clean = self.works.running() == 0 && in_time && !self.life.lost_in_step;
@@ -375,8 +376,8 @@ impl<A: Alarm> Driver<A> {
     }
 }
 
-/// Waits until nothing of the work is left, and only then gives up what holds the session. The watchdog and the
-/// dead-man timer stay as they are; whoever still asks for something hears that the node has left.
+/// Waits until none of the work is left, and only then gives up what holds the session. The watchdog and the dead-man
+/// timer stay as they are; callers learn that the node has left.
 async fn outlive<A: Alarm>(
     mut works: Works<A>,
     mut calls: Calls,

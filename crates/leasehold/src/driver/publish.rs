@@ -1,4 +1,4 @@
-//! The view for everybody to see: on change, and not too often.
+//! Publishes the view on change, and not too often.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::clock::Clock;
 
 /// The shortest time between two views.
 const EVERY_MIN: Duration = Duration::from_millis(100);
-/// A view that takes long to make is made less often: at most this part of the time goes into it.
+/// A view that takes long to make is made less often: at most this part of the time is spent on it.
 const SHARE: u32 = 20;
 
 /// Publishes the view of one core.
@@ -52,7 +52,7 @@ impl Publisher {
         let view = Arc::new(core.view(clock.read()));
         self.views.send_replace(view.clone());
         let now = clock.now();
-        // Before the groups are known there is little to make, and whoever holds the first shard must find its group.
+        // Before the groups are known a view is cheap, and the holder of the first shard must find its group in it.
         let every_min = if view.groups.is_empty() { Duration::ZERO } else { EVERY_MIN };
         self.not_before = now + every_min.max(now.since(began_at) * SHARE);
         self.due_at = Moment::NEVER;

@@ -21,7 +21,7 @@ pub(crate) struct Works<A> {
 }
 
 impl<A: Alarm> Works<A> {
-    /// Nothing runs. The rest of a shard's work has `siblings_stop_within` to stop when a part of it failed.
+    /// Nothing runs yet. When a part of a shard's work failed, the rest has `siblings_stop_within` to stop.
     pub(crate) fn new(crew: Crew<A>, siblings_stop_within: Duration) -> Self {
         Works { decisions: work::Works::new(crew.kill_early, siblings_stop_within), crew }
     }
@@ -36,7 +36,7 @@ impl<A: Alarm> Works<A> {
         self.decisions.open_session(&mut self.crew);
     }
 
-    /// The session's deadlines moved forward; fails if it was lost before it could be told.
+    /// The session's deadlines moved forward; fails if the session was lost before that.
     pub(crate) fn extend(&mut self, deadlines: Deadlines) -> Result<(), SessionLost> {
         self.decisions.extend(deadlines, &mut self.crew)
     }
@@ -46,16 +46,16 @@ impl<A: Alarm> Works<A> {
         self.decisions.lose(&mut self.crew);
     }
 
-    /// Starts the work of a shard; the answer is what to tell the core if it did not start.
+    /// Starts the work of a shard; returns what to tell the core if it did not start.
     pub(crate) fn start(&mut self, shard: ShardId, epoch: Epoch) -> Option<Event> {
         let refused = self.decisions.start(shard, epoch, &mut self.crew);
         if let Some(Event::Ended { shard, how: Ended::Failed(why), .. }) = &refused {
-            tracing::error!(%shard, %epoch, why, "refused to start a shard");
+            tracing::error!(%shard, %epoch, why, "the shard was not started");
         }
         refused
     }
 
-    /// Tells the work of a shard to stop; the answer is what to tell the core if nothing of it runs.
+    /// Tells the work of a shard to stop; returns what to tell the core if none of it runs.
     pub(crate) fn stop(
         &mut self,
         shard: &ShardId,
@@ -66,31 +66,31 @@ impl<A: Alarm> Works<A> {
         self.decisions.stop(shard, epoch, why, kill_at, &mut self.crew)
     }
 
-    /// One handler of a shard is gone; the answer is what to tell the core if nothing of the work is left.
+    /// One handler of a shard is gone; returns what to tell the core if none of the work is left.
     pub(crate) fn handler_ended(&mut self, shard: &ShardId, epoch: Epoch, how: Ended) -> Option<Event> {
         let now = self.crew.clock.now();
         self.decisions.handler_ended(now, shard, epoch, how, &mut self.crew)
     }
 
-    /// Nothing that a grant owns is left, or a part of it failed; the answer is what to tell the core if nothing of the
-    /// work is left.
+    /// Nothing that a grant owns is left, or a part of it failed; returns what to tell the core if none of the work is
+    /// left.
     pub(crate) fn owned_ended(&mut self, shard: &ShardId, epoch: Epoch, how: Ended) -> Option<Event> {
         let now = self.crew.clock.now();
         self.decisions.owned_ended(now, shard, epoch, how, &mut self.crew)
     }
 
-    /// Adds a handler to a group, also to its shards that run already.
+    /// Adds a handler to a group, and to its shards that already run.
     pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler) {
         let joins = self.decisions.join(&group, &mut self.crew);
         self.crew.add_handler(group, handler, &joins);
     }
 
-    /// Cuts off everything, for the end of the driver. What is stuck in a thread stays under the dead-man timer.
+    /// Cuts off everything, for the end of the driver. Work that is stuck in a thread stays under the dead-man timer.
     pub(crate) fn kill_all(&mut self) {
         self.crew.kill_all();
     }
 
-    /// Says so when the runtime of user code is shut down, until `end`.
+    /// Reports when the runtime of user code is shut down, until `end`.
     pub(crate) fn watch_runtime(&self, end: CancellationToken) {
         let mut sentinel = Sentinel(Some(self.crew.inputs.clone()));
         tasks::spawn_on(&self.crew.runtime, async move {

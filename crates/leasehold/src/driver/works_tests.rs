@@ -151,7 +151,7 @@ async fn a_shard_whose_work_has_not_ended_is_never_started_again() {
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
     bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None);
     let refused = bench.works.start(shard(), Epoch(2)).unwrap();
-    assert!(failed(&refused).contains("former work"));
+    assert!(failed(&refused).contains("previous work"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(starts.load(Ordering::Relaxed), 1);
 }

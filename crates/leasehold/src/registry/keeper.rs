@@ -1,5 +1,5 @@
-//! The task that keeps registered keys alive: it takes orders, makes the store look like what is wanted, again and again,
-//! and tells how that goes.
+//! The task that keeps registered keys alive: it takes orders, reconciles the store with them regularly, and reports
+//! the health.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::wanted::{Before, Stand, Wanted};
 use super::{RegistryHealth, RegistryOptions, RegistryState};
-use crate::chance;
 use crate::clock::Clock;
+use crate::rng;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What registrants want of the keeper.
+/// Requests of registrants to the keeper.
 #[derive(Debug)]
 pub(super) enum Order {
     Register { owner: u64, key: String, value: Vec<u8>, reply: Reply<LeaseId> },
@@ -41,8 +41,8 @@ pub(super) struct Keeper {
     /// The last round failed, and is tried again at `retry_at`.
     retrying: bool,
     retry_at: Moment,
-    /// Who was refused which key since anything was kept last. Nothing is left to try then, and that nothing fails shows
-    /// nothing.
+    /// The keys that were refused, by registrant, since anything was kept last. Nothing is left to try then, so the
+    /// absence of failures shows nothing.
     refused: BTreeSet<(u64, String)>,
     failures: u32,
     failing_since: Option<Moment>,
@@ -55,7 +55,7 @@ pub(super) struct Lease {
     pub(super) doubtful: bool,
 }
 
-/// Those who wait for the next round.
+/// The callers that wait for the next round.
 #[derive(Default)]
 struct Waiting {
     registered: Vec<(String, Reply<LeaseId>)>,
@@ -160,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// Nobody waits for what was refused, so it must not turn up later; what was there before stays.
+    /// No caller waits for a refused key, so it must not turn up later; an earlier registration stays.
     fn take_back(&mut self, key: &str) {
         match self.wanted.remove(key).map(|wanted| wanted.before) {
             Some(Before::Other(owner, value)) => {
@@ -176,7 +176,7 @@ impl Keeper {
             Ok(()) => self.settled(),
             Err(error) => self.failed(error, round),
         }
-        // Whoever was answered finds it in the health.
+        // Callers that already got an answer see it in the health.
         self.publish();
         self.answer();
     }
@@ -184,13 +184,13 @@ impl Keeper {
     fn settled(&mut self) {
         self.retrying = false;
         let keys = self.wanted.len();
-        // What was refused is wanted no more, so a round without keys does not show that it would be taken now.
+        // A refused key is no longer wanted, so a round without keys does not show that the store would take it now.
         if keys == 0 && !self.refused.is_empty() {
             return;
         }
         if self.failures > 0 && keys > 0 {
             self.count("leasehold_registry_restores_total", "ok");
-            tracing::info!(failures = self.failures, keys, "registered keys are back");
+            tracing::info!(failures = self.failures, keys, "registered keys restored");
         }
         self.refused.clear();
         self.failures = 0;
@@ -199,15 +199,15 @@ impl Keeper {
     }
 
     fn failed(&mut self, error: StoreError, round: Round) {
-        // Whoever asks during an outage gets a try of its own, which does not slow down the regular ones.
+        // A request during an outage gets a try of its own, which does not slow down the regular ones.
         if round == Round::Due || !self.retrying {
             let pause = self.options.retry.pause(self.failures);
-            self.retry_at = self.clock.now() + pause + chance::up_to(pause / 10);
+            self.retry_at = self.clock.now() + pause + rng::up_to(pause / 10);
             self.retrying = true;
             self.failures += 1;
             self.count("leasehold_registry_restores_total", "failed");
             let (failures, again_after) = (self.failures, pause);
-            tracing::warn!(%error, failures, ?again_after, "registered keys cannot be kept; trying again");
+            tracing::warn!(%error, failures, ?again_after, "cannot renew registered keys; retrying");
         }
         self.error = Some(error.to_string());
         self.failing_since.get_or_insert(self.clock.now());
@@ -286,7 +286,7 @@ impl Keeper {
         self.options.ttl.as_secs_f64().to_string()
     }
 
-    /// Nobody is left: the lease goes, if the store can be reached in time.
+    /// No registrant is left: the lease is revoked, if the store can be reached in time.
     async fn end(mut self) {
         self.wanted.clear();
         self.publish();
@@ -295,7 +295,7 @@ impl Keeper {
             let revoked =
                 self.clock.timeout_at(until, self.call(|r, lease| r.revoke(lease), &lease.id)).await;
             if !matches!(revoked, Some(Ok(()))) {
-                tracing::debug!("the lease of registered keys was not revoked; it expires");
+                tracing::debug!("the lease of registered keys was not revoked; it expires after its ttl");
             }
         }
     }
@@ -303,8 +303,8 @@ impl Keeper {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Somebody wants something.
+    /// An order came in.
     Asked,
-    /// It is time.
+    /// The timer fired.
     Due,
 }

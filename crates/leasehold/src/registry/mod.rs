@@ -1,14 +1,14 @@
-//! Keys that other programs read, kept alive under one lease of the store for as long as this process lives.
+//! Keys for other programs to read, kept alive under one lease of the store for as long as this process lives.
 //!
-//! This is for finding things (an address, a version), never for ownership: the store's own expiry decides when a key
-//! goes. All registries of one process on the same store and with the same ttl share one lease, which is made at first
-//! use. After an outage everything is registered again by itself; a key that was unregistered meanwhile stays gone.
+//! This is for discovery (an address, a version), never for ownership: the store's own expiry decides when a key goes.
+//! All registries of one process on the same store and with the same ttl share one lease, which is created at first
+//! use. After an outage all keys are registered again automatically; a key that was unregistered meanwhile stays gone.
 //!
-//! On every store alike, the last one to register a key has it: registering takes a key from whoever has it, and keeping
-//! it alive never does. What became of the keys is looked at with every renewal, a third of the ttl after the last. A key
-//! that somebody removed is then registered again. One that somebody else registered, or wrote by hand, stays theirs:
-//! there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its owner
-//! calls [`Registry::register`] again.
+//! On every store, the last one to register a key owns it: registering takes a key from its current owner, and keeping
+//! it alive never does. The keys are checked with every renewal, a third of the ttl after the last. A key that
+//! somebody removed is then registered again. A key that somebody else registered, or wrote by hand, stays theirs:
+//! there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its
+//! owner calls [`Registry::register`] again.
 
 mod keeper;
 mod options;
@@ -31,26 +31,26 @@ use keeper::{Keeper, Order};
 pub use leasehold_store::LeaseId;
 pub use options::RegistryOptions;
 
-/// How registered keys are doing.
+/// The health of registered keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistryHealth {
-    /// What is going on.
+    /// The current state.
     pub state: RegistryState,
-    /// The lease that keeps the keys, once there is one. Another one after an outage.
+    /// The lease that keeps the keys, once there is one. It changes after an outage.
     pub lease: Option<LeaseId>,
-    /// How many keys should be there, of all registries that share the lease.
+    /// How many keys should be there, over all registries that share the lease.
     pub keys: usize,
-    /// Those of them that somebody else wrote over.
+    /// The keys among them that somebody else overwrote.
     pub taken: Vec<String>,
-    /// How many tries in a row failed.
+    /// How many tries in a row have failed.
     pub failures: u32,
-    /// Since when they fail, so that a blip can be told from an outage.
+    /// When they began to fail; tells a blip from an outage.
     pub failing_since: Option<Moment>,
-    /// What the last of them said.
+    /// The error of the last one.
     pub error: Option<String>,
 }
 
-/// What is going on with registered keys.
+/// The state of registered keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegistryState {
     /// Nothing is registered, so there is no lease.
@@ -58,15 +58,15 @@ pub enum RegistryState {
     Idle,
     /// All keys are there.
     Healthy,
-    /// Somebody else wrote over some of them; the others are there.
+    /// Somebody else overwrote some of them; the others are there.
     Overwritten,
-    /// The store does not answer, or lost the keys; they are registered again as soon as it can be done. Or it
+    /// The store does not answer, or lost the keys; they are registered again as soon as possible. Or the store
     /// refused a key, which was not registered, and nothing has been kept since.
     Failing,
 }
 
-/// Registers keys. Clones are the same registrant; when the last one is dropped, its keys are removed, and with the
-/// last registrant of the process the lease is revoked.
+/// Registers keys. Clones share their keys. When the last clone is dropped, its keys are removed; with the last
+/// registry of the process, the lease is revoked.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Registrant>);
 
@@ -89,15 +89,15 @@ impl std::fmt::Debug for StoreHandle {
     }
 }
 
-/// The way to a keeper. It ends when the last line to it is dropped.
+/// The connection to a keeper. The keeper ends when the last one is dropped.
 #[derive(Debug)]
 struct Line {
     orders: mpsc::UnboundedSender<Order>,
     health: watch::Receiver<RegistryHealth>,
 }
 
-/// The keepers of this process: one per store and ttl. A keeper holds its store, so that an address means the same
-/// store for as long as its entry can be used.
+/// The keepers of this process: one per store and ttl. A keeper holds its store, so an address means the same store
+/// for as long as its entry can be used.
 static LINES: Mutex<BTreeMap<(usize, Duration), Weak<Line>>> = Mutex::new(BTreeMap::new());
 static REGISTRANTS: AtomicU64 = AtomicU64::new(0);
 
@@ -107,7 +107,7 @@ impl Registry {
         Registry::new(store, RegistryOptions::default(), Place::OwnThread, Clock::boot())
     }
 
-    /// The same with other options. The options of the first registry of a process, store and ttl count.
+    /// The same with other options. The first registry of a process, store and ttl sets the options.
     pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
         Ok(Registry::new(store, options, Place::OwnThread, Clock::boot()))
@@ -126,7 +126,7 @@ impl Registry {
         Registry(Arc::new(Registrant { store: StoreHandle(store), place, clock, options, id, line }))
     }
 
-    /// A registry on the same store whose keys live for another time.
+    /// A registry on the same store whose keys have another ttl.
     pub fn with_ttl(&self, ttl: Duration) -> Result<Self, Error> {
         let Registrant { store, place, clock, options, .. } = &*self.0;
         let options = RegistryOptions { ttl, ..options.clone() };
@@ -134,14 +134,12 @@ impl Registry {
         Ok(Registry::new(store.0.clone(), options, *place, clock.clone()))
     }
 
-    /// Registers a key, over whatever is there, and waits until the store has it. After an error nothing
-    /// has changed: what was registered under this key before stays, and otherwise it is not registered. The lease is
-    /// another one after an outage. A key must have a name.
+    /// Registers a key, replacing whatever is there, and waits until the store has it. After an error nothing has
+    /// changed: an earlier registration of this key stays, and otherwise the key is not registered. The lease changes
+    /// after an outage. A key must not be empty.
     pub async fn register(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<LeaseId, Error> {
         if key.is_empty() {
-            return Err(Error::Unknown(
-                "a key must not be empty; nothing was registered: name it".to_owned(),
-            ));
+            return Err(Error::Unknown("the key is empty; nothing was registered".to_owned()));
         }
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());
@@ -152,8 +150,8 @@ impl Registry {
         answer.map_err(|error| Error::store(format!("registering {key:?}"), error))
     }
 
-    /// Removes a key that was registered here. An error says that the store has not confirmed it; it is tried again
-    /// until the key is gone, and it never comes back.
+    /// Removes a key that was registered here. An error means that the store has not confirmed it; the removal is
+    /// retried until the key is gone, and the key never comes back.
     pub async fn unregister(&self, key: &str) -> Result<(), Error> {
         let Some(line) = self.line_if_open() else { return Ok(()) };
         let (reply, waiting) = oneshot::channel();
@@ -163,20 +161,20 @@ impl Registry {
         answer.map_err(|error| Error::store(format!("unregistering {key:?}"), error))
     }
 
-    /// How the keys are doing.
+    /// The health of the keys.
     pub fn health(&self) -> RegistryHealth {
         self.line_if_open().map(|line| line.health.borrow().clone()).unwrap_or_default()
     }
 
-    /// All registered keys in the store that are alive, whoever registered them.
+    /// All live registered keys in the store, whoever registered them.
     pub async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let store = &self.0.store.0;
         let registry = store.registry().ok_or(Error::NoRegistry(store.facts().kind))?;
         registry.keys().await.map_err(|error| Error::unread("listing registered keys", error))
     }
 
-    /// Removes the keys that were registered here and waits for it, for a bounded time. With the last registry of this
-    /// process the lease is revoked, and that is waited for as well.
+    /// Removes the keys that were registered here and waits for it, for a bounded time. The last registry of this
+    /// process also revokes the lease, and waits for that.
     pub async fn close(self) {
         let Some(line) = self.take_line() else { return };
         let (done, waiting) = oneshot::channel();
@@ -184,7 +182,7 @@ impl Registry {
         let mut health = line.health.clone();
         let closed = async move {
             let _ = waiting.await;
-            // Whoever drops the last line waits for its keeper, which revokes the lease before it ends.
+            // The last registrant waits for its keeper, which revokes the lease before it ends.
             if Arc::into_inner(line).is_some() {
                 while health.changed().await.is_ok() {}
             }

@@ -4,25 +4,25 @@ use leasehold_core::config::Backoff;
 
 use crate::error::Error;
 
-/// Stores count the life of a key in seconds, and below this a single slow call would lose all of them.
+/// Stores count the ttl of a key in seconds. With a shorter one, a single slow call would lose all keys.
 const TTL_MIN: Duration = Duration::from_secs(1);
-/// Keys of a process that is gone should not be read for longer.
+/// Keys of a process that is gone should not stay readable for longer.
 const TTL_MAX: Duration = Duration::from_secs(86_400);
-/// A shorter pause or limit would only keep the store busy.
+/// A shorter pause or limit would only load the store.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// How registered keys are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryOptions {
-    /// How long the store keeps the keys after this process went silent: from a second to a day. They are renewed three
-    /// times as often.
+    /// How long the store keeps the keys after this process went silent: from a second to a day. They are renewed
+    /// three times in that time.
     pub ttl: Duration,
-    /// The pauses between tries while the store is away; they start anew after each success. None is below 10 ms.
+    /// The pauses between tries while the store is away; they restart after each success. None is below 10 ms.
     pub retry: Backoff,
-    /// How long one call to the store may take, which must be less than two thirds of the ttl: else a call that hangs
-    /// loses the keys.
+    /// How long one call to the store may take. It must be less than two thirds of the ttl: otherwise a call that
+    /// hangs loses the keys.
     pub call_timeout: Duration,
-    /// How long closing may take; what is not removed by then expires.
+    /// How long closing may take; keys that are not removed by then expire.
     pub close_within: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for RegistryOptions {
 }
 
 impl RegistryOptions {
-    /// Checks the options, and reports all that is wrong with them.
+    /// Checks the options, and reports all problems.
     pub fn check(&self) -> Result<(), Error> {
         let problems = self.problems();
         if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
@@ -63,13 +63,13 @@ impl RegistryOptions {
         if *call_timeout >= left {
             problems.push(format!(
                 "the registry's call_timeout ({call_timeout:?}) must be less than 2/3 of its ttl ({left:?}): a call that \
-                 hangs would lose the keys; shorten it, or raise the ttl"
+                 hangs would lose the keys; lower it or raise the ttl"
             ));
         }
         if retry.shortest() < SHORTEST {
             problems.push(format!(
-                "the registry's retry pauses (the shortest is {:?}) must be at least {SHORTEST:?}: a store that is away \
-                 would be asked without end",
+                "the registry's retry pauses (the shortest is {:?}) must be at least {SHORTEST:?}: an unreachable store \
+                 would be called in a busy loop",
                 retry.shortest()
             ));
         }

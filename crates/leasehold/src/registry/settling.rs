@@ -1,4 +1,4 @@
-//! Makes the store look like what is wanted: one lease, and all keys under it.
+//! Reconciles the store with the registered keys: one lease, and all keys under it.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::driver::unanswered;
 
 impl Keeper {
-    /// Makes the store look like what is wanted.
+    /// Reconciles the store with the registered keys.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
         if let Some(lease) = self.lease.take_if(|lease| lease.doubtful) {
             self.replace(lease).await?;
@@ -31,7 +31,7 @@ impl Keeper {
             self.lease = None;
             self.start_over();
         }
-        Err(StoreError::new(StoreErrorKind::Damaged, "the store forgets leases as soon as they are made"))
+        Err(StoreError::new(StoreErrorKind::Damaged, "the store drops leases right after they are created"))
     }
 
     async fn settle_once(&mut self) -> Result<LeaseState, StoreError> {
@@ -65,8 +65,8 @@ impl Keeper {
         Ok(LeaseState::Alive)
     }
 
-    /// The keys that are to be written. Those that were there before are looked at first, and with every renewal all of
-    /// them: somebody may have removed one, or written over it.
+    /// The keys that must be written. Keys that were there before are read first, and all of them with every renewal:
+    /// somebody may have removed or overwritten one.
     async fn missing(&mut self, due: bool) -> Result<Vec<String>, StoreError> {
         let unsure = |stand: Stand| stand == Stand::Lost || (due && stand != Stand::Wished);
         let unsure: Vec<String> =
@@ -99,8 +99,8 @@ impl Keeper {
         Ok(id)
     }
 
-    /// Ends a lease in doubt, but not before there is another one: a store that takes nothing new may still keep what it
-    /// has, as an etcd does whose quota is used up.
+    /// Ends a lease in doubt, but not before there is another one: a store that accepts nothing new may still keep what
+    /// it has, like an etcd whose quota is used up.
     async fn replace(&mut self, doubtful: Lease) -> Result<(), StoreError> {
         let fresh = match self.wanted.is_empty() {
             true => Ok(None),
@@ -130,8 +130,8 @@ impl Keeper {
         }
     }
 
-    /// Keeps what is under a lease in doubt, and removes what is not wanted any more. What cannot be done here is tried
-    /// again with the next round.
+    /// Keeps the keys under a lease in doubt, and removes those that are no longer wanted. Whatever fails here is tried
+    /// again in the next round.
     async fn hold(&mut self, lease: &LeaseId) {
         let renewed = self.call(|r, lease| r.keep_alive(lease), lease).await;
         self.count("leasehold_registry_renewals_total", if renewed.is_ok() { "ok" } else { "failed" });
@@ -152,8 +152,8 @@ impl Keeper {
         }
     }
 
-    /// A call that changes keys: without an answer, the lease is in doubt. A refusal is an answer: what was refused does not
-    /// land later, and if it landed before, the key is removed like any that is not wanted.
+    /// A call that changes keys: without an answer, the lease is in doubt. A refusal is an answer: a refused write does not
+    /// land later, and if it landed before, the key is removed like any other that is not wanted.
     async fn write<'a, T, F>(
         &'a mut self,
         call: impl FnOnce(&'a dyn leasehold_store::Registry, &'a LeaseId) -> F,
@@ -184,15 +184,15 @@ impl Keeper {
     }
 }
 
-/// How a key that was there stands now that this was found under it.
+/// The new state of a key that was there, given what was found under it.
 fn seen(key: &str, wanted: &Wanted, found: Option<&[u8]>) -> Stand {
     match (found, wanted.stand) {
         (None, Stand::There) => {
-            tracing::warn!(key, "somebody removed a registered key; registering it again");
+            tracing::warn!(key, "a registered key was deleted; registering it again");
             Stand::Lost
         }
         (None, Stand::Taken) => {
-            tracing::info!(key, "a registered key that somebody else had is free; registering it again");
+            tracing::info!(key, "a registered key that another process held is free; registering it again");
             Stand::Lost
         }
         (None, stand) => stand,
@@ -202,7 +202,7 @@ fn seen(key: &str, wanted: &Wanted, found: Option<&[u8]>) -> Stand {
         (Some(_), _) => {
             tracing::warn!(
                 key,
-                "somebody else wrote over a registered key; it is theirs until it is free or registered anew"
+                "another process overwrote a registered key; it keeps the key until the key is free or registered again"
             );
             Stand::Taken
         }

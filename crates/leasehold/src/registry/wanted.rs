@@ -1,38 +1,38 @@
-/// A key that somebody registered.
+/// A registered key.
 pub(super) struct Wanted {
     pub(super) owner: u64,
     pub(super) value: Vec<u8>,
     /// Whether it is in the store.
     pub(super) stand: Stand,
-    /// What was registered under this key before, until the store has had this.
+    /// The previous registration of this key, until the store has had this one.
     pub(super) before: Before,
 }
 
-/// How a key stands in the store. Registering takes a key from whoever has it; keeping it never does.
+/// The state of a key in the store. Registering takes a key from its current owner; keeping it alive never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// It is to be written, over whatever is there.
+    /// It must be written, replacing whatever is there.
     Wished,
-    /// It was there before an outage, and is to be written again unless somebody else has it now.
+    /// It was there before an outage, and must be written again unless somebody else owns it now.
     Lost,
-    /// It is there, under the lease that there is now.
+    /// It is there, under the current lease.
     There,
-    /// Somebody else wrote over it: it is left alone until it is free.
+    /// Somebody else overwrote it: it is left alone until it is free.
     Taken,
 }
 
-/// What was registered under a key before.
+/// The previous registration of a key.
 pub(super) enum Before {
-    /// The store has had this one: whoever registered it was told so.
+    /// The store has had this one, and its registrant was told so.
     Settled,
-    /// It has not, and there was nothing else.
+    /// The store has not had it, and there was nothing else.
     Nothing,
-    /// It has not; this was there, of this owner.
+    /// The store has not had it; this was there, from this owner.
     Other(u64, Vec<u8>),
 }
 
 impl Wanted {
-    /// A wish to overwrite this one.
+    /// A registration that overwrites this one.
     pub(super) fn overwritten(self, owner: u64, value: Vec<u8>) -> Wanted {
         let before = match self.before {
             Before::Settled => Before::Other(self.owner, self.value),
@@ -41,7 +41,7 @@ impl Wanted {
         Wanted { owner, value, stand: Stand::Wished, before }
     }
 
-    /// The owner of what was there before wants it no more.
+    /// The owner of the previous registration no longer wants it.
     pub(super) fn forget_before(&mut self, owner: u64) {
         if matches!(self.before, Before::Other(before, _) if before == owner) {
             self.before = Before::Nothing;

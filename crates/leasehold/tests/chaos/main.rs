@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold::clock;
-use leasehold_chaos::dice::Dice;
 use leasehold_chaos::history::History;
 use leasehold_chaos::judge;
 use leasehold_chaos::measure::{Gaps, Spans};
 use leasehold_chaos::process::NodeProcess;
 use leasehold_chaos::record::{Recorder, Who};
+use leasehold_chaos::rng::Rng;
 use leasehold_core::{Config, Moment};
 
 const GROUP: &str = "work";
@@ -115,14 +115,14 @@ fn no_two_workers_ever_run_the_same_shard() {
     let calm_before = wait_until_all_run(folder.path(), Duration::from_secs(20));
     println!("all {SHARDS} shards run after {calm_before:?}; {seconds} s of trouble with seed {seed}");
 
-    let mut dice = Dice::of(seed);
+    let mut rng = Rng::of(seed);
     let mut did = std::collections::BTreeMap::<&str, u32>::new();
     let trouble_ends_at = clock::now() + Duration::from_secs(seconds);
     while clock::now() < trouble_ends_at {
-        let index = dice.roll(3) as usize;
-        let what = trouble(&mut workers[index], &mut dice, folder.path(), &recorder);
+        let index = rng.roll(3) as usize;
+        let what = trouble(&mut workers[index], &mut rng, folder.path(), &recorder);
         *did.entry(what).or_default() += 1;
-        std::thread::sleep(Duration::from_millis(100 + dice.roll(1500)));
+        std::thread::sleep(Duration::from_millis(100 + rng.roll(1500)));
     }
     for worker in &mut workers {
         if worker.is_paused() {
@@ -193,7 +193,7 @@ fn stated_bound() -> Duration {
     explained.failover_worst + explained.recovery_worst + explained.unowned_worst
 }
 
-fn trouble(worker: &mut Worker, dice: &mut Dice, folder: &Path, recorder: &Recorder) -> &'static str {
+fn trouble(worker: &mut Worker, rng: &mut Rng, folder: &Path, recorder: &Recorder) -> &'static str {
     if worker.process.is_none() {
         worker.start(folder);
         return "started again";
@@ -202,7 +202,7 @@ fn trouble(worker: &mut Worker, dice: &mut Dice, folder: &Path, recorder: &Recor
         worker.resume(recorder);
         return "continued";
     }
-    match dice.roll(6) {
+    match rng.roll(6) {
         0 | 1 => {
             worker.kill(recorder);
             "killed"
@@ -216,7 +216,7 @@ fn trouble(worker: &mut Worker, dice: &mut Dice, folder: &Path, recorder: &Recor
             "stopped"
         }
         _ => {
-            lock_the_store(folder, Duration::from_millis(200 + dice.roll(3000)));
+            lock_the_store(folder, Duration::from_millis(200 + rng.roll(3000)));
             "locked the store"
         }
     }

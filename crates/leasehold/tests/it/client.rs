@@ -49,7 +49,7 @@ async fn a_client_sees_locates_and_explains_without_joining() {
     let gone = client.what_if(&WhatIf::Down("a".parse().unwrap())).unwrap();
     assert_eq!(gone.homeless, 4);
     let error = client.what_if(&WhatIf::Down("b".parse().unwrap())).unwrap_err();
-    assert!(error.to_string().contains("no live node b"), "{error}");
+    assert!(error.to_string().contains("unknown live node b"), "{error}");
     assert_eq!(a.explain(&found.shard).await.unwrap().unwrap().holder, why.holder);
     assert_eq!(a.what_if(WhatIf::Down("a".parse().unwrap())).await.unwrap(), gone);
     a.leave().await;
@@ -117,7 +117,7 @@ async fn operators_move_shards_by_wishes() {
 
     client.freeze("deploying").await.unwrap();
     until("they say so", 10, || a.view().frozen.as_deref() == Some("deploying")).await;
-    client.thaw().await.unwrap();
+    client.unfreeze().await.unwrap();
     client.set_weight(&name_a, Some(0)).await.unwrap();
     until("a has nothing", 60, || bench.witness.at_work("a") == 0).await;
     client.set_weight(&name_a, None).await.unwrap();

@@ -31,12 +31,12 @@ async fn two_on_one_store() {
     while a.owned().len() != 2 || b.owned().len() != 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(a.view().me.as_ref().unwrap().standing, "attached");
+    assert_eq!(a.view().me.as_ref().unwrap().session_state, "attached");
     assert_eq!((a.leave().await, b.leave().await), (Finish::Clean, Finish::Clean));
     while let Some(told) = events.next().await {
         let notice = &told.notice;
         assert!(!matches!(notice, Notice::Fenced { .. }), "{notice:?}");
-        let detached = matches!(notice, Notice::Standing { to, .. } if to.as_str() == "detached");
+        let detached = matches!(notice, Notice::StateChanged { to, .. } if to.as_str() == "detached");
         assert!(!detached, "{notice:?}");
     }
     witness.assert_no_overlap();
@@ -66,7 +66,7 @@ async fn locked_under_a_node() {
     shell.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let cause = loop {
         let told = events.next().await.unwrap();
-        if let Notice::Standing { to, cause, .. } = &told.notice
+        if let Notice::StateChanged { to, cause, .. } = &told.notice
             && to.as_str() == "degraded"
         {
             break cause.to_string();

@@ -109,13 +109,13 @@ async fn a_node_that_is_cut_off_stops_in_time_and_recovers_by_itself() {
     assert!(a.owned().is_empty());
     let mut told = Vec::new();
     while told.last().is_none_or(|to| to != "detached") {
-        if let Notice::Standing { to, .. } = &events.next().await.unwrap().notice {
+        if let Notice::StateChanged { to, .. } = &events.next().await.unwrap().notice {
             told.push(to.to_string());
         }
     }
     assert_eq!(told, ["degraded", "detached"]);
     link.heal();
-    until("a is attached again", 60, || a.view().me.as_ref().unwrap().standing == "attached").await;
+    until("a is attached again", 60, || a.view().me.as_ref().unwrap().session_state == "attached").await;
     until("a has a share again", 120, || bench.witness.at_work("a") >= 1).await;
     bench.witness.assert_no_overlap();
 }
@@ -439,7 +439,7 @@ async fn only_shards_of_named_groups_that_are_served_are_engaged() {
     };
     for _ in 0..2 {
         for outcome in [node.engage(&shard("orders/1")), node.disengage(&shard("orders/1"))] {
-            assert!(said(outcome).contains("numbered slots 0 to 3"));
+            assert!(said(outcome).contains("numbered slots (0 to 3)"));
         }
         for outcome in
             [node.engage(&shard("nope/x")), node.disengage(&shard("nope/x")), node.handle("nope", worker())]
@@ -464,7 +464,7 @@ async fn a_group_is_given_twice_only_with_the_same_settings() {
     assert!(both(group(), group()).start().await.is_ok());
     for other in [Group::numbered("orders", 8), Group::named("orders"), group().capacity(2)] {
         let Err(Error::Config(problems)) = both(group(), other).start().await else { panic!("it started") };
-        assert!(problems[0].contains("orders was given twice"), "{problems:#?}");
+        assert!(problems[0].contains("orders was added twice"), "{problems:#?}");
     }
 }
 

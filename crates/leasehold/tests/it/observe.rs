@@ -180,9 +180,9 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
     node.leave().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    let line = |level, from: &str, to: &str| (level, format!("standing changed from={from} to={to}"));
+    let line = |level, from: &str, to: &str| (level, format!("session state changed from={from} to={to}"));
     assert_eq!(
-        Log::lines("standing"),
+        Log::lines("session state"),
         [
             line(Level::INFO, "joining", "attached"),
             line(Level::WARN, "attached", "degraded"),

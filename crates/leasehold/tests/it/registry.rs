@@ -52,7 +52,7 @@ async fn a_key_without_a_name_is_refused() {
     let bench = Bench::new();
     let registry = registry(bench.store());
     let error = registry.register("", "1").await.unwrap_err();
-    assert!(error.to_string().contains("a key must not be empty; nothing was registered"), "{error}");
+    assert!(error.to_string().contains("the key is empty; nothing was registered"), "{error}");
     assert!(keys(&bench).await.is_empty());
 }
 

@@ -6,8 +6,8 @@ use futures::future::join_all;
 use leasehold_store::{Finding, StoreError};
 
 use super::release::Release;
+use crate::connection::{Connection, Method};
 use crate::dial;
-use crate::line::{Line, Method};
 use crate::options::Options;
 use crate::proto::{
     AlarmRequest, AlarmResponse, MemberListRequest, MemberListResponse, ResponseHeader, StatusResponse,
@@ -15,7 +15,7 @@ use crate::proto::{
 
 /// What each of the named members said.
 pub(crate) struct Members {
-    answers: Vec<Result<(Line, StatusResponse), StoreError>>,
+    answers: Vec<Result<(Connection, StatusResponse), StoreError>>,
     /// All members that etcd knows of, if it said so.
     known: Option<MemberListResponse>,
     alarms: Result<AlarmResponse, String>,
@@ -25,12 +25,16 @@ impl Members {
     pub(crate) async fn ask(options: &Options) -> Self {
         let answers = join_all((0..options.hosts.len()).map(|member| dial::one(options, member))).await;
         let leading = |status: &StatusResponse| status.leader != 0;
-        let line = answers.iter().flatten().find(|(_, status)| leading(status)).map(|(line, _)| line.clone());
-        let (known, alarms) = match line {
+        let connection = answers
+            .iter()
+            .flatten()
+            .find(|(_, status)| leading(status))
+            .map(|(connection, _)| connection.clone());
+        let (known, alarms) = match connection {
             None => (None, Err("no member that has a leader answers".to_owned())),
-            Some(line) => {
-                let known = line.ask(Method::MEMBER_LIST, MemberListRequest {}).await.ok();
-                let alarms = line.ask(Method::ALARM, AlarmRequest {}).await;
+            Some(connection) => {
+                let known = connection.ask(Method::MEMBER_LIST, MemberListRequest {}).await.ok();
+                let alarms = connection.ask(Method::ALARM, AlarmRequest {}).await;
                 (known, alarms.map_err(|status| status.message().to_owned()))
             }
         };

@@ -139,7 +139,7 @@ mod tests {
     use tonic::{Code, Status};
 
     use super::unread_advice;
-    use crate::trouble::tell;
+    use crate::error::tell;
 
     #[test]
     fn rights_are_advised_only_where_they_lack() {

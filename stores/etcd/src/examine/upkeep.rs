@@ -11,7 +11,7 @@ use tonic::Code;
 use super::members::Members;
 use super::metrics::Metrics;
 use crate::etcd::{Shared, range};
-use crate::lane::{Switch, Trouble};
+use crate::lane::{CallError, Switch};
 use crate::proto::{RangeRequest, StatusResponse};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -151,7 +151,7 @@ fn compaction(oldest: i64, newest: i64, times: Option<u64>, a_day: u64) -> Findi
 }
 
 /// The oldest revision that can still be read.
-async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i64, Trouble> {
+async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i64, CallError> {
     let (mut gone, mut there) = (0, newest);
     while gone + 1 < there {
         let middle = gone + (there - gone) / 2;
@@ -159,7 +159,7 @@ async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i6
         let question = RangeRequest { key, revision: middle, count_only: true, ..RangeRequest::default() };
         match range(switch, question).await {
             Ok(_) => there = middle,
-            Err(Trouble { status: Some(status), .. }) if status.code() == Code::OutOfRange => gone = middle,
+            Err(CallError { status: Some(status), .. }) if status.code() == Code::OutOfRange => gone = middle,
             Err(trouble) => return Err(trouble),
         }
     }

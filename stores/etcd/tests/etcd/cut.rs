@@ -81,7 +81,7 @@ async fn a_node_that_is_cut_off_stops_in_time_and_comes_back() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     proxy.set(Mode::Pass).unwrap();
     let began = Stopwatch::start();
-    let attached = || far.view().me.as_ref().is_some_and(|me| me.standing == "attached");
+    let attached = || far.view().me.as_ref().is_some_and(|me| me.session_state == "attached");
     until("it is attached again", Duration::from_secs(20), attached).await;
     println!(
         "{SHARDS} shards over in {failover:?} at a ttl of {ttl:?}; attached {:?} after the cut",

@@ -160,7 +160,7 @@ async fn answer(client: &mut (impl AsyncWrite + Unpin), code: u16) -> std::io::R
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"said the proxy","reason":"Test","code":{code}}}"#
     );
     let text = format!(
-        "HTTP/1.1 {code} Trouble\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "HTTP/1.1 {code} ApiError\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     client.write_all(text.as_bytes()).await?;

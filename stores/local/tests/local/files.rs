@@ -498,7 +498,7 @@ fn a_watch_goes_on_when_the_folder_of_the_bell_is_removed() {
             let since = now();
             assert_eq!(changed(&mut watch).await.len(), 1);
             let took = now() - since;
-            // The first may only be found by the watch's own look; from then on the bell is heard again.
+            // The first may only be found by the watch's own look; from then on the notify file is heard again.
             if number > 2 {
                 slowest = slowest.max(took);
             }
@@ -516,7 +516,7 @@ fn a_store_opens_beside_a_long_transaction_and_for_every_user_who_may() {
     let shell = rusqlite::Connection::open(folder.file()).expect("opened");
     shell.execute_batch("BEGIN EXCLUSIVE; UPDATE store SET forgotten = 0").expect("locked");
     drop(folder.open());
-    for (name, wanted) in [("", 0o770), ("bell", 0o660), ("open", 0o660), ("file", 0o660)] {
+    for (name, wanted) in [("", 0o770), ("notify", 0o660), ("open", 0o660), ("file", 0o660)] {
         let path = folder.dir.path().join("x.db-live").join(name);
         let Ok(found) = fs::metadata(&path) else { continue };
         let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::registry::{Registry, RegistryOptions, RegistryState};
 use leasehold::{Client, Group, Node, Notice};
 use leasehold_chaos::witness::Witness;
-use leasehold_core::notice::Standing;
+use leasehold_core::notice::SessionState;
 use leasehold_redis::Redis;
 use leasehold_servers::{Program, RedisSentinel, RedisServer, words};
 use leasehold_store::Store;
@@ -41,7 +41,7 @@ async fn detachments(events: Vec<leasehold::Events>) -> Vec<String> {
     let mut causes = Vec::new();
     for mut events in events {
         while let Ok(Some(told)) = tokio::time::timeout(Duration::from_millis(100), events.next()).await {
-            if let Notice::Standing { to: Standing::Detached, cause, .. } = &told.notice {
+            if let Notice::StateChanged { to: SessionState::Detached, cause, .. } = &told.notice {
                 causes.push(cause.to_string());
             }
         }
@@ -83,7 +83,7 @@ fn a_quick_failover_detaches_nobody() -> bool {
         tokio::time::sleep(Duration::from_secs(12).saturating_sub(took)).await;
         assert_eq!(detachments(events).await, [""; 0]);
         assert_eq!((witness.all_at_work(), witness.all_starts()), (24, starts), "nothing stopped");
-        assert!(nodes.iter().all(|node| node.view().me.as_ref().unwrap().standing == "attached"));
+        assert!(nodes.iter().all(|node| node.view().me.as_ref().unwrap().session_state == "attached"));
         witness.assert_no_overlap();
         true
     })

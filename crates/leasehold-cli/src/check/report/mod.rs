@@ -6,7 +6,7 @@ mod timeline;
 use std::fmt::Write as _;
 
 use super::findings::{Findings, people};
-use super::outage::Told;
+use super::outage::Summary;
 
 /// How many violations of one promise are shown; the rest is counted.
 const SHOWN_MAX: usize = 8;
@@ -24,7 +24,7 @@ pub(super) fn page(findings: &Findings) -> String {
     );
     setting(&mut page, findings);
     promises(&mut page, findings);
-    let _ = writeln!(page, "<h2>Who ran what, and what was done to them</h2>\n{}", timeline::draw(findings));
+    let _ = writeln!(page, "<h2>Timeline of shards and faults</h2>\n{}", timeline::draw(findings));
     outage(&mut page, findings);
     spans(&mut page, findings);
     load(&mut page, findings);
@@ -68,8 +68,8 @@ fn promises(page: &mut String, findings: &Findings) {
 /// What the scenario `outage` shows, if that was told.
 fn outage(page: &mut String, findings: &Findings) {
     let Some(outage) = &findings.outage else { return };
-    page.push_str("<h2>The outage</h2>\n<table class=\"spans\"><tr>");
-    for column in Told::COLUMNS {
+    page.push_str("<h2>Outage</h2>\n<table class=\"spans\"><tr>");
+    for column in Summary::COLUMNS {
         let _ = write!(page, "<th>{column}</th>");
     }
     page.push_str("</tr>\n");
@@ -81,7 +81,7 @@ fn outage(page: &mut String, findings: &Findings) {
         page.push_str("</tr>\n");
     }
     page.push_str(
-        "</table>\n<p class=\"legend\">Stopped: since the outage began; back: since it ended.</p>\n<table>",
+        "</table>\n<p class=\"legend\">Stopped: time since the start of the outage; back: time since its end.</p>\n<table>",
     );
     for (title, value) in outage.rows() {
         let _ = writeln!(page, "<tr><td>{title}</td><td>{}</td></tr>", escaped(&value));
@@ -90,7 +90,7 @@ fn outage(page: &mut String, findings: &Findings) {
 }
 
 fn spans(page: &mut String, findings: &Findings) {
-    page.push_str("<h2>How long things took</h2>\n<table class=\"spans\"><tr><th></th><th>count</th><th>median</th><th>p99</th><th>longest</th></tr>");
+    page.push_str("<h2>Durations</h2>\n<table class=\"spans\"><tr><th></th><th>count</th><th>median</th><th>p99</th><th>longest</th></tr>");
     for measure in findings.spans.iter().filter(|measure| !measure.spans.all().is_empty()) {
         let at = |permille| measure.spans.at(permille).map_or_else(|| "–".to_owned(), people);
         let _ = writeln!(
@@ -119,7 +119,7 @@ fn load(page: &mut String, findings: &Findings) {
     let load = &findings.load;
     let _ = writeln!(
         page,
-        "<h2>What it asked of the store</h2>\n<p>All nodes together, per second: <b>{:.1}</b> calls while things were broken, <b>{:.1}</b> at rest. Writes at rest: <b>{:.2}</b>; one per node and renewal is {:.2}, whatever the number of shards.</p>",
+        "<h2>Store load</h2>\n<p>All nodes together, per second: <b>{:.1}</b> calls during faults, <b>{:.1}</b> at rest. Writes at rest: <b>{:.2}</b>; renewals alone are {:.2}, regardless of the number of shards.</p>",
         load.calls_broken, load.calls_rest, load.writes_rest, load.renewals
     );
 }

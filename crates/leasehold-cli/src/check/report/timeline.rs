@@ -32,7 +32,7 @@ pub(super) fn draw(findings: &Findings) -> String {
     let shards_top = TOP + lanes.len() as f64 * LANE + 12.0;
     let bottom = shards_top + rows.len() as f64 * row_height;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"Who ran which shard when\">",
+        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"Which node ran which shard when\">",
         bottom + 24.0
     );
     axis(&mut svg, &scale, bottom);
@@ -47,7 +47,7 @@ pub(super) fn draw(findings: &Findings) -> String {
     let healed = scale.x(findings.healed_at.as_nanos());
     let _ = write!(
         svg,
-        "<line x1=\"{healed:.1}\" x2=\"{healed:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\" stroke=\"var(--ink)\" stroke-dasharray=\"3 3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">all faults are over</text></svg>",
+        "<line x1=\"{healed:.1}\" x2=\"{healed:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\" stroke=\"var(--ink)\" stroke-dasharray=\"3 3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">all faults ended</text></svg>",
         healed - 4.0,
         TOP - 8.0
     );
@@ -117,7 +117,7 @@ fn lane_drawn(svg: &mut String, findings: &Findings, scale: &Scale, lane: &str, 
         let _ = write!(
             svg,
             "<g><title>{lane}: {} for {seconds:.2} s</title><rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"{}\" fill-opacity=\".85\"/>",
-            fault.fault.told(),
+            fault.fault.description(),
             y + 1.0,
             LANE - 4.0,
             fault_colour(fault.fault)
@@ -175,11 +175,13 @@ fn legend(findings: &Findings, step: usize) -> String {
         );
     }
     text.push_str(
-        "<span><i style=\"background:var(--soft);border:1px solid var(--line)\"></i>run by nobody</span>",
+        "<span><i style=\"background:var(--soft);border:1px solid var(--line)\"></i>not running</span>",
     );
-    text.push_str("<span><i style=\"background:#e00020\"></i>run twice at once (must not be)</span>");
+    text.push_str(
+        "<span><i style=\"background:#e00020\"></i>two workers at the same time (violation)</span>",
+    );
     if step > 1 {
-        let _ = write!(text, "<span>one shard of {step} is shown</span>");
+        let _ = write!(text, "<span>1 of {step} shards is shown</span>");
     }
     text.push_str("</div>");
     text

@@ -101,8 +101,8 @@ impl Said {
             tracing::warn!(
                 why,
                 line = %String::from_utf8_lossy(&line),
-                "the child wrote what looks like an answer and is none, so that its shard counts as running: see docs/one.md; \
-                 it is told of once"
+                "the child printed an invalid acknowledgement, so its shard still counts as running; see docs/one.md (this \
+                 is logged once)"
             );
         }
         line.push(b'\n');

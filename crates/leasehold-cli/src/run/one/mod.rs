@@ -32,12 +32,12 @@ const LAST_WORDS_WITHIN: Duration = Duration::from_millis(200);
 /// The way to the one child of this node.
 #[derive(Clone, Debug)]
 pub(super) struct OneChild {
-    wishes: mpsc::UnboundedSender<Wish>,
+    requests: mpsc::UnboundedSender<Request>,
 }
 
 /// What the handlers of shards want.
 #[derive(Debug)]
-enum Wish {
+enum Request {
     /// Tell the child that it holds a shard.
     Hold { grant: Grant, ended: oneshot::Sender<Outcome> },
     /// Tell the child to stop a shard.
@@ -49,7 +49,7 @@ enum Wish {
 impl OneChild {
     /// Starts the thread; the child itself starts with the first shard.
     pub(super) fn start(supervisor: Arc<Supervisor>) -> io::Result<OneChild> {
-        let (wishes, inbox) = mpsc::unbounded_channel();
+        let (requests, inbox) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("lh-one".to_owned()).spawn(move || {
             runtime.block_on(
@@ -63,7 +63,7 @@ impl OneChild {
                 .run(),
             );
         })?;
-        Ok(OneChild { wishes })
+        Ok(OneChild { requests })
     }
 }
 
@@ -72,18 +72,18 @@ impl OneChild {
 pub(super) async fn work(child: OneChild, grant: Grant) -> Outcome {
     let (ended, waiting) = oneshot::channel();
     let mut hold = Hold { child, shard: grant.shard().clone(), epoch: grant.epoch(), over: false };
-    hold.wish(Wish::Hold { grant: grant.clone(), ended });
+    hold.send(Request::Hold { grant: grant.clone(), ended });
     let mut waiting = std::pin::pin!(waiting);
     let mut told = false;
     loop {
         tokio::select! {
             outcome = &mut waiting => {
                 hold.over = true;
-                return outcome.unwrap_or_else(|_| Err("the child is gone".into()));
+                return outcome.unwrap_or_else(|_| Err("the child exited".into()));
             }
             () = grant.stopping().cancelled(), if !told => {
                 told = true;
-                hold.wish(Wish::Stop(grant.shard().clone(), grant.epoch()));
+                hold.send(Request::Stop(grant.shard().clone(), grant.epoch()));
             }
         }
     }
@@ -98,8 +98,8 @@ struct Hold {
 }
 
 impl Hold {
-    fn wish(&self, wish: Wish) {
-        let _ = self.child.wishes.send(wish);
+    fn send(&self, request: Request) {
+        let _ = self.child.requests.send(request);
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if !self.over {
             let (dead, waiting) = blocking::channel();
-            self.wish(Wish::CutOff(self.shard.clone(), self.epoch, dead));
+            self.send(Request::CutOff(self.shard.clone(), self.epoch, dead));
             let _ = waiting.recv();
         }
     }
@@ -124,7 +124,7 @@ struct Held {
 /// Cares for the child, one life after another.
 struct Carer {
     supervisor: Arc<Supervisor>,
-    inbox: mpsc::UnboundedReceiver<Wish>,
+    inbox: mpsc::UnboundedReceiver<Request>,
     held: BTreeMap<ShardId, Held>,
     /// Shards that came while the child was ending: they begin its next life.
     later: BTreeMap<ShardId, Held>,
@@ -152,17 +152,17 @@ impl Carer {
             if self.held.is_empty() {
                 match self.inbox.recv().await {
                     None => return,
-                    Some(Wish::Hold { grant, ended }) => {
+                    Some(Request::Hold { grant, ended }) => {
                         self.held.insert(grant.shard().clone(), Held { grant, ended, stop_told: false });
                     }
                     // There is no child that could hold it.
-                    Some(Wish::Stop(..) | Wish::CutOff(..)) => continue,
+                    Some(Request::Stop(..) | Request::CutOff(..)) => continue,
                 }
             }
             let leashes = self.held.values().filter_map(|held| self.supervisor.rule.leash(&held.grant));
             match leashes.max_by_key(|leash| leash.kill_at) {
                 Some(leash) => self.live(leash).await,
-                None => self.end_all("the session was lost before the child could be started"),
+                None => self.end_all("the session was lost before the child was started"),
             }
         }
     }
@@ -171,7 +171,7 @@ impl Carer {
     async fn live(&mut self, leash: Leash) {
         let mut life = match self.launch(leash) {
             Ok(life) => life,
-            Err(error) => return self.end_all(&format!("the child could not be started: {error}")),
+            Err(error) => return self.end_all(&format!("cannot start the child: {error}")),
         };
         self.tell_all(&mut life);
         let mut haste = self.supervisor.haste.clone();
@@ -182,8 +182,8 @@ impl Carer {
                     Some(Report::Gone) | None => break,
                     Some(report) => life.hear(report),
                 },
-                wish = self.inbox.recv() => match wish {
-                    Some(wish) => self.on_wish(&mut life, wish),
+                request = self.inbox.recv() => match request {
+                    Some(request) => self.on_request(&mut life, request),
                     None => break,
                 },
                 answer = life.answers.recv(), if !silent => match answer {
@@ -241,9 +241,9 @@ impl Carer {
         Words { stop_at: self.supervisor.rule.stop_at(leash), leash }
     }
 
-    fn on_wish(&mut self, life: &mut Life, wish: Wish) {
-        match wish {
-            Wish::Hold { grant, ended } => {
+    fn on_request(&mut self, life: &mut Life, request: Request) {
+        match request {
+            Request::Hold { grant, ended } => {
                 let shard = grant.shard().clone();
                 if life.ending {
                     self.later.insert(shard, Held { grant, ended, stop_told: false });
@@ -253,10 +253,10 @@ impl Carer {
                 life.order(self.words(life.leash).grant(&shard, grant.epoch()));
                 self.held.insert(shard, Held { grant, ended, stop_told: false });
             }
-            Wish::Stop(shard, epoch) => self.stop(life, &shard, epoch),
-            Wish::CutOff(shard, epoch, dead) => {
+            Request::Stop(shard, epoch) => self.stop(life, &shard, epoch),
+            Request::CutOff(shard, epoch, dead) => {
                 if self.held.get(&shard).is_some_and(|held| held.grant.epoch() == epoch) {
-                    tracing::warn!(%shard, %epoch, "the child did not stop a shard in time: it is killed");
+                    tracing::warn!(%shard, %epoch, "the child did not stop a shard in time: killing it");
                     life.ending = true;
                     life.guarded.kill();
                     self.waiting.push(dead);
@@ -289,7 +289,7 @@ impl Carer {
     fn on_answer(&mut self, life: &mut Life, answer: Acknowledgement) {
         let Acknowledgement { shard, epoch, error } = answer;
         if self.held.get(&shard).is_none_or(|held| held.grant.epoch() != epoch) {
-            tracing::warn!(%shard, %epoch, "the child acknowledged a shard that it does not hold");
+            tracing::warn!(%shard, %epoch, "ignored an acknowledgement for a shard that the child does not hold");
             return;
         }
         let held = self.held.remove(&shard).expect("it is known");
@@ -324,7 +324,7 @@ impl Carer {
         let why = match (failed, exit) {
             (Some(why), _) => why,
             (None, Some(exit)) => format!("the command {exit}"),
-            (None, None) => "its guard was killed, and it with it".to_owned(),
+            (None, None) => "the guard process was killed, and the child with it".to_owned(),
         };
         self.end_all(&why);
     }
@@ -342,7 +342,7 @@ impl Carer {
 impl Life {
     fn order(&mut self, line: String) {
         if self.orders.try_send(line).is_err() && !self.ending {
-            tracing::warn!("the child does not read what it is told: it is killed");
+            tracing::warn!("the child does not read its standard input: killing it");
             self.ending = true;
             self.guarded.kill();
         }
@@ -357,7 +357,7 @@ impl Life {
             }
             Report::Killing(why) => {
                 self.ending = true;
-                tracing::warn!(why, "the child is killed");
+                tracing::warn!(why, "killing the child");
             }
             Report::Failed(why) => {
                 self.ending = true;

@@ -34,7 +34,7 @@ fn seeing(c: &Config, found: &mut Found) {
         ("list_every_within_ttl", "list_every"),
         || {
             format!(
-                "list_every ({}) must be at most ttl ({}): what the watch missed must show within one ttl",
+                "list_every ({}) must be at most ttl ({}): a listing must show within one ttl what the watch missed",
                 Span(c.list_every),
                 Span(c.ttl)
             )
@@ -50,7 +50,7 @@ fn taking(c: &Config, found: &mut Found) {
         ("debounce_within_takeover", "debounce"),
         || {
             format!(
-                "debounce ({}) must be below takeover_delay ({}): the first in rank would be passed over before it \
+                "debounce ({}) must be below takeover_delay ({}): the first node in the ranking would lose its turn before it \
                  has planned",
                 Span(c.debounce),
                 Span(c.takeover_delay)
@@ -64,8 +64,8 @@ fn taking(c: &Config, found: &mut Found) {
         ("takeover_within_ttl", "takeover_delay"),
         || {
             format!(
-                "takeover_delay ({}) must be at most ttl ({}): up to four of them count in the bound for an unowned \
-                 shard",
+                "takeover_delay ({}) must be at most ttl ({}): the bound for an unowned shard contains up to four of \
+                 them",
                 Span(c.takeover_delay),
                 Span(c.ttl)
             )
@@ -93,8 +93,8 @@ fn taking(c: &Config, found: &mut Found) {
         ("recover_bounded", "recover_window"),
         || {
             format!(
-                "recover_window ({}) must be at most {RECOVER_TTLS} × ttl ({}): when all nodes detach at once, every \
-                 shard waits for it",
+                "recover_window ({}) must be at most {RECOVER_TTLS} × ttl ({}): if all nodes detach at once, every \
+                 shard waits this long",
                 Span(c.recover_window),
                 Span(longest)
             )
@@ -113,7 +113,7 @@ fn polling(c: &Config, found: &mut Found) {
         interval >= INSTANT,
         ("acquire_interval_min", "acquire_retry_interval"),
         || format!("acquire_retry_interval ({}) must be zero or at least {}", Span(interval), Span(INSTANT)),
-        "raise it, or set it to zero to switch polling off",
+        "raise it, or set it to zero to turn polling off",
     );
     must(
         found,
@@ -121,13 +121,13 @@ fn polling(c: &Config, found: &mut Found) {
         ("acquire_interval_in_window", "acquire_retry_window"),
         || {
             format!(
-                "acquire_retry_interval ({}) must be at most acquire_retry_window ({}): otherwise no look falls into \
+                "acquire_retry_interval ({}) must be at most acquire_retry_window ({}): otherwise no poll falls into \
                  the window",
                 Span(interval),
                 Span(window)
             )
         },
-        "raise acquire_retry_window, or set either to zero to switch polling off",
+        "raise acquire_retry_window, or set either to zero to turn polling off",
     );
 }
 
@@ -142,8 +142,8 @@ pub(super) fn pauses(
         found,
         backoff.shortest() > Duration::ZERO,
         (rule, name),
-        || format!("every pause of {name} must be above zero, and there must be one: {backoff:?}"),
-        "give it pauses of some milliseconds",
+        || format!("{name} needs at least one pause, and each must be above zero: {backoff:?}"),
+        "use pauses of a few milliseconds",
     );
     if let Backoff::Doubling { first, max } = backoff {
         must(
@@ -167,7 +167,7 @@ pub(super) fn pauses(
         (rule, name),
         || {
             format!(
-                "the longest pause of {name} ({}) must be at most {}: it counts in the bound for an unowned shard",
+                "the longest pause of {name} ({}) must be at most {}: the bound for an unowned shard contains it",
                 Span(backoff.longest()),
                 Span(most)
             )

@@ -16,7 +16,7 @@ pub(super) fn check(config: &Config, found: &mut Found) {
             found,
             seen.insert(&group.group),
             ("group_once", &at),
-            || format!("the group {} must be there once", group.group),
+            || format!("the group {} is listed twice", group.group),
             "merge the two, or rename one",
         );
         one(group, found);
@@ -37,7 +37,7 @@ fn shards(group: &GroupConfig, at: &str, found: &mut Found) {
         (1..=SLOTS_MAX).contains(&slots),
         ("slots_range", &format!("{at}.shards")),
         || format!("a numbered group must have from 1 to {SLOTS_MAX} slots, not {slots}"),
-        "choose a number a few times the nodes that you will ever have; a group of one is leader election",
+        "use a few times the largest number of nodes that you expect; 1 shard is leader election",
     );
 }
 
@@ -48,7 +48,7 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
         found,
         (1..=ALGORITHM).contains(&policy.algorithm),
         ("algorithm_known", &setting("algorithm")),
-        || format!("this version knows the placement algorithms 1 to {ALGORITHM}, not {}", policy.algorithm),
+        || format!("this version supports placement algorithms 1 to {ALGORITHM}, not {}", policy.algorithm),
         "leave it out for the newest",
     );
     must(
@@ -57,7 +57,7 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
         ("balance_min", &setting("balance_permille")),
         || {
             format!(
-                "balance_permille ({}) must be at least 1000: below its fair share a node would leave shards over",
+                "balance_permille ({}) must be at least 1000: below the fair share, some shards would have no node",
                 policy.balance_permille
             )
         },
@@ -67,7 +67,7 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
         found,
         policy.moves_max == 0 || policy.move_window_ms > 0,
         ("move_window_min", &setting("move_window_ms")),
-        || format!("moves_max ({}) needs a move_window_ms above 0 to count in", policy.moves_max),
+        || format!("moves_max ({}) needs a move_window_ms above 0", policy.moves_max),
         "set move_window_ms, or moves_max to 0 for no limit",
     );
     must(
@@ -84,18 +84,18 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
         ("restart_grace_range", &setting("restart_grace_ms")),
         || {
             format!(
-                "restart_grace_ms ({}) must be at most {}: nobody else takes the shards meanwhile",
+                "restart_grace_ms ({}) must be at most {}: no other node takes the shards meanwhile",
                 Span(grace),
                 Span(TTL_MAX)
             )
         },
-        "set it to how long a restart takes, or 0 to switch it off",
+        "set it to how long a restart takes, or 0 to turn it off",
     );
     must(
         found,
         policy.zones != ZoneRule::Prefer(String::new()),
         ("text_not_empty", &setting("zones")),
         || "the preferred zone must have a name".to_owned(),
-        "name it, or ignore zones",
+        "set its name, or use ignore",
     );
 }

@@ -46,7 +46,7 @@ pub(super) fn check_on(c: &Config, facts: &Facts, found: &mut Found) {
                     facts.kind
                 )
             },
-            "raise it, and ttl with it",
+            "raise it or ttl",
         );
     }
     must(
@@ -55,13 +55,13 @@ pub(super) fn check_on(c: &Config, facts: &Facts, found: &mut Found) {
         ("poll_within_ttl", "ttl"),
         || {
             format!(
-                "{} has no watch and is listed every {}, which must be above zero and at most ttl ({})",
+                "{} has no watch and polls every {}, which must be above zero and at most ttl ({})",
                 facts.kind,
                 Span(facts.poll_every),
                 Span(c.ttl)
             )
         },
-        "raise ttl, or poll more often",
+        "raise ttl or shorten the polling interval",
     );
 }
 
@@ -104,7 +104,7 @@ fn capacity(capacity: Option<u32>, setting: &str, found: &mut Found) {
         found,
         capacity != Some(0),
         ("capacity_not_zero", setting),
-        || "a capacity of 0 is refused, because it could mean nothing or no limit".to_owned(),
-        "leave it out for no limit, or set the node's weight to 0 so that it takes nothing",
+        || "invalid capacity 0".to_owned(),
+        "remove it for no limit, or set weight to 0 to take no shards",
     );
 }

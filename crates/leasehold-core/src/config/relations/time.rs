@@ -18,7 +18,7 @@ fn lifetimes(c: &Config, found: &mut Found) {
         (TTL_MIN..=TTL_MAX).contains(&c.ttl),
         ("ttl_range", "ttl"),
         || format!("ttl ({}) must be from {} to {}", Span(c.ttl), Span(TTL_MIN), Span(TTL_MAX)),
-        "choose a ttl of some seconds",
+        "use a ttl of a few seconds",
     );
     let whole = |span: Duration| span.subsec_nanos().is_multiple_of(1_000_000);
     for (name, span) in [("ttl", c.ttl), ("ttl_max", c.ttl_max)] {
@@ -28,8 +28,8 @@ fn lifetimes(c: &Config, found: &mut Found) {
             ("whole_milliseconds", name),
             || {
                 format!(
-                    "{name} ({span:?}) must be whole milliseconds: the store carries no less, and whoever reads it \
-                     there would wait too short"
+                    "{name} ({span:?}) must be whole milliseconds: the store keeps no fractions, and other nodes would \
+                     wait too short"
                 )
             },
             "drop the fraction",
@@ -41,8 +41,8 @@ fn lifetimes(c: &Config, found: &mut Found) {
         ("ttl_below_ttl_max", "ttl_max"),
         || {
             format!(
-                "ttl ({}) must be at most ttl_max ({}): after the store was emptied nobody claims for ttl_max, and \
-                 this session could outlive that",
+                "ttl ({}) must be at most ttl_max ({}): after the store was emptied, nodes wait for ttl_max, and \
+                 this session could live longer",
                 Span(c.ttl),
                 Span(c.ttl_max)
             )
@@ -61,7 +61,7 @@ fn lifetimes(c: &Config, found: &mut Found) {
         c.drift_permille < DRIFT_PERMILLE_END,
         ("drift_range", "drift_permille"),
         || format!("drift_permille ({}) must be below {DRIFT_PERMILLE_END}", c.drift_permille),
-        "10 (one per cent) is far more than a working clock drifts",
+        "use 10 (1 %), which is far more than a working clock drifts",
     );
 }
 
@@ -79,7 +79,7 @@ fn renewing(c: &Config, found: &mut Found) {
         ("try_within_renewal", "renew_every"),
         || {
             format!(
-                "try_timeout ({}) must be at most renew_every ({}): a slow answer would hold up the next renewal",
+                "try_timeout ({}) must be at most renew_every ({}): a slow call would delay the next renewal",
                 Span(c.try_timeout),
                 Span(c.renew_every)
             )
@@ -127,7 +127,7 @@ fn stopping(c: &Config, found: &mut Found) {
         ("kill_budget_min", "kill_budget"),
         || {
             format!(
-                "kill_budget ({}) must be at least {}: a timer and a kill take as long",
+                "kill_budget ({}) must be at least {}: a timer and a kill need that long",
                 Span(c.kill_budget),
                 Span(INSTANT)
             )
@@ -140,8 +140,8 @@ fn stopping(c: &Config, found: &mut Found) {
         ("margin_over_kill_budget", "margin"),
         || {
             format!(
-                "margin ({}) must be at least 2 × kill_budget (2 × {} = {}): half of it to tell the work and let it \
-                 stop, half to kill it",
+                "margin ({}) must be at least 2 × kill_budget (2 × {} = {}): half for the work to stop, half \
+                 to kill it",
                 Span(c.margin),
                 Span(c.kill_budget),
                 Span(c.kill_budget.saturating_mul(2))

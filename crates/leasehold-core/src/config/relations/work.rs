@@ -14,27 +14,27 @@ pub(super) fn check(c: &Config, found: &mut Found) {
         c.quarantine_after >= 1,
         ("quarantine_after_min", "quarantine_after"),
         || "quarantine_after (0) must be at least 1: no work could ever start".to_owned(),
-        "raise it; a very large number never quarantines",
+        "raise it; a very large number turns quarantine off",
     );
     must(
         found,
         c.healthy_after > Duration::ZERO,
         ("healthy_after_min", "healthy_after"),
-        || "healthy_after (0 ms) must be above zero: every failure would be forgotten at once".to_owned(),
-        "set it to how long healthy work runs at least",
+        || "healthy_after (0 ms) must be above zero: failures would never count".to_owned(),
+        "set it to a time that healthy work always runs",
     );
     must(
         found,
         (1..=1000).contains(&c.vanish_freeze_permille),
         ("vanish_freeze_range", "vanish_freeze_permille"),
         || format!("vanish_freeze_permille ({}) must be from 1 to 1000", c.vanish_freeze_permille),
-        "334 freezes when a third of the nodes vanish; 1000 never does",
+        "334 freezes moves when a third of the nodes vanish; 1000 never freezes",
     );
     must(
         found,
         c.give_up_at_once >= 1,
         ("give_up_at_once_min", "give_up_at_once"),
-        || "give_up_at_once (0) must be at least 1: nothing would ever be moved".to_owned(),
+        || "give_up_at_once (0) must be at least 1: no shard would ever move".to_owned(),
         "raise it",
     );
     must(
@@ -44,7 +44,7 @@ pub(super) fn check(c: &Config, found: &mut Found) {
         || {
             format!(
                 "retired_kept ({}) must be at least ttl_max ({}): every node must have listed the shard as retired \
-                 before its record goes",
+                 before its record is deleted",
                 Span(c.retired_kept),
                 Span(c.ttl_max)
             )
@@ -57,8 +57,8 @@ pub(super) fn check(c: &Config, found: &mut Found) {
             found,
             false,
             ("text_not_empty", name),
-            || format!("{name} must not be empty when it is set"),
-            "leave it out",
+            || format!("{name} is empty"),
+            "set a value or remove it",
         );
     }
     capacity(c.capacity, "capacity", found);

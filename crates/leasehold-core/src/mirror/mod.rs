@@ -1,0 +1,137 @@
+//! What the store says, as far as we have seen: decoded records with their versions and when we saw them.
+//!
+//! `seen` is one record as we last saw it. `observe` takes in what was read: watches may be late and listings may cross
+//! each other, so it judges by content which of two states of a record is the newer one, and keeps the newer.
+
+mod observe;
+mod seen;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::record::{Control, GroupRecord, Meta, NodeRecord, ShardRecord};
+use crate::time::Moment;
+
+pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source};
+
+/// What the store says, as far as we have seen.
+#[derive(Clone, Debug, Default)]
+pub struct Mirror {
+    /// `meta`
+    pub meta: Option<Seen<Meta>>,
+    /// `control`
+    pub control: Option<Seen<Control>>,
+    /// `groups/…`
+    pub groups: BTreeMap<GroupName, Seen<GroupRecord>>,
+    /// What the records of groups said, and what holds whatever becomes of them.
+    pub lasting: BTreeMap<GroupName, Lasting>,
+    /// `nodes/…`, also of nodes whose record vanished.
+    pub nodes: BTreeMap<NodeName, SeenNode>,
+    /// Sessions whose process the kernel proves gone, for those who only look. Nodes fence them instead.
+    pub gone: BTreeSet<SessionId>,
+    /// `shards/…`
+    pub shards: BTreeMap<ShardId, Seen<ShardRecord>>,
+    /// Shard records that were there and vanished: when we saw that, and their last epoch.
+    pub vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    /// Sessions that are proved to be over.
+    pub dead: BTreeMap<SessionId, Moment>,
+    /// Keys of others in our namespace.
+    pub foreign: Vec<String>,
+    /// Places in the store that cannot be read.
+    pub unreadable: Vec<String>,
+    /// The highest epoch seen anywhere.
+    pub epoch_seen: Epoch,
+    /// The highest store revision seen.
+    pub revision_seen: u64,
+    /// Whether a listing has arrived.
+    pub ready: bool,
+    clock: u64,
+    /// How many answers about `meta` or a node were not taken in; see [`Mirror::crossings`].
+    crossings: u64,
+}
+
+impl Mirror {
+    /// Logical time goes on: what is issued from now on is after all that was seen.
+    pub fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// How many answers about `meta` or a node were dropped so far, because something else was seen after they were asked for
+    /// and nothing tells which of the two is newer. Such a request proves nothing: the watch that it crossed may be late.
+    pub fn crossings(&self) -> u64 {
+        self.crossings
+    }
+
+    /// Forgets everything that is said about the store's present, but not what is over or how high epochs were.
+    pub fn forget(&mut self) {
+        *self = Mirror {
+            dead: std::mem::take(&mut self.dead),
+            epoch_seen: self.epoch_seen,
+            clock: self.clock,
+            crossings: self.crossings,
+            ..Mirror::default()
+        };
+    }
+
+    /// Whether a live session under this name holds a shard; with [`Reach::Start`], or may start it at any moment. An
+    /// unreadable record, and one of a version that published nothing, may stand for anything.
+    /// `silent`: whether it has not changed for so long that no session can be alive in it.
+    pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach, silent: bool) -> bool {
+        let publishes = |record: &NodeRecord| match (&record.publishes, reach) {
+            (None, _) => true,
+            (Some(published), Reach::Hold) => published.holds(shard),
+            (Some(published), Reach::Start) => published.has(shard),
+        };
+        let live = |record: &NodeRecord| record.state.is_alive() && !self.dead.contains_key(&record.session);
+        let lost = || node.lost().is_some_and(|last| live(last) && publishes(last));
+        match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => (live(record) && publishes(record)) || lost(),
+            // Also where the last session that we know of is over: another one may have joined before the record was
+            // damaged. One that only a newer version can read is never fenced, and counts for as long as it may be alive.
+            Some(Err(_)) => !silent,
+            None => lost(),
+        }
+    }
+
+    /// Remembers since when we know that a session is over.
+    pub fn note_over(&mut self, now: Moment, session: SessionId) {
+        let since = self.dead.entry(session).or_insert(now);
+        *since = now.min(*since);
+    }
+
+    /// Whether a session may be alive under this name: only a record can say that none is.
+    pub fn may_live(&self, node: &SeenNode) -> bool {
+        match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => record.state.is_alive() && !self.dead.contains_key(&record.session),
+            Some(Err(_)) | None => true,
+        }
+    }
+
+    /// Remembers since when we know that a node has no record.
+    pub fn note_absent(&mut self, now: Moment, name: &NodeName) {
+        let absent = SeenNode {
+            seen: None,
+            first_seen_at: now,
+            read_issued: 0,
+            silent_from: now,
+            session_seen_at: now,
+            last: None,
+            ttl_longest: Duration::ZERO,
+        };
+        self.nodes.entry(name.clone()).or_insert(absent);
+    }
+
+    /// Sessions that are over and that no record names any more need not be remembered for ever.
+    pub fn prune(&mut self, older_than: Moment) {
+        self.nodes.retain(|_, node| node.seen.is_some() || node.first_seen_at >= older_than);
+        if self.dead.values().all(|learned_at| *learned_at >= older_than) {
+            return;
+        }
+        let named: std::collections::BTreeSet<SessionId> = (self.shards.values())
+            .filter_map(|seen| seen.good()?.holder().map(|holder| holder.session))
+            .collect();
+        self.dead.retain(|session, learned_at| *learned_at >= older_than || named.contains(session));
+    }
+}

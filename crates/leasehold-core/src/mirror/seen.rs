@@ -1,0 +1,143 @@
+//! One record as we last saw it, where that is from, and what it changed.
+
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::name::{Epoch, SessionId};
+use crate::record::{GroupRecord, NodeRecord, RecordError, Slots};
+use crate::store::{Stored, Version};
+use crate::time::Moment;
+
+/// A record as we last saw it.
+#[derive(Clone, Debug)]
+pub struct Seen<R> {
+    /// Its version in the store.
+    pub version: Version,
+    /// A sum over its bytes: whoever writes past the store may leave the version as it is.
+    pub(super) sum: u64,
+    /// What it says, or why that cannot be read.
+    pub record: Result<R, RecordError>,
+    /// When we first saw this version.
+    pub first_seen_at: Moment,
+    /// Our logical time when we first saw it.
+    pub order: u64,
+    /// What it said when it last could be read, if it cannot be now.
+    pub before: Option<R>,
+}
+
+impl<R> Seen<R> {
+    /// The record, or else what it said when it last could be read.
+    pub fn best(&self) -> Option<&R> {
+        self.good().or(self.before.as_ref())
+    }
+
+    /// Whether this is what is stored.
+    pub(super) fn is(&self, stored: &Stored) -> bool {
+        self.version == stored.version && self.sum == xxh3_64(&stored.value)
+    }
+
+    /// Whether this was seen after something else was asked for, which now shows another state.
+    pub(super) fn crosses(&self, source: Source, stored: Option<&Stored>) -> bool {
+        matches!(source, Source::Fresh(issued) if issued < self.order)
+            && stored.is_none_or(|stored| !self.is(stored))
+    }
+
+    /// The record, if it can be read.
+    pub fn good(&self) -> Option<&R> {
+        self.record.as_ref().ok()
+    }
+}
+
+/// A node's record, or the hole where it was.
+#[derive(Clone, Debug)]
+pub struct SeenNode {
+    /// The record; `None` since it vanished or if it never was there.
+    pub seen: Option<Seen<NodeRecord>>,
+    /// When we first saw this state.
+    pub first_seen_at: Moment,
+    /// Our logical time when the newest read that showed this state was issued.
+    pub read_issued: u64,
+    /// From when on its silence counts: later than `first_seen_at` if our own reads failed since.
+    pub silent_from: Moment,
+    /// When we first saw the session that it names.
+    pub session_seen_at: Moment,
+    /// What it said when it last could be read, since it vanished. It stays while another session lives under the name that
+    /// could not prove that this one is over.
+    pub last: Option<NodeRecord>,
+    /// The longest ttl that it was ever seen with.
+    pub ttl_longest: Duration,
+}
+
+impl SeenNode {
+    /// The session that the record names, if it can be read.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        Some(self.seen.as_ref()?.good()?.session)
+    }
+
+    /// The session of a record that vanished, if it was alive and published anything.
+    pub fn lost(&self) -> Option<&NodeRecord> {
+        self.last.as_ref().filter(|last| {
+            last.state.is_alive() && last.publishes.as_ref().is_none_or(|published| !published.is_empty())
+        })
+    }
+
+    /// The session that is alive as far as the record says, or said before it was damaged.
+    pub fn alive(&self) -> Option<SessionId> {
+        let record = self.seen.as_ref()?.best()?;
+        record.state.is_alive().then_some(record.session)
+    }
+}
+
+/// What was once true of a group and stays so, also when its record is gone, damaged or written over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// Every new epoch in this group is above this.
+    pub epoch_floor: Epoch,
+    /// These slots have had a record.
+    pub filled: Slots,
+}
+
+impl Lasting {
+    pub(super) fn take_in(&mut self, record: &GroupRecord) {
+        self.epoch_floor = self.epoch_floor.max(record.epoch_floor);
+        if self.filled != record.filled {
+            self.filled = self.filled.union(&record.filled);
+        }
+    }
+}
+
+/// What another session may do with a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Hold it.
+    Hold,
+    /// Start it, without saying more than it has said.
+    Start,
+}
+
+/// Where an observation is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The watch: in order, but perhaps late.
+    Watch,
+    /// A read, a listing or the answer to a lost swap that was issued at this logical time and shows the newest state.
+    Fresh(u64),
+    /// A listing that may be behind.
+    Lagging,
+    /// Our own write, confirmed.
+    Mine,
+}
+
+/// What an observation changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing, or it was older than what we knew.
+    None,
+    /// The record changed.
+    Changed,
+    /// It is not what we knew, but may be older: a reason to read it, and nothing more.
+    Doubtful,
+    /// A state that we know to be over came back: the store lost writes.
+    RolledBack(String),
+}

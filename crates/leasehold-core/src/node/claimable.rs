@@ -1,0 +1,241 @@
+//! The only ways in which a shard becomes free. GUARANTEES, "At most one holder".
+
+use super::Node;
+use super::timers::Timer;
+use crate::config::stretch;
+use crate::name::{Epoch, NodeName, ShardId};
+use crate::record::{Holder, MoveReason, ShardSet, ShardState};
+use crate::rules::Rule;
+use crate::store::Version;
+use crate::time::Moment;
+
+/// Whether a shard may be claimed.
+pub(super) enum Claimable {
+    /// A live session holds it, or nobody should.
+    No,
+    /// Another live session says that it holds it, whatever its record says.
+    Withheld,
+    /// Not before then.
+    At(Moment),
+    /// Not before this node's record was read anew.
+    AfterReading(crate::name::NodeName),
+    /// Now, by replacing this version.
+    Now { expect: Option<Version>, above: Epoch, why: MoveReason, vacated: bool },
+}
+
+impl Node {
+    /// Looks whether a shard is unowned, and notes what follows from that; if it may become so, we come back to it then.
+    pub(super) fn look_whether_unowned(&mut self, shard: &ShardId) -> Claimable {
+        self.learn_of_holder(shard);
+        let claimable = self.claimable(shard);
+        match &claimable {
+            // Before the namespace is open nobody may take it, so nobody is late either.
+            Claimable::Now { .. } if !self.is_open() => {}
+            Claimable::Now { .. } => self.vacancies.note_unowned(shard, self.now.at),
+            Claimable::No => {
+                self.vacancies.taken(shard);
+            }
+            Claimable::Withheld => {
+                self.wait_while_withheld(shard);
+                self.vacancies.taken(shard);
+            }
+            Claimable::At(at) => self.agenda.wake_at(shard, *at),
+            Claimable::AfterReading(node) => self.fencing.want_read(node.clone()),
+        }
+        claimable
+    }
+
+    /// What a shard's record tells of the session that it names: that it is over, or that its record must be looked at.
+    fn learn_of_holder(&mut self, shard: &ShardId) {
+        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(holder) = seen.good().and_then(|record| record.holder()).cloned() else { return };
+        if self.session_id() == Some(holder.session) {
+            return;
+        }
+        match self.is_over(&holder, seen.order) {
+            Over::Since(at) => self.mirror.note_over(at, holder.session),
+            Over::Unreadable => {
+                self.timers.set_earlier(Timer::Probe, self.now.at + self.ttl_max() / 2);
+            }
+            Over::Lost => self.note_lost_session(&holder),
+            Over::Yes | Over::No | Over::At(_) | Over::AfterReading => {}
+        }
+    }
+
+    /// GUARANTEES, "At most one holder": the only ways in which a shard becomes free.
+    fn claimable(&self, shard: &ShardId) -> Claimable {
+        let Some(seen) = self.mirror.shards.get(shard) else {
+            let settings = self.planner.group(&shard.group);
+            if settings.is_none_or(|settings| settings.set == ShardSet::Named) {
+                return Claimable::No;
+            }
+            if self.is_withheld(shard) {
+                return Claimable::Withheld;
+            }
+            let (above, why) = match self.had_record(shard) {
+                true => (self.unknown_epoch(shard), MoveReason::Repaired),
+                false => (self.first_epoch(shard), MoveReason::Planned),
+            };
+            return Claimable::Now { expect: None, above, why, vacated: false };
+        };
+        let (expect, order, reserved_from) = (Some(seen.version.clone()), seen.order, seen.first_seen_at);
+        let record = match seen.record.clone() {
+            Ok(record) => record,
+            // A newer version understands it, and may be running it.
+            Err(error) if error.is_too_new() => return Claimable::No,
+            Err(_) if self.is_withheld(shard) => return Claimable::Withheld,
+            Err(_) => {
+                let (above, why) = (self.unknown_epoch(shard), MoveReason::Repaired);
+                return Claimable::Now { expect, above, why, vacated: false };
+            }
+        };
+        // Only a release tells for certain which epoch was the last. Anything else may be a late copy, or stand where somebody
+        // deleted a record with a higher one.
+        let above = match record.is_release() {
+            true => record.epoch,
+            false => record.epoch.max(self.epoch_published(&shard.group)),
+        };
+        match &record.state {
+            // A slot that was retired when its group became smaller is there again once the group has grown.
+            ShardState::Retired
+                if self.planner.is_numbered(&shard.group) && self.planner.plan().has(shard) =>
+            {
+                Claimable::Now { expect, above, why: MoveReason::Planned, vacated: true }
+            }
+            ShardState::Retired => Claimable::No,
+            ShardState::Vacant { successor, reserved_ms } => {
+                let mine = successor.as_ref().is_some_and(|node| self.is_me(node));
+                let reserved_until =
+                    reserved_from + std::time::Duration::from_millis(reserved_ms.unwrap_or(0).min(3_600_000));
+                if !mine && successor.is_some() && self.now.at < reserved_until {
+                    return Claimable::At(reserved_until);
+                }
+                let why = if mine { record.why } else { MoveReason::Planned };
+                Claimable::Now { expect, above, why, vacated: true }
+            }
+            ShardState::Held { holder } if self.session_id() == Some(holder.session) => {
+                // It names this session, and we do not run it: a claim whose answer was lost, or a late copy of an earlier one.
+                // It starts anew, above everything that we have held since.
+                Claimable::Now { expect, above, why: MoveReason::Planned, vacated: true }
+            }
+            ShardState::Held { holder } => match self.is_over(holder, order) {
+                // Somebody wrote over the record of another, who may have the shard and not know it yet.
+                Over::Yes | Over::Since(_) if self.is_withheld(shard) => Claimable::Withheld,
+                Over::Yes | Over::Since(_) => {
+                    Claimable::Now { expect, above, why: MoveReason::Failover, vacated: false }
+                }
+                Over::No | Over::Unreadable | Over::Lost => Claimable::No,
+                Over::At(at) => Claimable::At(at),
+                Over::AfterReading => Claimable::AfterReading(holder.node.clone()),
+            },
+        }
+    }
+
+    /// Whether a shard that has no record has had one, as far as anybody tells. Then somebody deleted it.
+    pub(super) fn had_record(&self, shard: &ShardId) -> bool {
+        let filled = self.planner.group(&shard.group).map(|settings| &settings.filled);
+        shard.name.as_slot().zip(filled).is_some_and(|(slot, filled)| filled.contains(slot))
+            || self.mirror.vanished.contains_key(shard)
+            || self.was_ever_held(shard)
+    }
+
+    /// The epoch above which a shard starts that has no record and never had one, as far as anybody tells. Where the namespace
+    /// was begun as new, epochs count from one. Elsewhere they follow the time of day from the beginning, so that it does no
+    /// harm if everybody who knew better is gone.
+    pub(super) fn first_epoch(&self, shard: &ShardId) -> Epoch {
+        if self.namespace.counts_from_one() && !self.are_epochs_unknown() {
+            self.epoch_published(&shard.group)
+        } else {
+            self.unknown_epoch(shard)
+        }
+    }
+
+    /// An epoch as high as any that may have been given out for a shard whose record was lost.
+    pub(super) fn unknown_epoch(&self, shard: &ShardId) -> Epoch {
+        let published = self.epoch_published(&shard.group);
+        self.mirror.epoch_seen.max(published).max(Epoch(self.now.unix_ms / 1000))
+    }
+
+    /// Whether the session that a shard's record names is over. `order`: when we saw that record.
+    fn is_over(&self, holder: &Holder, order: u64) -> Over {
+        if self.mirror.dead.contains_key(&holder.session) {
+            return Over::Yes;
+        }
+        let node = self.mirror.nodes.get(&holder.node);
+        match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
+            Some(Ok(record)) if record.session == holder.session && record.state.is_alive() => Over::No,
+            // It was known to be over, and forgotten again when no record named it any more.
+            Some(Ok(record)) if record.session == holder.session => {
+                Over::Since(node.map_or(self.now.at, |node| node.first_seen_at))
+            }
+            Some(Ok(record)) => {
+                // Its name has another session. That proves something only if it was read after the shard's record,
+                // and if that session began over one that had ended, not over a record that was lost.
+                let unproved = record.unproved;
+                let read_after = node.is_some_and(|node| node.read_issued > order);
+                if !read_after && self.rules.hold(Rule::ProofAfterShard) {
+                    return Over::AfterReading;
+                }
+                let lost_until = node.map_or(Moment::NEVER, |node| {
+                    node.session_seen_at + stretch(holder.ttl(), self.config.drift_permille)
+                });
+                if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
+                    return Over::At(lost_until);
+                }
+                Over::Since(node.map_or(self.now.at, |node| node.session_seen_at))
+            }
+            Some(Err(_)) if self.is_silent(&holder.node) => Over::Yes,
+            Some(Err(_)) => Over::Unreadable,
+            None if !self.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
+            None => Over::Lost,
+        }
+    }
+
+    fn is_silent(&self, node: &NodeName) -> bool {
+        let seen = self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref());
+        seen.is_some_and(|seen| self.fencing.is_silent(node, &seen.version))
+    }
+
+    /// A shard's record names a session that has no record.
+    fn note_lost_session(&mut self, holder: &Holder) {
+        self.mirror.note_absent(self.now.at, &holder.node);
+        let wait = self.ttl_max().max(holder.ttl());
+        self.fencing.note_lost(holder.node.clone(), holder.session, wait);
+        self.timers.set_earlier(Timer::Probe, self.now.at + holder.ttl() / 2);
+    }
+
+    /// The wait for a session without a record begins when a shard's record is seen to name it, also while we have no session
+    /// ourselves: else one wait would follow another.
+    pub(super) fn note_missing_holder(&mut self, shard: &ShardId) {
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).cloned();
+        if let Some(holder) = holder.filter(|holder| {
+            let there = self.mirror.nodes.get(&holder.node).is_some_and(|node| node.seen.is_some());
+            !there && !self.is_me(&holder.node) && !self.mirror.dead.contains_key(&holder.session)
+        }) {
+            self.note_lost_session(&holder);
+        }
+    }
+
+    /// Whether its record names this session.
+    pub(super) fn names_us(&self, shard: &ShardId) -> bool {
+        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        holder.is_some_and(|holder| Some(holder.session) == self.session_id())
+    }
+}
+
+/// Whether a session is over.
+enum Over {
+    /// It is known to be.
+    Yes,
+    /// It is, since then, as follows from what was read.
+    Since(Moment),
+    No,
+    /// It is from then on.
+    At(Moment),
+    /// Its node's record must be read again before we can tell.
+    AfterReading,
+    /// Nobody can tell: its record cannot be read.
+    Unreadable,
+    /// Nobody can tell: it has no record.
+    Lost,
+}

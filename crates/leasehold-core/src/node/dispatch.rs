@@ -1,0 +1,384 @@
+//! Where the store's answers and the watch's events come in, and what a changed record sets off.
+
+use super::Node;
+use super::requests::{Purpose, Sent};
+use super::timers::Timer;
+use crate::mirror::{Change, SeenNode, Source};
+use crate::notice::{Gone, Notice};
+use crate::record::{NodeState, RecordError};
+use crate::rules::Rule;
+use crate::store::{Answer, Freshness, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
+
+impl Node {
+    pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
+        if let Answer::Failed(error) = &answer {
+            return self.on_failure(sent, error.to_string());
+        }
+        self.pace.answered();
+        let generation = match &answer {
+            Answer::Read { generation, .. } | Answer::Swapped { generation, .. } => generation,
+            Answer::Listed(listing) => &listing.generation,
+            Answer::Failed(_) => return,
+        };
+        if self.generation_changed(generation) {
+            return;
+        }
+        match (answer, &sent.purpose) {
+            (Answer::Listed(listing), Purpose::List) => self.on_listed(&sent, &listing),
+            (Answer::Listed(listing), Purpose::Nodes) => self.on_nodes(&sent, &listing),
+            (Answer::Read { found, .. }, purpose)
+                if purpose.reads_records() && found.len() == sent.keys.len() =>
+            {
+                self.on_read(&sent, &found);
+            }
+            (Answer::Swapped { outcomes, .. }, purpose)
+                if purpose.writes() && outcomes.len() == sent.keys.len() =>
+            {
+                self.on_swapped(&sent, outcomes);
+            }
+            // An answer that does not fit its question is no answer.
+            _ => self.on_failure(sent, "the store's answer does not fit the request".into()),
+        }
+    }
+
+    fn on_failure(&mut self, sent: Sent, error: String) {
+        match &sent.purpose {
+            Purpose::Renew(write) => {
+                self.pace_writes(None);
+                return self.renewal_unanswered(*write, error);
+            }
+            Purpose::Shards(writes) => {
+                self.pace_writes(None);
+                for (shard, write) in writes.clone() {
+                    self.on_shard_swapped(&shard, write, Swapped::Unknown);
+                }
+            }
+            // What became of it shows in our record.
+            Purpose::Left(_) => {
+                self.timers.set_earlier(Timer::List, self.now.at + self.config.retry.shortest())
+            }
+            Purpose::List
+            | Purpose::Probe(_)
+            | Purpose::Look(_)
+            | Purpose::Open
+            | Purpose::LookAgain
+            | Purpose::Nodes => {
+                self.reads_failed(sent.sent_at);
+            }
+            _ => {}
+        }
+        let first = self.pace.failures() == 0;
+        self.pause_after_failure();
+        if first {
+            self.tell(Notice::StoreTrouble { error });
+        }
+    }
+
+    fn on_listed(&mut self, sent: &Sent, listing: &Listing) {
+        let newest = listing.newest || self.facts.reads == Freshness::Newest;
+        let source = if newest { Source::Fresh(sent.issued) } else { Source::Lagging };
+        if self.namespace.generation().is_empty() {
+            self.namespace.set_generation(&listing.generation);
+        }
+        let crossings = self.mirror.crossings();
+        if !self.take_in_listing(source, listing) {
+            return;
+        }
+        self.reads_succeeded();
+        let next_at = self.next_list_at();
+        self.timers.set(Timer::List, next_at);
+        self.prune();
+        self.after_contact();
+        if newest && self.mirror.crossings() == crossings {
+            self.nodes_were_read(sent.issued);
+            self.claims_seen(sent.issued, listing);
+        }
+    }
+
+    /// All node records, and `meta`, which was read after them and is looked at first.
+    fn on_nodes(&mut self, sent: &Sent, listing: &Listing) {
+        let (source, crossings) = (Source::Fresh(sent.issued), self.mirror.crossings());
+        let listed: std::collections::BTreeMap<&Key, &Stored> =
+            listing.entries.iter().map(|(key, stored)| (key, stored)).collect();
+        let known = self.mirror.nodes.iter().filter(|(_, node)| node.seen.is_some());
+        let mut keys: std::collections::BTreeSet<Key> =
+            known.map(|(name, _)| Key::Node(name.clone())).collect();
+        keys.extend(listed.keys().filter(|key| matches!(key, Key::Node(_))).map(|key| (*key).clone()));
+        for key in std::iter::once(Key::Meta).chain(keys) {
+            if !self.take_in(source, &key, listed.get(&key).copied()) {
+                return;
+            }
+        }
+        // Also a `meta` that has not changed says something: that it is not missing.
+        if !self.check_meta(source) {
+            return;
+        }
+        self.reads_succeeded();
+        // A node of which a late watch told something else meanwhile was not looked at: all are read once more.
+        if self.mirror.crossings() == crossings {
+            self.nodes_were_read(sent.issued);
+        }
+    }
+
+    fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {
+        let source = Source::Fresh(sent.issued);
+        let read = || sent.keys.iter().zip(found);
+        // `meta` is read last and looked at first: of a store that is not the one it was nothing else counts.
+        let meta = read().filter(|(key, _)| **key == Key::Meta);
+        let others = read().filter(|(key, _)| **key != Key::Meta);
+        for (key, stored) in meta.chain(others) {
+            if !self.take_in(source, key, stored.as_ref()) {
+                return;
+            }
+        }
+        self.reads_succeeded();
+        match &sent.purpose {
+            Purpose::Probe(nodes) => self.on_probed(sent, nodes),
+            Purpose::Look(shards) => self.on_looked(shards, sent, found),
+            Purpose::Open => self.on_open_read(sent),
+            Purpose::LookAgain => {
+                // Also what has not changed since we began to doubt it says something now.
+                self.check_meta(source);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_swapped(&mut self, sent: &Sent, outcomes: Vec<Swapped>) {
+        let source = Source::Fresh(sent.issued);
+        for (key, outcome) in sent.keys.iter().zip(&outcomes) {
+            if let Swapped::Lost(current) = outcome
+                && !matches!(sent.purpose, Purpose::Renew(_))
+                && !self.take_in(source, key, current.as_ref())
+            {
+                return;
+            }
+        }
+        if matches!(sent.purpose, Purpose::Shards(_) | Purpose::Renew(_)) {
+            self.pace_writes(Some(self.now.at.since(sent.sent_at)));
+        }
+        match &sent.purpose {
+            Purpose::Shards(writes) => {
+                for ((shard, write), outcome) in writes.clone().into_iter().zip(outcomes) {
+                    self.on_shard_swapped(&shard, write, outcome);
+                }
+            }
+            purpose => {
+                let outcome = outcomes.into_iter().next().unwrap_or(Swapped::Unknown);
+                match purpose.clone() {
+                    Purpose::Renew(write) => self.on_renewed(write, sent, outcome),
+                    Purpose::Join => self.on_joined(outcome),
+                    Purpose::Left(session) => self.on_left(session, outcome),
+                    Purpose::Fence { node, session, silent_from, value } => {
+                        self.on_fenced(node, session, silent_from, value, outcome);
+                    }
+                    Purpose::Meta | Purpose::Group | Purpose::Gc => self.timers.set(Timer::List, self.now.at),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_watch(&mut self, event: WatchEvent) {
+        match event {
+            WatchEvent::Snapshot(listing) => {
+                if self.generation_changed(&listing.generation) {
+                    return;
+                }
+                // A snapshot may have been made long before it got here: it is news, but it proves nothing.
+                if self.take_in_listing(Source::Lagging, &listing) {
+                    self.timers.set_earlier(Timer::List, self.now.at);
+                }
+            }
+            WatchEvent::Changed(changes) => {
+                for (key, stored) in &changes {
+                    self.take_in(Source::Watch, key, stored.as_ref());
+                }
+            }
+            WatchEvent::Interrupted(error) => {
+                self.tell(Notice::StoreTrouble { error: format!("the watch broke: {error}") });
+            }
+            WatchEvent::ProcessGone(session) => self.process_gone(session),
+        }
+    }
+
+    /// Takes in a whole listing; `false` if the store turned out not to be the one it was.
+    fn take_in_listing(&mut self, source: Source, listing: &Listing) -> bool {
+        let mut changed = Vec::new();
+        let mut doubtful = Vec::new();
+        let mut rolled_back = None;
+        let was_alive = self.alive_sessions();
+        let me = self.me();
+        self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
+            Change::None => {}
+            Change::Changed => changed.push(key.clone()),
+            // Of others' records an older state is nothing new; of our own it may mean that the store was rolled back.
+            Change::Doubtful if matches!(key, Key::Node(node) if *node != me) => {}
+            Change::Doubtful => doubtful.push(key.clone()),
+            Change::RolledBack(what) => rolled_back = Some(what),
+        });
+        if let Some(what) = rolled_back
+            && self.namespace.is_known()
+            && self.rules.hold(Rule::GenerationChecked)
+        {
+            self.store_changed(what);
+            return false;
+        }
+        // Before anything else: of a store that is not the one it was nothing else counts.
+        if !self.check_meta(source) {
+            return false;
+        }
+        for key in &changed {
+            if !self.record_has_changed(source, key, &was_alive) {
+                return false;
+            }
+        }
+        if source == Source::Lagging {
+            self.doubt(listing, doubtful);
+        }
+        true
+    }
+
+    /// A listing that may be behind proves nothing, but it is a reason to look at what it shows otherwise than we
+    /// know it, and at what we hold and it does not show.
+    fn doubt(&mut self, listing: &Listing, doubtful: Vec<Key>) {
+        self.look_again(doubtful);
+        let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
+        let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
+        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
+        if !missing.is_empty() {
+            self.outbox.doubt(missing.into_iter().cloned());
+            self.timers.set(Timer::Settle, self.now.at);
+        }
+    }
+
+    /// Reads these records themselves: what is read is never behind, whatever listings and watches are.
+    pub(super) fn look_again(&mut self, keys: Vec<Key>) {
+        if !keys.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::LookAgain)) {
+            self.ask(Lane::Work, Op::Read(keys), Purpose::LookAgain);
+        }
+    }
+
+    /// Takes in one record; `false` if the store turned out not to be the one it was.
+    pub(super) fn take_in(&mut self, source: Source, key: &Key, stored: Option<&Stored>) -> bool {
+        let was_alive = match key {
+            Key::Node(node) => {
+                self.mirror.nodes.get(node).and_then(SeenNode::alive).map(|s| (node.clone(), s))
+            }
+            _ => None,
+        };
+        match self.mirror.observe(self.now.at, source, key, stored) {
+            Change::None => true,
+            Change::Doubtful => {
+                if *key == Key::Node(self.me()) && self.session.is_some() {
+                    self.look_again(vec![key.clone()]);
+                }
+                true
+            }
+            Change::RolledBack(what)
+                if self.namespace.is_known() && self.rules.hold(Rule::GenerationChecked) =>
+            {
+                self.store_changed(what);
+                false
+            }
+            Change::RolledBack(_) => true,
+            Change::Changed => {
+                self.record_has_changed(source, key, &was_alive.into_iter().collect())
+                    && (*key != Key::Meta || self.check_meta(source))
+            }
+        }
+    }
+
+    fn alive_sessions(&self) -> std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId> {
+        self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
+    }
+
+    fn record_has_changed(
+        &mut self,
+        source: Source,
+        key: &Key,
+        was_alive: &std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId>,
+    ) -> bool {
+        if let Some(error) = self.corruption(key) {
+            self.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
+        }
+        match key {
+            Key::Meta => {}
+            Key::Control => {
+                self.replan_now();
+                self.agenda.add_everything();
+            }
+            Key::Group(_) => {
+                self.replan_now();
+                self.mend_groups();
+            }
+            Key::Node(node) => self.node_has_changed(node.clone(), was_alive.get(node).copied()),
+            Key::Shard(shard) => self.shard_has_changed(source, shard.clone()),
+        }
+        true
+    }
+
+    fn corruption(&self, key: &Key) -> Option<RecordError> {
+        match key {
+            Key::Meta => self.mirror.meta.as_ref()?.record.as_ref().err(),
+            Key::Control => self.mirror.control.as_ref()?.record.as_ref().err(),
+            Key::Group(group) => self.mirror.groups.get(group)?.record.as_ref().err(),
+            Key::Node(node) => self.mirror.nodes.get(node)?.seen.as_ref()?.record.as_ref().err(),
+            Key::Shard(shard) => self.mirror.shards.get(shard)?.record.as_ref().err(),
+        }
+        .cloned()
+    }
+
+    fn node_has_changed(&mut self, node: crate::name::NodeName, was: Option<crate::name::SessionId>) {
+        let seen = self.mirror.nodes.get(&node);
+        let record = seen.and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let is = seen.and_then(SeenNode::alive);
+        let state = record.map(|record| record.state);
+        let returning = record.is_some_and(|record| record.returning);
+        let there = seen.is_some_and(|node| node.seen.is_some());
+        let seen_lost = seen.is_some_and(|node| node.lost().is_some());
+        let session = record.map(|record| record.session);
+        // A damaged record counts as that of a session with the longest ttl.
+        let ttl = record.map_or(self.ttl_max(), |record| record.ttl());
+        let told = record.and_then(|record| record.meta.as_ref()).map_or(0, |meta| meta.max_ttl_ms);
+        self.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)));
+        self.publication_changed(&node);
+        if there || seen_lost {
+            self.timers.set_earlier(Timer::Probe, self.now.at + ttl / 2);
+        }
+        if self.is_me(&node) {
+            return self.own_record_seen();
+        }
+        if let Some(is) = is.filter(|is| self.fencing.is_proven_gone(*is)) {
+            self.process_gone(is);
+        }
+        if was == is && is.is_some() {
+            // A renewal. Its content may still have changed.
+            return self.refresh_member(&node);
+        }
+        if let Some(was) = was {
+            let how = match state {
+                None if !there => Gone::Vanished,
+                Some(NodeState::Left) if session == Some(was) => Gone::Left,
+                _ => Gone::Fenced,
+            };
+            self.tell(Notice::NodeGone { node: node.clone(), session: was, how });
+            match how {
+                // It comes back under a new session at once, and would have to be given everything back.
+                Gone::Left if returning => self.replan_soon(),
+                Gone::Left => self.replan_now(),
+                Gone::Fenced | Gone::Vanished => {
+                    self.count_vanished();
+                    self.replan_soon();
+                }
+            }
+        }
+        if let Some(is) = is {
+            self.moves.trust_again(&node);
+            self.gather_more();
+            self.tell(Notice::NodeJoined { node, session: is });
+            self.replan_soon();
+        }
+        self.agenda.add_everything();
+    }
+}

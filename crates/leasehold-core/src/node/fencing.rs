@@ -1,0 +1,336 @@
+//! The one death rule. A session is over only when its record says *left* or *fenced*; to fence it, we must have seen
+//! the same version for `ttl × (1 + drift)`, in a read issued after that time, and our swap of it must succeed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use super::requests::{Purpose, Sent};
+use super::timers::Timer;
+use crate::config::stretch;
+use crate::mirror::Source;
+use crate::name::{NodeName, SessionId, WriteId};
+use crate::notice::{Gone, Notice};
+use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Record};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Op, Stored, Swap, Swapped, Version};
+use crate::time::Moment;
+
+/// What we know of sessions that may be over, and whether we could have heard of them.
+#[derive(Debug)]
+pub(super) struct Fencing {
+    /// Nodes whose records are read because shards wait for what they say.
+    reads_wanted: BTreeSet<NodeName>,
+    /// Sessions whose process the kernel proves gone.
+    proven_gone: BTreeSet<SessionId>,
+    /// Sessions that shard records name but no node record does, and for how long they may be alive.
+    lost_sessions: BTreeMap<NodeName, (SessionId, Duration)>,
+    /// Records that only a newer version can read, which nobody renewed for longer than any session lasts. We cannot fence them.
+    silent: BTreeMap<NodeName, Version>,
+    /// Since when reads fail; [`Moment::NEVER`] if the last one did not.
+    reads_fail_since: Moment,
+    last_read_at: Moment,
+}
+
+impl Default for Fencing {
+    fn default() -> Self {
+        Fencing {
+            reads_wanted: BTreeSet::new(),
+            proven_gone: BTreeSet::new(),
+            lost_sessions: BTreeMap::new(),
+            silent: BTreeMap::new(),
+            reads_fail_since: Moment::NEVER,
+            last_read_at: Moment::ZERO,
+        }
+    }
+}
+
+impl Fencing {
+    /// A shard waits for what this node's record says.
+    pub(super) fn want_read(&mut self, node: NodeName) {
+        self.reads_wanted.insert(node);
+    }
+
+    pub(super) fn is_proven_gone(&self, session: SessionId) -> bool {
+        self.proven_gone.contains(&session)
+    }
+
+    /// A shard's record names a session of this node that has no record and may be alive for that long.
+    pub(super) fn note_lost(&mut self, node: NodeName, session: SessionId, may_live_for: Duration) {
+        self.lost_sessions.insert(node, (session, may_live_for));
+    }
+
+    /// Whether this version of a node's record, which only a newer version can read, was proved to be silent.
+    pub(super) fn is_silent(&self, node: &NodeName, version: &Version) -> bool {
+        self.silent.get(node) == Some(version)
+    }
+
+    /// Whether our own reads fail, so that nobody's silence says anything.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.reads_fail_since != Moment::NEVER
+    }
+}
+
+/// How a session may turn out to be over.
+struct Suspect {
+    ttl: Duration,
+    silent_from: Moment,
+}
+
+impl Node {
+    /// A read of ours that was sent then failed: silence that we could not have heard broken does not count.
+    pub(super) fn reads_failed(&mut self, sent_at: Moment) {
+        self.fencing.reads_fail_since = self.fencing.reads_fail_since.min(sent_at);
+    }
+
+    pub(super) fn reads_succeeded(&mut self) {
+        let at = self.now.at;
+        let failing = std::mem::replace(&mut self.fencing.reads_fail_since, Moment::NEVER);
+        let idle = self.fencing.last_read_at + self.config.ttl < at;
+        let deaf_since = if idle { self.fencing.last_read_at } else { failing };
+        if deaf_since < at {
+            for node in self.mirror.nodes.values_mut() {
+                node.silent_from = match self.rules.hold(Rule::SilenceNeedsReads) {
+                    true => (node.silent_from + at.since(deaf_since)).min(at),
+                    // What a wrong design would do: whoever was not heard while we were deaf was silent.
+                    false => node.silent_from.min(deaf_since),
+                };
+            }
+        }
+        self.fencing.last_read_at = at;
+    }
+
+    /// Why this node's session may be over, if it may.
+    fn suspect(&self, name: &NodeName) -> Option<Suspect> {
+        if self.is_me(name) && self.session.is_some() {
+            return None;
+        }
+        let node = self.mirror.nodes.get(name)?;
+        let silent_from = node.silent_from;
+        if node.seen.as_ref().is_some_and(|seen| self.fencing.is_silent(name, &seen.version)) {
+            return None;
+        }
+        let ttl = match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => {
+                let ours = self.session_id() == Some(record.session);
+                if ours || !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
+                    return None;
+                }
+                record.ttl()
+            }
+            // It counts with the longest ttl that it can have had.
+            Some(Err(_)) => self.ttl_max().max(node.ttl_longest),
+            None => match (self.fencing.lost_sessions.get(name), node.lost()) {
+                (Some((_, wait)), _) => *wait,
+                (None, Some(last)) if !self.mirror.dead.contains_key(&last.session) => last.ttl(),
+                (None, _) => return None,
+            },
+        };
+        Some(Suspect { ttl, silent_from })
+    }
+
+    fn dead_at(&self, suspect: &Suspect) -> Moment {
+        let wait = if self.rules.hold(Rule::SilenceLastsTtl) { suspect.ttl } else { suspect.ttl / 2 };
+        suspect.silent_from + stretch(wait, self.config.drift_permille)
+    }
+
+    /// Looks at those that have been silent for a while. At rest nobody is, and this costs nothing.
+    pub(super) fn probe(&mut self) {
+        self.timers.stop(Timer::Probe);
+        if !self.namespace.is_known() {
+            // Nobody is fenced in a namespace that we do not know; we look again once we do.
+            self.timers.set(Timer::Probe, self.now.at + self.config.ttl / 2);
+            return;
+        }
+        let at = self.now.at;
+        let names: Vec<NodeName> = self.mirror.nodes.keys().cloned().collect();
+        let mut due = Vec::new();
+        let mut next_at = Moment::NEVER;
+        for name in names {
+            let Some(suspect) = self.suspect(&name) else { continue };
+            #[cfg(feature = "sabotage")]
+            self.distrust_clock(&name);
+            let doubtful_at = suspect.silent_from + suspect.ttl / 2;
+            if at < doubtful_at {
+                next_at = next_at.min(doubtful_at);
+                continue;
+            }
+            let dead_at = self.dead_at(&suspect);
+            let again_at = at + suspect.ttl / 5;
+            next_at = next_at.min(if dead_at > at { again_at.min(dead_at) } else { again_at });
+            due.push(name);
+        }
+        self.timers.set(Timer::Probe, next_at);
+        if !due.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
+            let keys = due.iter().cloned().map(Key::Node).collect();
+            self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(due));
+        }
+    }
+
+    pub(super) fn on_probed(&mut self, sent: &Sent, nodes: &[NodeName]) {
+        for name in nodes {
+            // A change that the read showed has already begun a new wait.
+            if let Some(suspect) = self.suspect(name)
+                && sent.sent_at >= self.dead_at(&suspect)
+            {
+                match self.unreadable_here(name) {
+                    Some(version) => self.note_silent(name, version),
+                    None => self.fence(name, suspect.silent_from),
+                }
+            }
+        }
+        self.agenda.add_everything();
+    }
+
+    /// The version of a node's record that only a newer version of this program can read, if it is one: it is never written over.
+    fn unreadable_here(&self, name: &NodeName) -> Option<Version> {
+        let seen = self.mirror.nodes.get(name)?.seen.as_ref()?;
+        seen.record.as_ref().err().filter(|error| error.is_too_new())?;
+        Some(seen.version.clone())
+    }
+
+    /// A record that we cannot fence has been silent for longer than any session lasts: whoever lived in it has stopped by its
+    /// own clock, and what it held is free.
+    fn note_silent(&mut self, name: &NodeName, version: Version) {
+        let known = self.mirror.nodes.get(name).and_then(|node| node.seen.as_ref()?.before.as_ref());
+        if let Some(session) = known.map(|record| record.session) {
+            self.mirror.note_over(self.now.at, session);
+            self.tell(Notice::NodeGone { node: name.clone(), session, how: Gone::Fenced });
+        }
+        self.fencing.silent.insert(name.clone(), version);
+        self.replan_now();
+    }
+
+    /// The kernel says that a session's process is gone, with all that it started: no need to wait.
+    pub(super) fn process_gone(&mut self, session: SessionId) {
+        if self.session_id() == Some(session) || self.former.contains(session) {
+            return;
+        }
+        self.fencing.proven_gone.insert(session);
+        let named = |node: &crate::mirror::SeenNode| {
+            let record = node.seen.as_ref().and_then(|seen| seen.good());
+            record.is_some_and(|record| record.session == session && record.state.is_alive())
+        };
+        let found = self.mirror.nodes.iter().find(|(_, node)| named(node));
+        if let Some((name, since)) = found.map(|(name, node)| (name.clone(), node.silent_from)) {
+            self.fence(&name, since);
+        }
+    }
+
+    pub(super) fn fence(&mut self, name: &NodeName, silent_from: Moment) {
+        if self.requests.any(|purpose| matches!(purpose, Purpose::Fence { node, .. } if node == name)) {
+            return;
+        }
+        let Some((mut record, expect)) = self.record_to_fence(name) else { return };
+        #[cfg(feature = "sabotage")]
+        if !self.rules.hold(Rule::FenceBeforeTakeover) {
+            return self.take_for_dead(record.session);
+        }
+        record.state = NodeState::Fenced;
+        record.accepting = false;
+        record.seq += 1;
+        record.write = WriteId::from_bits(self.rng.bits());
+        record.written_unix_ms = self.now.unix_ms;
+        let value: Arc<[u8]> = record.encode().into();
+        let swap = Swap { key: Key::Node(name.clone()), expect, value: Some(value.clone()) };
+        let purpose = Purpose::Fence { node: name.clone(), session: record.session, silent_from, value };
+        self.ask_swap(Lane::Work, swap, purpose);
+    }
+
+    fn record_to_fence(&mut self, name: &NodeName) -> Option<(NodeRecord, Option<Version>)> {
+        let seen = self.mirror.nodes.get(name)?.seen.as_ref();
+        let expect = seen.map(|seen| seen.version.clone());
+        if let Some(record) = seen.and_then(|seen| seen.good()) {
+            return Some((record.clone(), expect));
+        }
+        // A record that is damaged or gone: whoever lived under this name is over from now on, and a tombstone says so.
+        let session = match seen {
+            None => match self.fencing.lost_sessions.get(name) {
+                Some((session, _)) => *session,
+                None => self.mirror.nodes.get(name)?.lost()?.session,
+            },
+            Some(seen) => match &seen.before {
+                Some(before) => before.session,
+                None => SessionId::from_bits(self.rng.bits()),
+            },
+        };
+        // What it published tells how high its epochs were. Under a damaged record another session may have lived that nobody
+        // has seen: then that is unknown, which the tombstone says by publishing nothing.
+        let last = self.mirror.nodes.get(name)?.last.as_ref();
+        let publishes = last.and_then(|last| last.publishes.clone());
+        let record = NodeRecord {
+            format: FORMAT,
+            write: WriteId::from_bits(0),
+            node: name.clone(),
+            session,
+            state: NodeState::Fenced,
+            accepting: false,
+            returning: false,
+            placement: None,
+            weight: 0,
+            capacity: None,
+            zone: None,
+            address: None,
+            labels: Default::default(),
+            groups: Default::default(),
+            declined: Vec::new(),
+            ttl_ms: self.config.ttl.as_millis() as u64,
+            seq: 0,
+            unproved: seen.is_none(),
+            publishes,
+            awaits: Vec::new(),
+            meta: None,
+            view: 0,
+            protocol: PROTOCOL,
+            report: Default::default(),
+            written_unix_ms: 0,
+            extra: Default::default(),
+        };
+        Some((record, expect))
+    }
+
+    pub(super) fn on_fenced(
+        &mut self,
+        node: NodeName,
+        session: SessionId,
+        silent_from: Moment,
+        value: Arc<[u8]>,
+        outcome: Swapped,
+    ) {
+        match outcome {
+            Swapped::Applied(version) => {
+                let silent_for = self.now.at.since(silent_from);
+                self.fencing.lost_sessions.remove(&node);
+                self.tell(Notice::Fenced { node: node.clone(), session, silent_for });
+                self.take_in(Source::Mine, &Key::Node(node), Some(&Stored { version, value }));
+            }
+            // It renewed, or somebody was quicker; what is there now has been taken in.
+            Swapped::Lost(_) if self.fencing.proven_gone.contains(&session) => self.process_gone(session),
+            Swapped::Lost(_) => {}
+            Swapped::Unknown => self.timers.set_earlier(Timer::Probe, self.now.at + self.config.try_timeout),
+        }
+    }
+
+    /// Reads the node records that shards wait for: what became of the sessions that they name.
+    pub(super) fn ask_reads(&mut self) {
+        if self.fencing.reads_wanted.is_empty()
+            || self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_)))
+        {
+            return;
+        }
+        let nodes: Vec<NodeName> = std::mem::take(&mut self.fencing.reads_wanted).into_iter().collect();
+        let keys = nodes.iter().cloned().map(Key::Node).collect();
+        self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
+    }
+
+    pub(super) fn prune(&mut self) {
+        let older_than = self.now.at - self.ttl_max() * 20;
+        self.mirror.prune(older_than);
+        let known = &self.mirror.shards;
+        self.holds.prune(known.len(), |shard| known.contains_key(shard));
+        if self.fencing.proven_gone.len() > 1000 {
+            self.fencing.proven_gone.clear();
+        }
+    }
+}

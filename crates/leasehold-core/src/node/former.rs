@@ -1,0 +1,99 @@
+//! What came before this session: earlier sessions of this process, how the last one ended, and sessions of our name that
+//! are not ours.
+
+use std::collections::BTreeSet;
+
+use crate::name::SessionId;
+use crate::record::Outage;
+use crate::time::{Moment, Now};
+
+/// What came before this session.
+#[derive(Debug, Default)]
+pub(super) struct Former {
+    /// Sessions of this process that are over, or that never began.
+    sessions: BTreeSet<SessionId>,
+    /// The last of them that held anything.
+    last: Option<SessionId>,
+    /// When its work must be killed.
+    kill_at: Moment,
+    /// When the last session was lost, and why, until there is another one.
+    detached_at: Option<(Now, String)>,
+    /// The last time without a session, for people.
+    outage: Option<Outage>,
+    /// A session of our own name that is not ours, and its `seq` when we first saw it.
+    rival: Option<(SessionId, u64)>,
+    /// Until when sessions of our name whose records were lost may be alive.
+    unproved_until: Moment,
+}
+
+impl Former {
+    /// A session of ours is over, or never began.
+    pub(super) fn add(&mut self, session: SessionId) {
+        self.sessions.insert(session);
+    }
+
+    pub(super) fn contains(&self, session: SessionId) -> bool {
+        self.sessions.contains(&session)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.iter().copied()
+    }
+
+    /// A session that may have held something was lost.
+    pub(super) fn lost(&mut self, session: SessionId, kill_at: Moment, now: Now, why: String) {
+        self.add(session);
+        self.last = Some(session);
+        self.kill_at = kill_at;
+        self.detached_at = Some((now, why));
+    }
+
+    /// The last session that held anything.
+    pub(super) fn last(&self) -> Option<SessionId> {
+        self.last
+    }
+
+    /// When the work of that session must be killed.
+    pub(super) fn kill_at(&self) -> Moment {
+        self.kill_at
+    }
+
+    /// A new session begins: the time without one is over, and so is whoever had our name.
+    pub(super) fn session_begins(&mut self, at: Moment) {
+        self.rival = None;
+        if let Some((detached_at, cause)) = self.detached_at.take() {
+            let for_ms = at.since(detached_at.at).as_millis() as u64;
+            self.outage = Some(Outage { cause, unix_ms: detached_at.unix_ms, for_ms });
+        }
+    }
+
+    /// The last time without a session.
+    pub(super) fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
+    }
+
+    /// Whether a session of our name that is not ours has renewed since we first saw it.
+    pub(super) fn rival_renews(&self, session: SessionId, seq: u64) -> bool {
+        self.rival.is_some_and(|(rival, first)| rival == session && seq > first)
+    }
+
+    /// Another session has our name. Remembers its `seq` when we first saw it.
+    pub(super) fn note_rival(&mut self, session: SessionId, seq: u64) {
+        if self.rival.is_none_or(|(rival, _)| rival != session) {
+            self.rival = Some((session, seq));
+        }
+    }
+
+    /// Until when sessions of our name whose records were lost may be alive.
+    pub(super) fn unproved_until(&self) -> Moment {
+        self.unproved_until
+    }
+
+    pub(super) fn set_unproved_until(&mut self, until: Moment) {
+        self.unproved_until = until;
+    }
+}

@@ -1,0 +1,109 @@
+//! The groups' settings in the store: written where they are missing or damaged, with what was once true of a group and
+//! must stay so.
+
+use super::Node;
+use super::requests::Purpose;
+use super::timers::Timer;
+use crate::mirror::{Lasting, Seen};
+use crate::name::{ShardId, WriteId};
+use crate::notice::Notice;
+use crate::plan::GroupSettings;
+use crate::record::{FORMAT, GroupRecord, Record, ShardSet};
+use crate::store::{Key, Lane, Swap, Version};
+use crate::warning::Warning;
+
+impl Node {
+    /// Writes settings of ours that the store does not have, or that were damaged there, and which slots have had a record.
+    pub(super) fn mend_groups(&mut self) {
+        if self.now.at >= self.timers.at(Timer::Fill) {
+            self.timers.stop(Timer::Fill);
+        }
+        if self.session.is_none() || self.requests.any(|purpose| matches!(purpose, Purpose::Group)) {
+            return;
+        }
+        let served: Vec<_> = self.offer.served().values().cloned().collect();
+        for group in served {
+            let lasting = self.mirror.lasting.get(&group.group).cloned().unwrap_or_default();
+            let (record, expect) = match self.mirror.groups.get(&group.group) {
+                None => {
+                    // It was there before: whatever operators had set in it is lost.
+                    let anew = Warning::GroupWrittenAnew(group.group.clone());
+                    if self.mirror.lasting.contains_key(&group.group) && self.reported.warning(&anew) {
+                        self.tell(Notice::Warning(anew));
+                    }
+                    let fresh = GroupRecord {
+                        format: FORMAT,
+                        write: WriteId::from_bits(0),
+                        group: group.group.clone(),
+                        shards: group.shards,
+                        policy: group.policy.clone(),
+                        epoch_floor: lasting.epoch_floor,
+                        filled: lasting.filled,
+                        written_unix_ms: 0,
+                        extra: Default::default(),
+                    };
+                    (fresh, None)
+                }
+                Some(Seen { record: Err(error), before: Some(before), version, .. })
+                    if !error.is_too_new() =>
+                {
+                    (before.clone(), Some(version.clone()))
+                }
+                Some(Seen { record: Ok(record), version, .. }) => match self.says_more(record, lasting) {
+                    Some(more) => {
+                        let version = version.clone();
+                        self.pace.filled(self.now.at + self.config.renew_every);
+                        (more, Some(version))
+                    }
+                    None => continue,
+                },
+                Some(_) => continue,
+            };
+            return self.write_group(record, expect);
+        }
+    }
+
+    /// A slot's record that is missing was lost if there was one before: one node keeps that in the group's record, and
+    /// puts back what somebody took out of it.
+    fn says_more(&self, record: &GroupRecord, lasting: Lasting) -> Option<GroupRecord> {
+        let plan = self.planner.plan().groups.get(&record.group)?;
+        let first = plan.answer.to.iter().find_map(|to| *to)?;
+        if plan.question.nodes.get(first as usize)?.name != self.config.node {
+            return None;
+        }
+        let filled = match record.shards {
+            // Not with every record that comes, in a group whose slots are taken one after the other.
+            ShardSet::Numbered(slots)
+                if !lasting.filled.covers(slots) && self.now.at >= self.pace.fill_next_at() =>
+            {
+                let there = |slot: &u32| {
+                    let shard = ShardId::slot(&record.group, *slot);
+                    !lasting.filled.contains(*slot) && self.mirror.shards.contains_key(&shard)
+                };
+                lasting.filled.union(&(0..slots).filter(there).collect())
+            }
+            _ => lasting.filled,
+        };
+        let more = GroupRecord { filled, epoch_floor: lasting.epoch_floor, ..record.clone() };
+        (more != *record).then_some(more)
+    }
+
+    /// A slot has a record of which its group does not know: it is told once no more of them come for a moment.
+    pub(super) fn note_filled(&mut self, shard: &ShardId) {
+        let unknown = |settings: &GroupSettings| {
+            settings.set != ShardSet::Named
+                && shard.name.as_slot().is_some_and(|slot| !settings.filled.contains(slot))
+        };
+        if self.planner.group(&shard.group).is_some_and(unknown) {
+            self.timers.set(Timer::Fill, (self.now.at + self.config.debounce).max(self.pace.fill_next_at()));
+        }
+    }
+
+    pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
+        record.write = WriteId::from_bits(self.rng.bits());
+        record.written_unix_ms = self.now.unix_ms;
+        let value = Some(record.encode().into());
+        let swap = Swap { key: Key::Group(record.group.clone()), expect, value };
+        self.ask_swap(Lane::Work, swap, Purpose::Group);
+    }
+}

@@ -1,0 +1,125 @@
+//! Who should hold what: the roster, the groups' settings and the plan that follows from them. `planning` says when to
+//! plan anew, and what follows from a new plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::GroupConfig;
+use crate::mirror::Mirror;
+use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::placement::Placement;
+use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
+use crate::record::ShardSet;
+use crate::time::Moment;
+
+/// Who should hold what.
+#[derive(Debug)]
+pub(super) struct Planner {
+    roster: Roster,
+    settings: BTreeMap<GroupName, GroupSettings>,
+    planning: Planning,
+    plan: Plan,
+    /// However much the roster goes on changing, a new plan is made by then; [`Moment::NEVER`] if it rests.
+    latest_at: Moment,
+}
+
+impl Planner {
+    pub(super) fn new(own: Option<Arc<dyn Placement>>) -> Self {
+        Planner {
+            roster: Roster::new(),
+            settings: BTreeMap::new(),
+            planning: Planning::new(own),
+            plan: Plan::default(),
+            latest_at: Moment::NEVER,
+        }
+    }
+
+    pub(super) fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    pub(super) fn member(&self, node: &NodeName) -> Option<&Member> {
+        self.roster.get(node)
+    }
+
+    /// The store is another one now: nobody is known there.
+    pub(super) fn forget_roster(&mut self) {
+        self.roster.clear();
+    }
+
+    /// A node shows that it has planned by this view of the roster.
+    pub(super) fn note_view(&mut self, node: &NodeName, view: u64) {
+        if let Some(member) = self.roster.get_mut(node) {
+            member.view = view;
+        }
+    }
+
+    pub(super) fn settings(&self) -> &BTreeMap<GroupName, GroupSettings> {
+        &self.settings
+    }
+
+    pub(super) fn group(&self, group: &GroupName) -> Option<&GroupSettings> {
+        self.settings.get(group)
+    }
+
+    /// Whether a group is known to have named shards.
+    pub(super) fn is_named(&self, group: &GroupName) -> bool {
+        self.group(group).is_some_and(|group| group.set == ShardSet::Named)
+    }
+
+    /// Whether a group is known to have numbered shards.
+    pub(super) fn is_numbered(&self, group: &GroupName) -> bool {
+        self.group(group).is_some_and(|group| group.set != ShardSet::Named)
+    }
+
+    /// Every new epoch in this group is above this.
+    pub(super) fn epoch_floor(&self, group: &GroupName) -> Epoch {
+        self.group(group).map_or(Epoch(0), |group| group.epoch_floor)
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn planning(&self) -> &Planning {
+        &self.planning
+    }
+
+    /// Switches rules of placement off, to show that tests notice.
+    #[cfg(feature = "sabotage")]
+    pub(super) fn obey(&mut self, rules: &crate::rules::Rules) {
+        self.planning.obey(rules);
+    }
+
+    /// In which order nodes take a shard.
+    pub(super) fn rank(&self, shard: &ShardId) -> Vec<&NodeName> {
+        self.planning.rank(&self.plan, shard)
+    }
+
+    /// The roster changed: when a new plan is made at the latest, counted from the first change since the last plan.
+    pub(super) fn begin_debounce(&mut self, otherwise: Moment) -> Moment {
+        if self.latest_at == Moment::NEVER {
+            self.latest_at = otherwise;
+        }
+        self.latest_at
+    }
+
+    /// Makes a new plan; `true` if its view of the roster is another one.
+    pub(super) fn replan(
+        &mut self,
+        me: &NodeName,
+        roster: Roster,
+        mirror: &Mirror,
+        served: &BTreeMap<GroupName, GroupConfig>,
+    ) -> bool {
+        self.latest_at = Moment::NEVER;
+        self.roster = roster;
+        self.settings = self.planning.settings(mirror, served);
+        let control = mirror.control.as_ref().and_then(|seen| seen.best());
+        let plan = self.planning.plan(&self.roster, &self.settings, control);
+        let changed = plan.view != self.plan.view;
+        self.plan = plan;
+        self.note_view(me, self.plan.view);
+        changed
+    }
+}

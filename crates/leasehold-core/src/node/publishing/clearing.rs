@@ -1,0 +1,176 @@
+//! May a claimed shard start? Not before its publication has landed, all nodes were read since, none of them publishes it,
+//! and its record is still our claim. GUARANTEES, "At most one holder".
+
+use std::collections::BTreeMap;
+
+use crate::mirror::Reach;
+use crate::name::{Epoch, ShardId};
+use crate::node::Node;
+use crate::node::hold::Phase;
+use crate::node::requests::Purpose;
+use crate::node::timers::Timer;
+use crate::node::writes::Replaces;
+use crate::record::MoveReason;
+use crate::rules::Rule;
+use crate::store::{Freshness, Key, Lane, Listing, Op, Version};
+
+/// The most claimed shards whose records are read one by one before they start.
+const LOOKED_AT_MAX: usize = 32;
+
+impl Node {
+    /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
+    pub(in crate::node) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
+        let epoch = self.holds.get(shard).map(|hold| hold.epoch()).unwrap_or_default();
+        if !self.is_published(shard, epoch) && self.rules.hold(Rule::PublishBeforeStart) {
+            if !self.latest_publication().is_some_and(|latest| latest.covers(shard, epoch)) {
+                self.life.record_changed();
+            }
+            return;
+        }
+        let order = self.mirror.tick();
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let ready = *hold.check_mut().ready.get_or_insert(order);
+        if !hold.check().trusts_the_record()
+            && self.rules.hold(Rule::NodesBeforeStart)
+            && !self.find_clear(shard, ready, order)
+        {
+            return;
+        }
+        self.publishing.awaited.remove(shard);
+        if let Some(above) = self.epoch_too_low(shard) {
+            return self.claim_above(shard, above, why);
+        }
+        self.start(shard, why);
+    }
+
+    /// Finds out whether nobody else may be running a shard that we claimed: all nodes were read since that was published, none of them
+    /// publishes it, and then its record was read once more and was still our claim.
+    fn find_clear(&mut self, shard: &ShardId, ready: u64, order: u64) -> bool {
+        if self.publishing.read_issued < ready {
+            self.publishing.unread.insert(shard.clone());
+            return false;
+        }
+        let blocked = self.rules.hold(Rule::PublishedIsHeld) && self.wait_for_blocker(shard);
+        let Some(hold) = self.holds.get_mut(shard) else { return false };
+        let was_blocked = std::mem::replace(&mut hold.check_mut().blocked, blocked);
+        if blocked {
+            return false;
+        }
+        if was_blocked {
+            // The watch may be late: what it says is a reason to look again.
+            hold.check_mut().ready = Some(order);
+            self.publishing.unread.insert(shard.clone());
+            return false;
+        }
+        let cleared = *hold.check_mut().cleared.get_or_insert(order);
+        if hold.check().confirmed < cleared && self.rules.hold(Rule::ClaimStillThere) {
+            self.publishing.unconfirmed.insert(shard.clone());
+            return false;
+        }
+        true
+    }
+
+    /// If another session publishes a shard that we claimed, waits for it to say otherwise, or to be over.
+    fn wait_for_blocker(&mut self, shard: &ShardId) -> bool {
+        let Some(blocker) = self.published_elsewhere(shard, Reach::Start).cloned() else { return false };
+        let held = self.published_elsewhere(shard, Reach::Hold).is_some();
+        let node = self.mirror.nodes.get(&blocker);
+        let known =
+            node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
+        let session = known.map(|record| record.session);
+        if let Some(hold) = self.holds.get_mut(shard) {
+            hold.check_mut().blockers.extend(session);
+            hold.check_mut().was_held |= held || session.is_none();
+        }
+        if self.publishing.awaited.insert(shard.clone()) {
+            self.life.record_changed();
+        }
+        self.wait_for_silence(shard);
+        true
+    }
+
+    /// The epoch above which a claimed shard must start, if its claim is not. Somebody else may have had it meanwhile:
+    /// whoever took its publication back has told its epochs, and those of whoever died are unknown.
+    fn epoch_too_low(&self, shard: &ShardId) -> Option<Epoch> {
+        let hold = self.holds.get(shard)?;
+        let (replaced, blockers) = (hold.check().replaced?, &hold.check().blockers);
+        let died = || blockers.iter().any(|session| self.mirror.dead.contains_key(session));
+        let above = match replaced {
+            Replaces::Release => return None,
+            _ if hold.check().was_held || died() => self.unknown_epoch(shard),
+            Replaces::Nothing if self.was_ever_held(shard) => self.unknown_epoch(shard),
+            // What is known now, and was perhaps not known when it was claimed.
+            Replaces::Lost => self.epoch_published_by_others(&shard.group),
+            Replaces::Nothing | Replaces::Other if !blockers.is_empty() => {
+                self.epoch_published_by_others(&shard.group)
+            }
+            Replaces::Nothing | Replaces::Other => return None,
+        };
+        (hold.epoch() <= above && self.rules.hold(Rule::EpochRises)).then_some(above)
+    }
+
+    /// Reads all node records, and `meta` after them, for the claimed shards that wait for it.
+    pub(in crate::node) fn ask_for_nodes(&mut self) {
+        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Nodes));
+        let paused = self.now.at < self.pace.paused_until();
+        if !self.publishing.unread.is_empty() && self.session.is_some() && !busy && !paused {
+            self.ask(Lane::Work, Op::ListNodes, Purpose::Nodes);
+        }
+    }
+
+    /// Reads the records of claimed shards once more: a few of them each, and many with everything else.
+    pub(in crate::node) fn ask_for_claims(&mut self) {
+        let claims = &mut self.publishing.unconfirmed;
+        claims.retain(|shard| self.holds.contains(shard));
+        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Look(_) | Purpose::List));
+        if claims.is_empty() || busy || self.session.is_none() || self.now.at < self.pace.paused_until() {
+            return;
+        }
+        if claims.len() > LOOKED_AT_MAX && self.facts.reads == Freshness::Newest {
+            claims.clear();
+            self.timers.stop(Timer::List);
+            return self.ask(Lane::Work, Op::List, Purpose::List);
+        }
+        let mut shards: Vec<ShardId> = claims.iter().cloned().collect();
+        shards.truncate(LOOKED_AT_MAX.max(crate::node::settling::LOOK_MAX));
+        shards.iter().for_each(|shard| {
+            self.publishing.unconfirmed.remove(shard);
+        });
+        self.look_at(shards);
+    }
+
+    /// A read that was issued then shows this version of a shard's record: if it is our claim, it was still there.
+    pub(in crate::node) fn claim_seen(&mut self, shard: &ShardId, version: &Version, issued: u64) {
+        if let Some(hold) = self.holds.get_mut(shard)
+            && hold.version() == Some(version)
+        {
+            hold.check_mut().confirm(issued);
+        }
+    }
+
+    /// The same, for a listing of everything. Only the listing itself counts: a watch may have changed what we know since.
+    pub(in crate::node) fn claims_seen(&mut self, issued: u64, listing: &Listing) {
+        if !self.holds.iter().any(|(_, hold)| matches!(hold.phase(), Phase::Claimed { .. })) {
+            return;
+        }
+        let listed: BTreeMap<&ShardId, &Version> = (listing.entries.iter())
+            .filter_map(|(key, stored)| match key {
+                Key::Shard(shard) => Some((shard, &stored.version)),
+                _ => None,
+            })
+            .collect();
+        for (shard, hold) in self.holds.iter_mut() {
+            let seen = listed.get(shard).copied();
+            if matches!(hold.phase(), Phase::Claimed { .. }) && seen.is_some() && hold.version() == seen {
+                hold.check_mut().confirm(issued);
+                self.agenda.add(shard.clone());
+            }
+        }
+    }
+
+    /// All node records were read, by a request that was issued then, and `meta` after them.
+    pub(in crate::node) fn nodes_were_read(&mut self, issued: u64) {
+        self.publishing.read_issued = self.publishing.read_issued.max(issued);
+        self.agenda.extend(std::mem::take(&mut self.publishing.unread));
+    }
+}

@@ -1,0 +1,89 @@
+//! What a wrong design would do. Each function stands behind the gate of one rule (`self.rules.hold(Rule::…)`), and only a
+//! build with the feature `sabotage` has them: tests switch a rule off and must notice.
+
+use super::Node;
+use super::requests::Purpose;
+use super::writes::Stage;
+use crate::event::{Action, StopReason};
+use crate::name::{Epoch, NodeName, SessionId, ShardId};
+use crate::record::{NodeState, Record};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Stored, Swap, Version};
+
+impl Node {
+    /// Switches safety rules off, to show that tests notice.
+    pub fn set_rules(&mut self, rules: crate::rules::Rules) {
+        self.planner.obey(&rules);
+        self.rules = rules;
+    }
+
+    /// `NoRenewalWhenDetached`: renews a session that is lost, which keeps everybody else out.
+    pub(super) fn renew_what_is_over(&mut self, session: SessionId, version: Version) {
+        let seen = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let Some(record) = seen.and_then(|seen| seen.good()) else { return };
+        if self.now.unix_ms < record.written_unix_ms + self.config.renew_every.as_millis() as u64 {
+            return;
+        }
+        let record = self.node_record(session, record.seq + 1, NodeState::Active);
+        let value = Some(record.encode().into());
+        let swap = Swap { key: Key::Node(self.me()), expect: Some(version), value };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Group);
+    }
+
+    /// `LostIsForEver`: waits for a late confirmation of a session whose grants are lost already; `true` if it does.
+    pub(super) fn revive_what_is_lost(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        if self.rules.hold(Rule::LostIsForEver) || self.now.at >= session.valid_until() {
+            return false;
+        }
+        if session.tell_lost() {
+            self.out.push(Action::Lose);
+        }
+        true
+    }
+
+    /// `UnchangedIsUnknown`: a release that is not seen yet has failed, so the shard is still ours and goes on as it was.
+    pub(super) fn run_on(&mut self, shard: &ShardId) {
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        hold.take_write();
+        hold.run(hold.started_at());
+        let epoch = hold.epoch();
+        self.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
+    }
+
+    /// `NoForeignClocks`: judges others by the time in their records.
+    pub(super) fn distrust_clock(&mut self, name: &NodeName) {
+        if self.rules.hold(Rule::NoForeignClocks) {
+            return;
+        }
+        let record = self.mirror.nodes.get(name).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        if let Some(record) = record
+            && self.now.unix_ms > record.written_unix_ms + record.ttl_ms
+        {
+            self.fence(&name.clone(), self.now.at);
+        }
+    }
+
+    /// `StopBeforeRelease`: releases a shard whose work still runs.
+    pub(super) fn release_while_it_runs(&mut self, shard: &ShardId, epoch: Epoch, why: StopReason) {
+        self.begin_release(shard, Some(why));
+        if self.holds.contains(shard) {
+            self.holds.orphan(shard, epoch);
+        }
+    }
+
+    /// `NoBlindRetry`: writes the same once more, over whatever is there now.
+    pub(super) fn retry_blindly(&mut self, shard: &ShardId, current: Option<&Stored>) {
+        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
+        write.base = current.map(|stored| stored.version.clone());
+        write.stage = Stage::Waiting;
+        self.outbox.add(shard);
+    }
+
+    /// `FenceBeforeTakeover`: takes a silent session for dead without saying so in its record.
+    pub(super) fn take_for_dead(&mut self, session: SessionId) {
+        self.mirror.note_over(self.now.at, session);
+        self.replan_soon();
+        self.agenda.add_everything();
+    }
+}

@@ -1,0 +1,249 @@
+//! Opening a session, once nobody of our name can still be alive.
+
+use std::sync::Arc;
+
+use super::Session;
+use crate::event::Action;
+use crate::mirror::Source;
+use crate::name::{SessionId, WriteId};
+use crate::node::Node;
+use crate::node::requests::Purpose;
+use crate::node::timers::Timer;
+use crate::notice::{Cause, Notice};
+use crate::record::{NodeState, Published, Record};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
+use crate::time::Now;
+
+/// A session that we tried to open.
+#[derive(Debug)]
+pub(in crate::node) struct PendingJoin {
+    session: SessionId,
+    write: WriteId,
+    sent_at: Now,
+    published: Arc<Published>,
+    value: Arc<[u8]>,
+}
+
+impl PendingJoin {
+    pub(in crate::node) fn session(&self) -> SessionId {
+        self.session
+    }
+}
+
+impl Node {
+    /// Opens a session, if nobody of our name can still be alive.
+    pub(in crate::node) fn try_to_join(&mut self) {
+        let busy = |purpose: &Purpose| matches!(purpose, Purpose::Join | Purpose::Left(_));
+        if self.requests.any(busy) || !self.mirror.ready {
+            return;
+        }
+        if self.departure.is_leaving() && self.former.is_empty() {
+            return;
+        }
+        if !self.former_is_over() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+            return self.wait_to_be_fenced();
+        }
+        let me = self.me();
+        let node = self.mirror.nodes.get(&me);
+        let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
+            return self.join_over_nothing();
+        };
+        let version = seen.version.clone();
+        let Ok(record) = &seen.record else {
+            let ttl_max = self.ttl_max();
+            // While we had a session nobody had to prove anything.
+            self.timers.set_earlier(Timer::Probe, self.now.at + ttl_max / 2);
+            return self.wait_for(
+                "our node record is damaged: waiting until nobody can be using it".into(),
+                ttl_max,
+            );
+        };
+        // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
+        if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
+            if record.unproved {
+                self.name_is_unproved();
+            }
+            return self.send_join(Some(version), None);
+        }
+        let (session, write, ttl) = (record.session, record.write, record.ttl());
+        if let Some(join) = self.join.take() {
+            if join.write == write {
+                return self.open_session(join, version);
+            }
+            self.former.add(join.session);
+        }
+        #[cfg(feature = "sabotage")]
+        if self.former.contains(session) && !self.rules.hold(Rule::NoRenewalWhenDetached) {
+            return self.renew_what_is_over(session, version);
+        }
+        if self.former.contains(session) {
+            self.send_left(session, Some(version));
+        } else if !self.rules.hold(Rule::FreshSession) {
+            self.send_join(Some(version), Some(session));
+        } else {
+            let renewing = self.meet_rival(session);
+            let why = match renewing {
+                true => format!(
+                    "the node name {me} is used by a live session: use another name, or stop that process"
+                ),
+                false => {
+                    format!("an earlier session of {me} may still be alive: waiting until it is proved dead")
+                }
+            };
+            self.wait_for(why, ttl);
+        }
+    }
+
+    /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
+    /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
+    fn former_is_over(&self) -> bool {
+        !self.holds.has_orphans()
+            || self.former.last().is_some_and(|session| self.mirror.dead.contains_key(&session))
+    }
+
+    /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
+    fn wait_to_be_fenced(&mut self) {
+        let (me, ttl) = (self.me(), self.config.ttl);
+        let absent = self.mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
+        if let Some(session) = self.former.last().filter(|_| absent) {
+            self.mirror.note_absent(self.now.at, &me);
+            self.fencing.note_lost(me, session, ttl);
+        }
+        self.timers.set_earlier(Timer::Probe, self.now.at + ttl / 2);
+        if self.now.at < self.former.kill_at() {
+            return; // It has its time to stop.
+        }
+        let why = "work of our former session has not stopped: waiting until that session is over";
+        self.wait_for(why.into(), ttl);
+    }
+
+    /// A session of our own name is not ours; `true` if it has renewed since we first saw it, so that somebody uses it.
+    fn meet_rival(&mut self, session: SessionId) -> bool {
+        let me = self.me();
+        let seen =
+            self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let seq = seen.map_or(0, |record| record.seq);
+        let renewing = self.former.rival_renews(session, seq);
+        self.former.note_rival(session, seq);
+        if renewing && self.reported.name_taken() {
+            self.tell(Notice::NameTaken { node: me, session });
+        }
+        renewing
+    }
+
+    /// There is no record of our name. If shards name a session of it, that record was lost, and the session may live.
+    fn join_over_nothing(&mut self) {
+        let me = self.me();
+        let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
+        let named: Vec<_> = holders
+            .filter(|holder| holder.node == me && !self.mirror.dead.contains_key(&holder.session))
+            .collect();
+        let foreign = named.iter().filter(|holder| !self.former.contains(holder.session));
+        let foreign = foreign.max_by_key(|holder| holder.ttl_ms).map(|holder| (*holder).clone());
+        let ours = named.iter().any(|holder| self.former.contains(holder.session));
+        self.name_is_unproved();
+        let Some(lost) = foreign else {
+            return match self.former.last() {
+                // All of it is stopped: saying so frees what it held at once.
+                Some(session) if ours && !self.mirror.dead.contains_key(&session) => {
+                    self.send_left(session, None);
+                }
+                _ => self.send_join(None, None),
+            };
+        };
+        // It is fenced like any other that is silent, and then this node joins over the tombstone.
+        self.mirror.note_absent(self.now.at, &me);
+        let wait = self.ttl_max().max(lost.ttl());
+        self.fencing.note_lost(me, lost.session, wait);
+        self.timers.set_earlier(Timer::Probe, self.now.at + lost.ttl() / 2);
+        self.wait_for(
+            "the record of our earlier session is gone: waiting until it must be over".into(),
+            wait,
+        );
+    }
+
+    /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
+    fn name_is_unproved(&mut self) {
+        let until = self.now.at + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
+        self.former.set_unproved_until(until);
+    }
+
+    fn send_join(&mut self, expect: Option<Version>, adopt: Option<SessionId>) {
+        if self.departure.is_leaving() {
+            return;
+        }
+        if let Some(join) = self.join.take() {
+            self.former.add(join.session);
+        }
+        let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.rng.bits()));
+        self.take_over_epochs();
+        let record = self.node_record(session, 1, NodeState::Active);
+        let value: Arc<[u8]> = record.encode().into();
+        let (write, sent_at) = (record.write, self.now);
+        let published = Arc::new(record.publishes.unwrap_or_default());
+        self.join = Some(PendingJoin { session, write, sent_at, published, value: value.clone() });
+        self.out.push(Action::OpenSession(session));
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Join);
+    }
+
+    pub(in crate::node) fn on_joined(&mut self, outcome: Swapped) {
+        match outcome {
+            Swapped::Applied(version) => {
+                if let Some(join) = self.join.take() {
+                    self.open_session(join, version);
+                }
+            }
+            // A pause, so that two that take each other's place again and again do not do so all the time.
+            Swapped::Lost(_) | Swapped::Unknown => {
+                let pause = self.config.retry.shortest();
+                self.timers.set(Timer::List, self.now.at + pause + self.rng.up_to(pause));
+            }
+        }
+    }
+
+    fn open_session(&mut self, join: PendingJoin, version: Version) {
+        // Whatever lived under our name before is over. Something that is late may still show it alive.
+        let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let before = own.and_then(|seen| seen.good()).map(|record| record.session);
+        for session in self.former.iter().chain(before).filter(|session| *session != join.session) {
+            self.mirror.note_over(self.now.at, session);
+        }
+        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now };
+        let deadlines = self.deadlines_from(counted_from.at);
+        if self.now.at >= deadlines.stop_at {
+            // It took too long: this session is over before it began.
+            self.former.add(join.session);
+            self.timers.set(Timer::List, self.now.at);
+            return;
+        }
+        self.session = Some(Session {
+            id: join.session,
+            seq: 1,
+            version: Some(version.clone()),
+            deadlines,
+            opened: self.mirror.tick(),
+            meta_confirmed: false,
+            renewed_at: counted_from,
+            published: join.published,
+            pending: Vec::new(),
+            last_sent_at: join.sent_at.at,
+            #[cfg(feature = "sabotage")]
+            lost_told: false,
+        });
+        self.out.push(Action::Deadlines(deadlines));
+        let stored = Stored { version, value: join.value };
+        self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
+        if self.is_open() {
+            self.life.wait_no_more();
+        }
+        self.former.session_begins(self.now.at);
+        self.timers.set(Timer::Renew, join.sent_at.at + self.config.renew_every);
+        self.begin_to_gather();
+        let to = self.life.session_begins(self.now.at);
+        self.set_state(to, Cause::Joined);
+        self.mend_groups();
+        self.replan_soon();
+    }
+}

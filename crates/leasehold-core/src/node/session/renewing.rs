@@ -1,0 +1,180 @@
+//! Renewing the session. Only a renewal that is known to have landed moves the deadlines, counted from before it was
+//! sent. GUARANTEES, "At most one holder".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::mirror::Source;
+use crate::name::WriteId;
+use crate::node::Node;
+use crate::node::requests::{Purpose, Sent};
+use crate::node::timers::Timer;
+use crate::notice::{Cause, Notice, SessionState};
+use crate::record::{NodeRecord, NodeState, Published, Record};
+use crate::rules::Rule;
+use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
+use crate::time::Now;
+
+#[derive(Clone, Debug)]
+pub(in crate::node) struct Renewal {
+    pub(in crate::node) write: WriteId,
+    pub(in crate::node) seq: u64,
+    /// What it publishes.
+    pub(in crate::node) published: Arc<Published>,
+    sent_at: Now,
+    /// Our logical time when it was sent.
+    order: u64,
+    value: Arc<[u8]>,
+}
+
+impl Node {
+    pub(in crate::node) fn renew(&mut self) {
+        let in_flight = self.requests.any(|purpose| matches!(purpose, Purpose::Renew(_)));
+        let Some(session) = &self.session else { return };
+        if in_flight {
+            return;
+        }
+        let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
+        let state = if self.is_draining() { NodeState::Draining } else { NodeState::Active };
+        let record = self.node_record(id, seq, state);
+        let (sent_at, value): (Now, Arc<[u8]>) = (self.now, record.encode().into());
+        self.life.record_sent();
+        let (write, order) = (record.write, self.mirror.tick());
+        let published = Arc::new(record.publishes.unwrap_or_default());
+        let session = self.session.as_mut().expect("it was there");
+        session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
+        session.last_sent_at = sent_at.at;
+        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
+        self.ask_swap(Lane::Renewal, swap, Purpose::Renew(write));
+    }
+
+    /// What others should know soon is published before the next renewal is due.
+    pub(in crate::node) fn renew_if_changed(&mut self) {
+        if !self.life.has_news() || !self.timers.is_set(Timer::Renew) {
+            return;
+        }
+        let Some(session) = &self.session else { return };
+        let gap = self.facts.write_every_min.max(Duration::from_millis(10)).min(self.config.renew_every);
+        let at = session.last_sent_at + gap;
+        if self.now.at >= at {
+            self.timers.stop(Timer::Renew);
+            self.renew();
+        } else {
+            self.timers.set_earlier(Timer::Renew, at);
+        }
+    }
+
+    pub(in crate::node) fn on_renewed(&mut self, write: WriteId, sent: &Sent, outcome: Swapped) {
+        let Some(session) = &mut self.session else { return };
+        let Some(renewal) = session.pending.iter().find(|renewal| renewal.write == write).cloned() else {
+            // It is known already what became of it.
+            return self.go_on_renewing();
+        };
+        match outcome {
+            Swapped::Applied(version) => self.renewal_landed(renewal, version),
+            Swapped::Lost(current) => self.renewal_lost(current, sent),
+            Swapped::Unknown => self.renewal_failed("its outcome is unknown".into()),
+        }
+    }
+
+    /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
+    pub(in crate::node) fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
+        let Some(session) = &mut self.session else { return };
+        session.version = Some(version.clone());
+        session.seq = renewal.seq;
+        session.pending.retain(|pending| pending.seq > renewal.seq);
+        session.published = renewal.published;
+        self.confirm(renewal.sent_at);
+        self.published();
+        if self.rules.hold(Rule::OwnRecordNotOlder) {
+            // Whatever shows an older one from now on is late, or the store was rolled back.
+            let stored = Stored { version, value: renewal.value };
+            self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
+        }
+        self.restore_meta_after(renewal.order);
+    }
+
+    fn go_on_renewing(&mut self) {
+        if self.session.is_some() && !self.timers.is_set(Timer::Renew) {
+            self.timers.set(Timer::Renew, self.now.at);
+        }
+    }
+
+    /// Our record is not what we thought. It may be our own earlier renewal, whose answer was lost.
+    fn renewal_lost(&mut self, current: Option<Stored>, sent: &Sent) {
+        let Some(stored) = current else { return self.detach(Cause::RecordGone) };
+        let Some(session) = &mut self.session else { return };
+        match NodeRecord::decode(&stored.value) {
+            Ok(record) if record.session == session.id && record.state.is_alive() => {
+                let landed = session.pending.iter().find(|renewal| renewal.write == record.write).cloned();
+                match landed {
+                    Some(renewal) => {
+                        self.renewal_landed(renewal, stored.version);
+                        self.life.record_changed();
+                    }
+                    // What we knew to have landed, while this one was under way: nothing is lost but this try.
+                    None if session.version.as_ref() == Some(&stored.version) => self.go_on_renewing(),
+                    None if !self.rules.hold(Rule::OwnRecordNotOlder) => {
+                        session.version = Some(stored.version);
+                        self.go_on_renewing();
+                    }
+                    None if record.seq < session.seq => {
+                        self.store_changed("our own record is older than our last renewal".into());
+                    }
+                    None => self.detach(Cause::Fenced),
+                }
+            }
+            Ok(_) => {
+                self.take_in(Source::Fresh(sent.issued), &Key::Node(self.me()), Some(&stored));
+                self.detach(Cause::Fenced);
+            }
+            // A newer version knows what it says, and it is not what this session wrote.
+            Err(error) if error.is_too_new() => self.detach(Cause::Fenced),
+            // Nobody but this session may write here, and while it is good nobody else can have been given anything:
+            // we write over the damage.
+            Err(_) => {
+                session.version = Some(stored.version);
+                self.renewal_failed("our record in the store was damaged".into());
+            }
+        }
+    }
+
+    /// A renewal that was sent at `sent_at` is known to have landed.
+    fn confirm(&mut self, sent_at: Now) {
+        let took = self.now.at.since(sent_at.at);
+        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now };
+        let Some(session) = &mut self.session else { return };
+        if counted_from.at > session.renewed_at.at {
+            session.renewed_at = counted_from;
+        }
+        self.move_deadlines();
+        self.tell(Notice::Renewed { took });
+        self.life.forget_failures();
+        if self.life.state() == SessionState::Degraded {
+            self.set_state(SessionState::Attached, Cause::RenewalsSucceed);
+        }
+        let every = self.config.renew_every;
+        self.timers.set(Timer::Renew, (sent_at.at + every - self.rng.up_to(every / 10)).max(self.now.at));
+    }
+
+    /// There was no answer to a renewal.
+    pub(in crate::node) fn renewal_unanswered(&mut self, write: WriteId, error: String) {
+        let pending = self.session.as_ref().is_some_and(|s| s.pending.iter().any(|p| p.write == write));
+        match pending {
+            true => self.renewal_failed(error),
+            false => self.go_on_renewing(),
+        }
+    }
+
+    fn renewal_failed(&mut self, error: String) {
+        let Some(session) = &self.session else { return };
+        let last_sent_at = session.last_sent_at;
+        let streak = self.life.renewal_failed(self.now.at);
+        self.tell(Notice::RenewalFailed { streak, error: error.clone() });
+        if self.life.state() == SessionState::Attached {
+            self.set_state(SessionState::Degraded, Cause::RenewalsFail(error));
+        }
+        let spaced = last_sent_at + self.config.try_timeout / 2;
+        self.timers.set(Timer::Renew, spaced.max(self.now.at) + self.rng.up_to(self.config.try_timeout / 10));
+    }
+}

@@ -1,0 +1,220 @@
+//! The table of timers: when each one is due, and what happens then.
+//!
+//! There is no timer heap and there are no cancel handles. A timer that is set again moves; a tick too many does no harm.
+//! Most timers are set here, in an array with one place for each. A few follow from other state, so nobody has to keep
+//! a copy of that state in step: `due_at` has both kinds.
+
+use super::Node;
+use super::requests::Purpose;
+use crate::store::{Lane, Op};
+use crate::time::Moment;
+
+/// Something that happens at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Stop waiting for the answer to a request. Follows from the requests.
+    GiveUp,
+    /// A new session has been healthy for long enough. Follows from the session state.
+    Recovered,
+    /// Renew the session.
+    Renew,
+    /// List everything.
+    List,
+    /// See whether the namespace may be opened.
+    Open,
+    /// Look at those that have been silent for a while.
+    Probe,
+    /// Read back what became of writes of unknown outcome.
+    Settle,
+    /// Look at what should be here and is not.
+    Acquire,
+    /// Voluntary moves may go on after many nodes vanished. Follows from the freeze.
+    Unfreeze,
+    /// Show a view again, so that others give shards up for us.
+    Shy,
+    /// Stop waiting for others that start with us.
+    Gather,
+    /// Plan anew.
+    Replan,
+    /// The first of those that ended a lost session, and count in the plan, must be back.
+    Returning,
+    /// Tell a group which of its slots have had a record.
+    Fill,
+    /// Look at a shard again. Follows from the agenda.
+    Wake,
+    /// Give up what the plan wants elsewhere. Fires with the decisions about shards, not with the other timers.
+    Surplus,
+    /// The session ends. Follows from the session; `compare_clocks` fires it before anything else in a step.
+    SessionOver,
+    /// The next milestone of a node that leaves. Follows from the departure; `run_leaving` is called in every step.
+    Leaving,
+}
+
+impl Timer {
+    const COUNT: usize = 18;
+
+    /// All timers. Those of the first [`Timer::FIRED`] fire in this order, which must stay: a renewal that is due goes
+    /// out before anything that is less urgent, and a new plan is there before shards are looked at.
+    const ALL: [Timer; Timer::COUNT] = [
+        Timer::GiveUp,
+        Timer::Recovered,
+        Timer::Renew,
+        Timer::List,
+        Timer::Open,
+        Timer::Probe,
+        Timer::Settle,
+        Timer::Acquire,
+        Timer::Unfreeze,
+        Timer::Shy,
+        Timer::Gather,
+        Timer::Replan,
+        Timer::Returning,
+        Timer::Fill,
+        Timer::Wake,
+        Timer::Surplus,
+        Timer::SessionOver,
+        Timer::Leaving,
+    ];
+
+    /// How many of them fire in `run_timers`. The others have a place of their own in a step.
+    const FIRED: usize = 15;
+}
+
+/// The timers that somebody sets.
+#[derive(Debug)]
+pub(super) struct Timers {
+    at: [Moment; Timer::COUNT],
+}
+
+impl Default for Timers {
+    /// All are off but the first listing.
+    fn default() -> Self {
+        let mut timers = Timers { at: [Moment::NEVER; Timer::COUNT] };
+        timers.set(Timer::List, Moment::ZERO);
+        timers
+    }
+}
+
+impl Timers {
+    /// When it is due; [`Moment::NEVER`] if it is off.
+    pub(super) fn at(&self, timer: Timer) -> Moment {
+        self.at[timer as usize]
+    }
+
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.at(timer) != Moment::NEVER
+    }
+
+    pub(super) fn set(&mut self, timer: Timer, at: Moment) {
+        self.at[timer as usize] = at;
+    }
+
+    /// Sets it, unless it is due before that already.
+    pub(super) fn set_earlier(&mut self, timer: Timer, at: Moment) {
+        self.set(timer, at.min(self.at(timer)));
+    }
+
+    pub(super) fn stop(&mut self, timer: Timer) {
+        self.set(timer, Moment::NEVER);
+    }
+}
+
+impl Node {
+    /// When the next [`Event::Tick`](crate::event::Event::Tick) is due at the latest.
+    pub fn deadline(&self) -> Moment {
+        if self.done {
+            return Moment::NEVER;
+        }
+        Timer::ALL.into_iter().map(|timer| self.due_at(timer)).min().unwrap_or(Moment::NEVER)
+    }
+
+    /// When a timer is due; [`Moment::NEVER`] if it is off.
+    fn due_at(&self, timer: Timer) -> Moment {
+        match timer {
+            Timer::GiveUp => self.requests.give_up_at(),
+            Timer::Recovered => self.recovered_at(),
+            Timer::Unfreeze => self.freeze.ends_at(),
+            Timer::Wake => self.agenda.next_wake_at(),
+            Timer::SessionOver => self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
+            Timer::Leaving => self.departure.next_at(self.now.at),
+            _ => self.timers.at(timer),
+        }
+    }
+
+    /// Fires what is due, in the order of the table. One that fires may set a later one, which then fires as well.
+    pub(super) fn run_timers(&mut self) {
+        for timer in Timer::ALL.into_iter().take(Timer::FIRED) {
+            if self.now.at >= self.due_at(timer) {
+                self.fire(timer);
+            }
+        }
+    }
+
+    /// Voluntary moves are begun once every shard was looked at, so that they see what is really to be moved.
+    pub(super) fn run_surplus_timer(&mut self) {
+        if self.now.at >= self.due_at(Timer::Surplus) {
+            self.fire(Timer::Surplus);
+        }
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::GiveUp => self.give_up_requests(),
+            Timer::Recovered => self.recovered(),
+            Timer::Renew => {
+                self.timers.stop(timer);
+                self.renew();
+            }
+            Timer::List => {
+                self.timers.stop(timer);
+                if !self.requests.any(|purpose| matches!(purpose, Purpose::List)) {
+                    self.ask(Lane::Work, Op::List, Purpose::List);
+                }
+            }
+            Timer::Open => {
+                self.timers.stop(timer);
+                self.ask_to_open();
+            }
+            Timer::Probe => self.probe(),
+            Timer::Settle => self.settle(),
+            Timer::Acquire => self.look_for_wanted(),
+            Timer::Unfreeze => self.unfreeze(),
+            Timer::Shy => {
+                self.timers.stop(timer);
+                self.life.record_changed();
+            }
+            Timer::Gather => {
+                self.timers.stop(timer);
+                self.agenda.add_everything();
+            }
+            Timer::Replan | Timer::Returning => self.replan(),
+            Timer::Fill => self.mend_groups(),
+            Timer::Wake => self.agenda.wake_until(self.now.at),
+            Timer::Surplus => self.move_surplus(),
+            Timer::SessionOver | Timer::Leaving => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_timer_has_its_own_place() {
+        for (place, timer) in Timer::ALL.into_iter().enumerate() {
+            assert_eq!(timer as usize, place, "{timer:?}");
+        }
+    }
+
+    #[test]
+    fn setting_earlier_never_delays() {
+        let mut timers = Timers::default();
+        let (soon, late) = (Moment::ZERO + std::time::Duration::from_secs(1), Moment::NEVER);
+        timers.set(Timer::Probe, soon);
+        timers.set_earlier(Timer::Probe, late);
+        assert_eq!(timers.at(Timer::Probe), soon);
+        timers.stop(Timer::Probe);
+        assert!(!timers.is_set(Timer::Probe));
+    }
+}

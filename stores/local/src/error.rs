@@ -1,0 +1,183 @@
+//! What SQLite's and the system's errors mean for a node, in words that say what to do.
+
+use std::path::Path;
+
+use leasehold_store::{StoreError, StoreErrorKind};
+use rusqlite::ErrorCode;
+
+/// Why work on the database did not succeed.
+#[derive(Debug)]
+pub(crate) enum LocalError {
+    /// SQLite said so before anything was committed.
+    Sql(rusqlite::Error),
+    /// SQLite said so while committing: the writes may be there or not.
+    Commit(rusqlite::Error),
+    /// The file holds an older state than the one that this process has already seen.
+    RolledBack {
+        /// The revision in the file.
+        found: u64,
+        /// The revision that was seen before.
+        seen: u64,
+    },
+    /// Already in words.
+    Told(StoreError),
+}
+
+impl From<rusqlite::Error> for LocalError {
+    fn from(error: rusqlite::Error) -> Self {
+        LocalError::Sql(error)
+    }
+}
+
+impl From<StoreError> for LocalError {
+    fn from(error: StoreError) -> Self {
+        LocalError::Told(error)
+    }
+}
+
+impl LocalError {
+    /// Whether the disk has no more room.
+    pub(crate) fn is_full(&self) -> bool {
+        let (LocalError::Sql(error) | LocalError::Commit(error)) = self else { return false };
+        error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+    }
+
+    /// The error for the caller.
+    pub(crate) fn tell(self, path: &Path) -> StoreError {
+        match self {
+            LocalError::Sql(error) => explain(&error, path, "Nothing was written."),
+            LocalError::Commit(error) => {
+                explain(&error, path, "It is unknown whether the write is in the file.")
+            }
+            LocalError::RolledBack { found, seen } => StoreError::new(
+                StoreErrorKind::Damaged,
+                format!(
+                    "{}: the file went back from revision {seen} to {found}: it was restored or overwritten while \
+                     nodes ran. It gets a new generation, and nodes start anew from what is in it.",
+                    path.display()
+                ),
+            ),
+            LocalError::Told(error) => error,
+        }
+    }
+}
+
+fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
+    let rusqlite::Error::SqliteFailure(failure, _) = error else {
+        return damaged(path, &format!("its content is not what this version writes ({error}). {written}"));
+    };
+    let file = path.display();
+    let (kind, message) = match failure.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            (StoreErrorKind::Busy, format!("{} ({error}). {written}", locked(path)))
+        }
+        ErrorCode::DiskFull => {
+            (StoreErrorKind::Refused, format!("the disk of {file} is full. {written} Free some space."))
+        }
+        ErrorCode::ReadOnly if failure.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED => {
+            (StoreErrorKind::Damaged, format!("{file} was moved or deleted under this process. {written}"))
+        }
+        ErrorCode::ReadOnly => (
+            StoreErrorKind::Refused,
+            format!(
+                "{file} cannot be written ({error}). {written} The file, its folder, {file}-wal and {file}-shm must \
+                 be writable for this user, and the file system must not be mounted read-only."
+            ),
+        ),
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => (
+            StoreErrorKind::Refused,
+            format!(
+                "{file} cannot be opened ({error}). {written} The file, its folder, {file}-wal and {file}-shm must \
+                 be readable and writable for this user."
+            ),
+        ),
+        ErrorCode::SystemIoFailure
+            if [rusqlite::ffi::SQLITE_IOERR_SHMSIZE, rusqlite::ffi::SQLITE_IOERR_SHMOPEN]
+                .contains(&failure.extended_code) =>
+        {
+            (
+                StoreErrorKind::Refused,
+                format!(
+                    "{file}-shm cannot grow or be opened ({error}): is the disk full, or the folder not writable? \
+                     {written}"
+                ),
+            )
+        }
+        ErrorCode::SystemIoFailure => (
+            StoreErrorKind::Unreachable,
+            format!("the disk of {file} failed ({error}). {written} Look at the kernel's log: dmesg"),
+        ),
+        ErrorCode::OperationInterrupted => {
+            (StoreErrorKind::TimedOut, format!("a call to {file} was interrupted. {written}"))
+        }
+        ErrorCode::OutOfMemory => {
+            (StoreErrorKind::Busy, format!("no memory was left for a call to {file}. {written}"))
+        }
+        ErrorCode::NotADatabase => return not_a_database(path),
+        ErrorCode::DatabaseCorrupt => return damaged(path, &format!("SQLite says: {error}. {written}")),
+        _ => {
+            return damaged(
+                path,
+                &format!("its content is not what this version writes ({error}). {written}"),
+            );
+        }
+    };
+    StoreError::new(kind, message)
+}
+
+/// The words for a file that another process keeps locked, with its name where the kernel tells.
+pub(crate) fn locked(path: &Path) -> String {
+    let file = path.display();
+    let who = writer(path).unwrap_or_else(|| "another process".to_owned());
+    format!(
+        "the database {file} is locked by {who}. If it lasts, look for a long transaction (an open sqlite3 shell, a \
+         backup) or a stopped process: fuser -v '{file}'"
+    )
+}
+
+/// Who holds SQLite's lock for writing, which in WAL mode is a byte of the `-shm` (https://sqlite.org/walformat.html).
+fn writer(path: &Path) -> Option<String> {
+    const WRITE_LOCK: u64 = 120;
+    let mut shm = path.as_os_str().to_owned();
+    shm.push("-shm");
+    let inode = rustix::fs::stat(Path::new(&shm)).ok()?.st_ino.to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        // 1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "POSIX", _, "WRITE", pid, at, from, to] = words[..] else { return None };
+        let covers = from.parse::<u64>().ok()? <= WRITE_LOCK && to.parse::<u64>().ok()? >= WRITE_LOCK;
+        (covers && at.rsplit(':').next() == Some(&inode)).then(|| pid.to_owned())
+    })?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim()))
+}
+
+/// The error for a file whose content is wrong.
+pub(crate) fn damaged(path: &Path, what: &str) -> StoreError {
+    let file = path.display();
+    StoreError::new(
+        StoreErrorKind::Damaged,
+        format!(
+            "{file} is damaged: {what} Stop all nodes and restore it, or move {file}, {file}-wal and {file}-shm away: \
+             an empty one is made then, and no shard starts before all former owners must have stopped."
+        ),
+    )
+}
+
+/// The error for a file that is something else.
+pub(crate) fn not_a_database(path: &Path) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Damaged,
+        format!(
+            "{} is no SQLite database, or its first page is damaged. Nothing was written. Name another file, or \
+             restore it.",
+            path.display()
+        ),
+    )
+}
+
+/// The error for a refusal of the system.
+pub(crate) fn refused(message: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, message)
+}

@@ -1,0 +1,97 @@
+//! Waiting for the kernel's word that something was written, or that a lock's last holder is gone.
+//!
+//! Both show as "a file that was open for writing was closed" in the live folder: the notify file after each commit, and a
+//! session's lock file when the last process that has it ends. So one inotify watch hears both.
+
+use std::mem::MaybeUninit;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+use crate::claim;
+use crate::database_file::DatabaseFile;
+
+/// How often to look where the kernel gives no notice (its inotify instances are used up, say).
+const DEAF_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What there is to look at after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakeup {
+    /// Perhaps a commit, perhaps nothing.
+    AnythingElse,
+    /// A lock file was closed: its lock is free in a moment.
+    LockClosed,
+}
+
+/// An ear on the live folder.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    db_file: DatabaseFile,
+    inotify: Option<OwnedFd>,
+    /// Whether the folder that stands there now is listened to.
+    listening: bool,
+}
+
+impl Listener {
+    /// Begins to listen. What is written from now on is heard.
+    pub(crate) fn new(db_file: DatabaseFile) -> Self {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .inspect_err(|error| {
+                tracing::warn!(
+                    %error,
+                    "no inotify instance is left (see fs.inotify.max_user_instances): changes are looked for instead"
+                );
+            })
+            .ok();
+        let mut listener = Listener { db_file, inotify, listening: false };
+        listener.listen();
+        listener
+    }
+
+    /// Waits until something was written, at most for that long.
+    pub(crate) fn wait(&mut self, at_most: Duration) -> Wakeup {
+        if !self.listening {
+            thread::sleep(at_most.min(DEAF_LOOK_EVERY));
+            self.listen();
+            return Wakeup::AnythingElse;
+        }
+        let Some(inotify) = &self.inotify else { return Wakeup::AnythingElse };
+        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(inotify, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) | Err(_) => Wakeup::AnythingElse,
+            Ok(_) => self.take_in(),
+        }
+    }
+
+    fn listen(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
+        let what = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        self.listening = inotify::add_watch(inotify, &*self.db_file.live, what).is_ok();
+    }
+
+    /// Reads all that the kernel has to say.
+    fn take_in(&mut self) -> Wakeup {
+        let mut heard = Wakeup::AnythingElse;
+        let Some(inotify) = &self.inotify else { return heard };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let gone = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF;
+            if event.events().intersects(gone) {
+                self.listening = false;
+            }
+            let lock = event.file_name().and_then(|name| name.to_str().ok()).is_some_and(claim::is_lock_name);
+            if lock || event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                heard = Wakeup::LockClosed;
+            }
+        }
+        heard
+    }
+}
