@@ -4,8 +4,8 @@
 use leasehold_core::config::Gate;
 use leasehold_core::event::Command;
 use leasehold_core::notice::SessionState;
-use leasehold_core::record::{NodeRecord, Record};
-use leasehold_core::store::{Key, Swap};
+use leasehold_core::record::{GroupRecord, NodeRecord, Record};
+use leasehold_core::store::{Key, Stored, Swap};
 use leasehold_core::{NodeName, View};
 
 use crate::bounds::Bounds;
@@ -49,6 +49,11 @@ pub(crate) struct Healing {
     pub(crate) other_writes: u64,
     pub(crate) node_writes_before: u64,
     pub(crate) other_writes_before: u64,
+    /// Writes that raised the epoch floor of a group and changed nothing else, and how many of them the removal of old
+    /// node records may still need.
+    pub(crate) floors_raised: u64,
+    pub(crate) floors_raised_before: u64,
+    pub(crate) floors_to_raise: u64,
     /// The last write that was no renewal: of what, and when.
     pub(crate) last_other: Option<Key>,
     pub(crate) last_other_at: Instant,
@@ -80,6 +85,9 @@ impl Healing {
             other_writes: 0,
             node_writes_before: 0,
             other_writes_before: 0,
+            floors_raised: 0,
+            floors_raised_before: 0,
+            floors_to_raise: 0,
             last_other: None,
             last_other_at: 0,
             last_joined_at: 0,
@@ -87,8 +95,8 @@ impl Healing {
         }
     }
 
-    /// Something was written that was sent then.
-    pub(crate) fn wrote(&mut self, at: Instant, sent_at: Instant, swap: &Swap) {
+    /// Something was written that was sent then; of a group's record, also what was there before.
+    pub(crate) fn wrote(&mut self, at: Instant, sent_at: Instant, swap: &Swap, before: Option<&Stored>) {
         match swap.key {
             // Whoever did something for the others is gone: somebody else does it at its next listing.
             Key::Node(_) if self.began && swap.value.as_deref().is_some_and(is_fence) => {
@@ -99,6 +107,8 @@ impl Healing {
             Key::Node(_) if swap.value.is_some() => self.node_writes += 1,
             // The records of those long gone are removed when their time has come.
             Key::Node(_) => {}
+            // Before that, the floor of each group where they held something is raised to what they published.
+            Key::Group(_) if raises_floor_only(before, swap) => self.floors_raised += 1,
             _ => {
                 self.other_writes += 1;
                 self.last_other = Some(swap.key.clone());
@@ -117,6 +127,24 @@ impl Healing {
             self.calm_from = self.calm_from.max(over_at + self.bounds.calm_after);
         }
     }
+}
+
+fn raises_floor_only(before: Option<&Stored>, swap: &Swap) -> bool {
+    let decode = |value: &[u8]| GroupRecord::decode(value).ok();
+    let Some((before, after)) =
+        before.and_then(|it| decode(&it.value)).zip(swap.value.as_deref().and_then(decode))
+    else {
+        return false;
+    };
+    let raised = GroupRecord {
+        epoch_floor: after.epoch_floor,
+        write: after.write,
+        written_unix_ms: after.written_unix_ms,
+        // A newer version adds fields of its own.
+        extra: after.extra.clone(),
+        ..before.clone()
+    };
+    after.epoch_floor > before.epoch_floor && raised == after
 }
 
 fn is_fence(record: &[u8]) -> bool {
@@ -371,7 +399,27 @@ impl World {
         self.healing.runs_at_settled = self.oracle.state.runs.len();
         self.healing.node_writes_before = self.healing.node_writes;
         self.healing.other_writes_before = self.healing.other_writes;
+        self.healing.floors_raised_before = self.healing.floors_raised;
+        self.healing.floors_to_raise = self.floors_to_raise();
         invariants::balance_within_bound::judge(self, census)
+    }
+
+    /// How often floors of groups may be raised at rest: once per group for each session that is over and whose record is
+    /// still there.
+    fn floors_to_raise(&self) -> u64 {
+        let (mut gone, mut groups) = (0, 0);
+        for (key, stored) in self.store.records() {
+            match key {
+                Key::Group(_) => groups += 1,
+                Key::Node(_)
+                    if NodeRecord::decode(&stored.value).is_ok_and(|node| !node.state.is_alive()) =>
+                {
+                    gone += 1
+                }
+                _ => {}
+            }
+        }
+        gone * groups
     }
 
     /// Where everybody stands, for people.

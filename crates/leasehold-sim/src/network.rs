@@ -218,11 +218,13 @@ impl World {
 
     fn apply(&mut self, process: usize, swap: &Swap) -> Result<Swapped, crate::invariants::Violation> {
         let before = self.newer_about.then(|| self.store.get(&swap.key).cloned()).flatten();
+        let group_before =
+            matches!(swap.key, Key::Group(_)).then(|| self.store.get(&swap.key).cloned()).flatten();
         let outcome = self.store.swap(self.at, swap);
         if matches!(outcome, Swapped::Applied(_)) {
             unknown_fields_survive::judge(self, before.as_ref(), swap)?;
             self.stats.writes += 1;
-            self.healing.wrote(self.at, self.served_from, swap);
+            self.healing.wrote(self.at, self.served_from, swap, group_before.as_ref());
             self.shard_written(process, swap);
             self.watchers_hear();
         }

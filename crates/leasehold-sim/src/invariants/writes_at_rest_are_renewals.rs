@@ -1,4 +1,5 @@
-//! At rest, the only writes are the nodes' renewals, one per node and renewal, however many shards there are.
+//! At rest, the only writes are the nodes' renewals, one per node and renewal, however many shards there are. Old records of
+//! nodes that are gone may still be removed, each after at most one write per group that raises the group's epoch floor.
 
 use crate::heal::Census;
 use crate::world::{Judged, World};
@@ -11,6 +12,11 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     if others > 0 {
         let last = healing.last_other.as_ref().map_or("nothing".to_owned(), ToString::to_string);
         let message = format!("{others} writes at rest that are no renewals; the last one of {last}");
+        return Err(world.violation(NAME, None, message));
+    }
+    let (raised, most) = (healing.floors_raised - healing.floors_raised_before, healing.floors_to_raise);
+    if raised > most {
+        let message = format!("floors of groups were raised {raised} times at rest; {most} would be enough");
         return Err(world.violation(NAME, None, message));
     }
     // Renewals come up to a tenth early, on a clock that may be fast; and one more for the edges.
@@ -36,6 +42,10 @@ mod tests {
         world.healing.other_writes += 1;
         assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
         world.healing.other_writes -= 1;
+        world.healing.floors_raised += 1;
+        assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
+        world.healing.floors_to_raise += 1;
+        assert_eq!(judge(&world, &world.census()), Ok(()));
         let bounds = &world.healing.bounds;
         // One every half of the usual time.
         world.healing.node_writes += 2 * 2 * bounds.quiet / bounds.renew_every;
