@@ -237,7 +237,10 @@ impl World {
             Fault::WorkCrash { slot, .. } => self.slots[slot].crashing -= 1,
             Fault::Twin { .. } => {
                 let twin = self.twins.iter().find(|(fault, _)| *fault == index).map(|(_, slot)| *slot);
-                if let Some(process) = twin.and_then(|slot| self.slots[slot].process) {
+                let Some(slot) = twin else { return Ok(()) };
+                // Also if it is between two lives just now.
+                self.slots[slot].away = true;
+                if let Some(process) = self.slots[slot].process {
                     self.die(process)?;
                 }
             }

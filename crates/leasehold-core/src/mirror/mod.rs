@@ -87,7 +87,8 @@ impl Mirror {
         let live = |record: &NodeRecord| record.state.is_alive() && !self.dead.contains_key(&record.session);
         let lost = || node.lost().is_some_and(|last| live(last) && publishes(last));
         match node.seen.as_ref().map(|seen| &seen.record) {
-            Some(Ok(record)) => (live(record) && publishes(record)) || lost(),
+            // A former session that this one may live beside cannot renew any more, and is over once that was long ago.
+            Some(Ok(record)) => (live(record) && publishes(record)) || (!silent && lost()),
             // Also where the last session that we know of is over: another one may have joined before the record was
             // damaged. One that only a newer version can read is never fenced, and counts for as long as it may be alive.
             Some(Err(_)) => !silent,

@@ -218,7 +218,8 @@ impl Mirror {
         // A session that could not prove that the former one is over may live beside it.
         let beside = former.as_ref().filter(|_| unproved).and_then(|node| {
             let former = node.seen.as_ref().and_then(|seen| seen.good());
-            former.filter(|former| Some(former.session) != session).or(node.last.as_ref()).cloned()
+            let another = |record: &&NodeRecord| Some(record.session) != session;
+            former.filter(another).or(node.last.as_ref().filter(another)).cloned()
         });
         let before =
             former.and_then(|node| node.seen.and_then(|seen| seen.record.ok().or(seen.before)).or(node.last));

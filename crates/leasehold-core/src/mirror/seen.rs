@@ -82,6 +82,11 @@ impl SeenNode {
         })
     }
 
+    /// What the record says, or said before it was damaged, and what the record of a former session said that vanished.
+    pub fn said(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.seen.iter().filter_map(|seen| seen.best()).chain(self.last.as_ref())
+    }
+
     /// The session that is alive as far as the record says, or said before it was damaged.
     pub fn alive(&self) -> Option<SessionId> {
         let record = self.seen.as_ref()?.best()?;

@@ -9,6 +9,7 @@ pub(crate) const NAME: &str = "at_most_one_running_worker";
 
 pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
     match *happening {
+        Happening::Began { session, .. } if state.sessions[session].frozen => None,
         Happening::Began { session, shard, epoch } => {
             let other = state
                 .shard(shard)

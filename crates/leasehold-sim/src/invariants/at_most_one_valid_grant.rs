@@ -10,6 +10,7 @@ pub(crate) const NAME: &str = "at_most_one_valid_grant";
 
 pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
     match *happening {
+        Happening::Began { session, .. } if state.sessions[session].frozen => None,
         Happening::Began { session, shard, epoch } => {
             let other = rival(state, at, session, shard, None)?;
             let process = state.sessions[session].process;

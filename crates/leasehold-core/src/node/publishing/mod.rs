@@ -17,7 +17,7 @@ use crate::config::stretch;
 use crate::mirror::{Reach, SeenNode};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::notice::SessionState;
-use crate::record::{Published, ShardSet};
+use crate::record::{NodeRecord, Published, ShardSet};
 use crate::rules::Rule;
 use crate::time::Moment;
 
@@ -158,15 +158,21 @@ impl Node {
         others.into_iter().find(|(_, node)| may_run(node)).map(|(name, _)| name)
     }
 
-    /// When nobody can be alive any more in a record that cannot be read, unless it changes.
+    /// When nobody can be alive any more in a record that cannot be read, unless it changes; or, in one that can be read, the
+    /// former session that its own may live beside: that one could not renew since we first saw the other.
     fn silent_at(&self, node: &SeenNode) -> Moment {
-        node.silent_from + stretch(self.ttl_max().max(node.ttl_longest), self.config.drift_permille)
+        let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
+        let from = if readable { node.session_seen_at } else { node.silent_from };
+        from + stretch(self.ttl_max().max(node.ttl_longest), self.config.drift_permille)
     }
 
-    /// A shard waits for another's record: it is considered again when that changes, and when an unreadable one is silent.
+    /// A shard waits for another's record: it is considered again when that changes, and when one has been silent that cannot be
+    /// read, or whose session may live beside a former one.
     fn wait_for_silence(&mut self, shard: &ShardId) {
-        let unreadable = |node: &&SeenNode| node.seen.as_ref().is_some_and(|seen| seen.good().is_none());
-        let silent_at = self.mirror.nodes.values().filter(unreadable).map(|node| self.silent_at(node));
+        let unclear = |node: &&SeenNode| {
+            node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
+        };
+        let silent_at = self.mirror.nodes.values().filter(unclear).map(|node| self.silent_at(node));
         if let Some(at) = silent_at.filter(|at| *at > self.now.at).min() {
             self.agenda.wake_at(shard, at);
         }
@@ -197,16 +203,12 @@ impl Node {
     /// Whether anybody else may have run a shard, as far as records still tell: a live session that holds it, or one that
     /// is over and could have started it.
     pub(in crate::node) fn was_ever_held(&self, shard: &ShardId) -> bool {
-        let said = |node: &SeenNode| {
-            let record = node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref());
-            record.and_then(|record| Some((record, record.publishes.as_ref()?))).is_some_and(
-                |(record, published)| {
-                    let over = !record.state.is_alive() || self.mirror.dead.contains_key(&record.session);
-                    if over { published.has(shard) } else { published.holds(shard) }
-                },
-            )
+        let said = |record: &NodeRecord| {
+            let over = !record.state.is_alive() || self.mirror.dead.contains_key(&record.session);
+            let published = record.publishes.as_ref();
+            published.is_some_and(|it| if over { it.has(shard) } else { it.holds(shard) })
         };
-        self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && said(node))
+        self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && node.said().any(said))
     }
 
     /// The highest epoch that anybody published for a group.
@@ -217,8 +219,7 @@ impl Node {
 
     fn epoch_published_by_others(&self, group: &GroupName) -> Epoch {
         let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
-        let records = others
-            .filter_map(|(_, node)| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
+        let records = others.flat_map(|(_, node)| node.said());
         let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
         published.max().unwrap_or_default()
     }
