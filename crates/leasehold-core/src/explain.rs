@@ -145,7 +145,7 @@ pub fn explain(
     let left_out = (roster.iter())
         .filter_map(|(node, member)| Some(LeftOut { node: node.clone(), why: left_out(member, shard)? }))
         .collect();
-    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let control = mirror.control();
     let report = held.node.as_ref().and_then(|node| mirror.nodes.get(node)?.seen.as_ref()?.good());
     Some(Explanation {
         shard: shard.clone(),
@@ -185,7 +185,7 @@ pub fn what_if(
     planning: &Planning,
     change: &WhatIf,
 ) -> Result<Difference, String> {
-    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let control = mirror.control();
     let mut changed = roster.clone();
     let known = |node: &NodeName| match roster.contains_key(node) {
         true => Ok(()),

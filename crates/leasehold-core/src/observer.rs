@@ -96,7 +96,7 @@ impl Observer {
         }
         self.roster = plan::roster(&self.mirror);
         self.settings = self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
-        let control = self.mirror.control.as_ref().and_then(|seen| seen.best());
+        let control = self.mirror.control();
         self.plan = self.planning.plan(&self.roster, &self.settings, control);
     }
 

@@ -407,7 +407,7 @@ pub fn roster(mirror: &Mirror) -> Roster {
         (record.state.is_alive() && !over).then(|| (name.clone(), Member::of(record)))
     });
     let mut roster: Roster = alive.collect();
-    apply_control(&mut roster, mirror.control.as_ref().and_then(|seen| seen.best()));
+    apply_control(&mut roster, mirror.control());
     roster
 }
 

@@ -73,7 +73,7 @@ impl Warning {
     pub fn of_placements(mirror: &Mirror) -> Option<Warning> {
         let mut used: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
         for (name, node) in &mirror.nodes {
-            let record = node.seen.as_ref().and_then(|seen| seen.good());
+            let record = node.record();
             let Some(record) = record.filter(|record| record.state.is_alive() && mirror.may_live(node))
             else {
                 continue;

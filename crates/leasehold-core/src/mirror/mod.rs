@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::record::{Control, GroupRecord, Meta, NodeRecord, ShardRecord};
+use crate::record::{Control, GroupRecord, Holder, Meta, NodeRecord, ShardRecord};
 use crate::time::Moment;
 
 pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source};
@@ -56,6 +56,26 @@ impl Mirror {
     pub fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// What operators want, as far as it can be read or could be before.
+    pub fn control(&self) -> Option<&Control> {
+        self.control.as_ref().and_then(|seen| seen.best())
+    }
+
+    /// A node's record, if it is there and can be read.
+    pub fn node_record(&self, node: &NodeName) -> Option<&NodeRecord> {
+        self.nodes.get(node).and_then(SeenNode::record)
+    }
+
+    /// A shard's record, if it is there and can be read.
+    pub fn shard_record(&self, shard: &ShardId) -> Option<&ShardRecord> {
+        self.shards.get(shard).and_then(|seen| seen.good())
+    }
+
+    /// Who holds a shard as far as its record says, whether that session is over or not.
+    pub fn holder(&self, shard: &ShardId) -> Option<&Holder> {
+        self.shard_record(shard)?.holder()
     }
 
     /// How many answers about `meta` or a node were dropped so far, because something else was seen after they were asked for

@@ -70,6 +70,11 @@ pub struct SeenNode {
 }
 
 impl SeenNode {
+    /// The record, if it is there and can be read.
+    pub fn record(&self) -> Option<&NodeRecord> {
+        self.seen.as_ref()?.good()
+    }
+
     /// The session that the record names, if it can be read.
     pub(super) fn session(&self) -> Option<SessionId> {
         Some(self.seen.as_ref()?.good()?.session)

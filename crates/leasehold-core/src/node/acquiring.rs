@@ -51,11 +51,11 @@ impl Node {
                 None
             }
             Turn::NotBefore(at) => {
-                self.agenda.wake_at(shard, at);
+                self.ctx.agenda.wake_at(shard, at);
                 None
             }
             Turn::Others { ours_at } => {
-                self.vacancies.begin_turn(shard, self.now.at);
+                self.vacancies.begin_turn(shard, self.ctx.now.at);
                 self.take_from_others(shard, ours_at?)
             }
         }
@@ -63,16 +63,16 @@ impl Node {
 
     /// Some other node should have taken an unowned shard; from then on this node may.
     fn take_from_others(&mut self, shard: &ShardId, ours_at: Moment) -> Option<MoveReason> {
-        let delay = self.config.turn_lasts(&self.facts);
-        if self.now.at < ours_at {
-            let jitter = self.rng.up_to(delay / 4);
-            self.agenda.wake_at(shard, ours_at + jitter);
+        let delay = self.ctx.config.turn_lasts(&self.ctx.facts);
+        if self.ctx.now.at < ours_at {
+            let jitter = self.ctx.rng.up_to(delay / 4);
+            self.ctx.agenda.wake_at(shard, ours_at + jitter);
             return None;
         }
         // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
         // and whoever took what others are about to write would only have to give it back.
         if self.is_behind() {
-            self.agenda.wake_at(shard, self.now.at + delay);
+            self.ctx.agenda.wake_at(shard, self.ctx.now.at + delay);
             return None;
         }
         Some(MoveReason::Takeover)
@@ -80,24 +80,27 @@ impl Node {
 
     /// Whose turn it is to take an unowned shard.
     fn whose_turn(&self, shard: &ShardId, vacated: bool) -> Turn {
-        let unowned_since = self.vacancies.unowned_since(shard).unwrap_or(self.now.at);
+        let unowned_since = self.vacancies.unowned_since(shard).unwrap_or(self.ctx.now.at);
         let Some(wanted) = self.planner.plan().wanted(shard) else { return Turn::Nobodys };
-        if !self.rules.hold(Rule::UnownedAtOnce) && self.now.at < unowned_since + self.config.ttl * 3 {
-            return Turn::NotBefore(unowned_since + self.config.ttl * 3);
+        if !self.ctx.rules.hold(Rule::UnownedAtOnce)
+            && self.ctx.now.at < unowned_since + self.ctx.config.ttl * 3
+        {
+            return Turn::NotBefore(unowned_since + self.ctx.config.ttl * 3);
         }
-        if (self.plan_is_stale() && !vacated) || self.is_gathering() {
+        if (self.ctx.plan_is_stale() && !vacated) || self.ctx.timers.is_set(Timer::Gather) {
             return Turn::Undecided;
         }
-        if self.is_me(wanted) {
+        if self.ctx.is_me(wanted) {
             return Turn::Ours;
         }
         let ranked = self.planner.rank(shard);
-        let Some(rank) = ranked.iter().position(|node| self.is_me(node)) else {
+        let Some(rank) = ranked.iter().position(|node| self.ctx.is_me(node)) else {
             return Turn::Others { ours_at: None };
         };
         // Nobody is late before the plan gives it to somebody.
-        let since = self.vacancies.turn_since(shard).map_or(self.now.at, |since| unowned_since.max(since));
-        let delay = self.config.turn_lasts(&self.facts);
+        let since =
+            self.vacancies.turn_since(shard).map_or(self.ctx.now.at, |since| unowned_since.max(since));
+        let delay = self.ctx.config.turn_lasts(&self.ctx.facts);
         let comes_back = self.comes_back_or_just_did(wanted);
         // Counted for the shard, not for the session: who comes back again and again is not waited for again and again.
         let patience = if comes_back { self.recover_window_of(wanted) } else { Duration::ZERO };
@@ -106,16 +109,16 @@ impl Node {
 
     /// Whether a node is coming back, or has been back for so short a time that its own turn is not over.
     fn comes_back_or_just_did(&self, node: &NodeName) -> bool {
-        let turn = self.recover_window_of(node) + self.config.turn_lasts(&self.facts);
+        let turn = self.recover_window_of(node) + self.ctx.config.turn_lasts(&self.ctx.facts);
         let seen_at = self.mirror.nodes.get(node).map(|node| node.session_seen_at);
         self.planner.member(node).is_some_and(|member| !member.takes_now())
-            || seen_at.is_some_and(|seen_at| self.now.at < seen_at + turn)
+            || seen_at.is_some_and(|seen_at| self.ctx.now.at < seen_at + turn)
     }
 
     /// How long a node that comes back must be healthy before it takes shards, as far as we know: with a longer ttl longer.
     fn recover_window_of(&self, node: &NodeName) -> Duration {
         let record = self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.best());
-        record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.config.recover_window)
+        record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.ctx.config.recover_window)
     }
 
     /// Whether this node takes one more shard now. Whatever forbids it makes us look again when it ends.
@@ -123,10 +126,10 @@ impl Node {
         match self.can_acquire(shard) {
             CanAcquire::Yes => return true,
             CanAcquire::No => {}
-            CanAcquire::At(at) => self.agenda.wake_at(shard, at),
+            CanAcquire::At(at) => self.ctx.agenda.wake_at(shard, at),
             CanAcquire::NoRoom => {
                 self.vacancies.note_roomless(shard);
-                self.agenda.wake_at(shard, self.now.at + self.config.takeover_delay);
+                self.ctx.agenda.wake_at(shard, self.ctx.now.at + self.ctx.config.takeover_delay);
             }
         }
         false
@@ -138,10 +141,10 @@ impl Node {
             return CanAcquire::No;
         }
         let session_state = matches!(self.life.state(), SessionState::Attached | SessionState::Degraded);
-        if !session_state || !self.is_open() || self.hands_over() || self.control_drains_me() {
+        if !session_state || !self.namespace.is_open() || self.hands_over() || self.control_drains_me() {
             return CanAcquire::No;
         }
-        if self.now.at < self.pace.paused_until() {
+        if self.ctx.now.at < self.pace.paused_until() {
             return CanAcquire::At(self.pace.paused_until());
         }
         let in_group = || self.holds.keys().filter(|held| held.group == shard.group).count();
@@ -153,36 +156,37 @@ impl Node {
 
     /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
     pub(super) fn begin_to_look_for_wanted(&mut self) {
-        let (interval, window) = (self.config.acquire_retry_interval, self.config.acquire_retry_window);
-        if self.session.is_none() || !self.is_open() || interval.is_zero() || window.is_zero() {
+        let (interval, window) =
+            (self.ctx.config.acquire_retry_interval, self.ctx.config.acquire_retry_window);
+        if self.session.is_none() || !self.namespace.is_open() || interval.is_zero() || window.is_zero() {
             return;
         }
-        self.vacancies.set_look_until(self.now.at + window);
-        self.timers.set(Timer::Acquire, self.now.at + interval + self.rng.up_to(interval / 4));
+        self.vacancies.set_look_until(self.ctx.now.at + window);
+        self.ctx.timers.set(Timer::Acquire, self.ctx.now.at + interval + self.ctx.rng.up_to(interval / 4));
     }
 
     pub(super) fn look_for_wanted(&mut self) {
-        self.timers.stop(Timer::Acquire);
+        self.ctx.timers.stop(Timer::Acquire);
         if self.session.is_none() || self.hands_over() {
             return;
         }
-        let me = &self.config.node;
+        let me = &self.ctx.config.node;
         let missing =
             self.planner.plan().iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains(shard));
         let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
         if missing.is_empty() {
             return;
         }
-        let interval = self.config.acquire_retry_interval;
-        if self.now.at >= self.vacancies.look_until() {
-            self.tell(Notice::RetriesExhausted { shards: missing.len() });
-            self.timers.set_earlier(Timer::List, self.now.at + interval);
+        let interval = self.ctx.config.acquire_retry_interval;
+        if self.ctx.now.at >= self.vacancies.look_until() {
+            self.ctx.tell(Notice::RetriesExhausted { shards: missing.len() });
+            self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at + interval);
             return;
         }
         if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.tell(Notice::Retried { shards: missing.len() });
+            self.ctx.tell(Notice::Retried { shards: missing.len() });
             self.look_at(missing);
         }
-        self.timers.set(Timer::Acquire, self.now.at + interval + self.rng.up_to(interval / 4));
+        self.ctx.timers.set(Timer::Acquire, self.ctx.now.at + interval + self.ctx.rng.up_to(interval / 4));
     }
 }

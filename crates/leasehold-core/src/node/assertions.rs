@@ -38,15 +38,15 @@ impl Node {
     #[must_use]
     pub(super) fn assert_that(&mut self, is_so: bool, never: Never) -> bool {
         // A sabotaged node is meant to do wrong: the simulator's invariants must notice that, not this.
-        if is_so || !self.rules.all_hold() {
+        if is_so || !self.ctx.rules.all_hold() {
             return true;
         }
         let cause = Cause::Impossible(never.as_str());
         match self.session.is_some() {
             true => self.detach(cause),
             false => {
-                let (state, after) = (self.life.state(), self.now.at.since(self.life.since()));
-                self.tell(Notice::StateChanged { from: state, to: state, cause, after });
+                let (state, after) = (self.life.state(), self.ctx.now.at.since(self.life.since()));
+                self.ctx.tell(Notice::StateChanged { from: state, to: state, cause, after });
             }
         }
         false
@@ -233,7 +233,7 @@ mod tests {
         let hold = world.node.holds.remove(&shard).expect("it is held");
         world.node.detach(Cause::Fenced);
         world.node.holds.insert(&shard, hold);
-        world.node.out.clear();
+        world.node.ctx.out.clear();
         world.node.start(&shard, MoveReason::Planned);
         assert_eq!(world.cause(), Some(Cause::Impossible(Never::StartWithoutSession.as_str())));
         assert!(!world.told.iter().any(|action| matches!(action, Action::Start { .. })));

@@ -30,8 +30,8 @@ impl Node {
         let claimable = self.claimable(shard);
         match &claimable {
             // Before the namespace is open nobody may take it, so nobody is late either.
-            Claimable::Now { .. } if !self.is_open() => {}
-            Claimable::Now { .. } => self.vacancies.note_unowned(shard, self.now.at),
+            Claimable::Now { .. } if !self.namespace.is_open() => {}
+            Claimable::Now { .. } => self.vacancies.note_unowned(shard, self.ctx.now.at),
             Claimable::No => {
                 self.vacancies.taken(shard);
             }
@@ -39,7 +39,7 @@ impl Node {
                 self.wait_while_withheld(shard);
                 self.vacancies.taken(shard);
             }
-            Claimable::At(at) => self.agenda.wake_at(shard, *at),
+            Claimable::At(at) => self.ctx.agenda.wake_at(shard, *at),
             Claimable::AfterReading(node) => self.fencing.want_read(node.clone()),
         }
         claimable
@@ -55,7 +55,7 @@ impl Node {
         match self.is_over(&holder, seen.order) {
             Over::Since(at) => self.mirror.note_over(at, holder.session),
             Over::Unreadable => {
-                self.timers.set_earlier(Timer::Probe, self.now.at + self.ttl_max() / 2);
+                self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + self.ttl_max() / 2);
             }
             Over::Lost => self.note_lost_session(&holder),
             Over::Yes | Over::No | Over::At(_) | Over::AfterReading => {}
@@ -104,10 +104,10 @@ impl Node {
             }
             ShardState::Retired => Claimable::No,
             ShardState::Vacant { successor, reserved_ms } => {
-                let mine = successor.as_ref().is_some_and(|node| self.is_me(node));
+                let mine = successor.as_ref().is_some_and(|node| self.ctx.is_me(node));
                 let reserved_until =
                     reserved_from + std::time::Duration::from_millis(reserved_ms.unwrap_or(0).min(3_600_000));
-                if !mine && successor.is_some() && self.now.at < reserved_until {
+                if !mine && successor.is_some() && self.ctx.now.at < reserved_until {
                     return Claimable::At(reserved_until);
                 }
                 let why = if mine { record.why } else { MoveReason::Planned };
@@ -153,7 +153,7 @@ impl Node {
     /// An epoch as high as any that may have been given out for a shard whose record was lost.
     pub(super) fn unknown_epoch(&self, shard: &ShardId) -> Epoch {
         let published = self.epoch_published(&shard.group);
-        self.mirror.epoch_seen.max(published).max(Epoch(self.now.unix_ms / 1000))
+        self.mirror.epoch_seen.max(published).max(Epoch(self.ctx.now.unix_ms / 1000))
     }
 
     /// Whether the session that a shard's record names is over. `order`: when we saw that record.
@@ -166,27 +166,27 @@ impl Node {
             Some(Ok(record)) if record.session == holder.session && record.state.is_alive() => Over::No,
             // It was known to be over, and forgotten again when no record named it any more.
             Some(Ok(record)) if record.session == holder.session => {
-                Over::Since(node.map_or(self.now.at, |node| node.first_seen_at))
+                Over::Since(node.map_or(self.ctx.now.at, |node| node.first_seen_at))
             }
             Some(Ok(record)) => {
                 // Its name has another session. That proves something only if it was read after the shard's record,
                 // and if that session began over one that had ended, not over a record that was lost.
                 let unproved = record.unproved;
                 let read_after = node.is_some_and(|node| node.read_issued > order);
-                if !read_after && self.rules.hold(Rule::ProofAfterShard) {
+                if !read_after && self.ctx.rules.hold(Rule::ProofAfterShard) {
                     return Over::AfterReading;
                 }
                 let lost_until = node.map_or(Moment::NEVER, |node| {
-                    node.session_seen_at + stretch(holder.ttl(), self.config.drift_permille)
+                    node.session_seen_at + stretch(holder.ttl(), self.ctx.config.drift_permille)
                 });
-                if unproved && self.now.at < lost_until && self.rules.hold(Rule::AbsentIsNotDead) {
+                if unproved && self.ctx.now.at < lost_until && self.ctx.rules.hold(Rule::AbsentIsNotDead) {
                     return Over::At(lost_until);
                 }
-                Over::Since(node.map_or(self.now.at, |node| node.session_seen_at))
+                Over::Since(node.map_or(self.ctx.now.at, |node| node.session_seen_at))
             }
             Some(Err(_)) if self.is_silent(&holder.node) => Over::Yes,
             Some(Err(_)) => Over::Unreadable,
-            None if !self.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
+            None if !self.ctx.rules.hold(Rule::AbsentIsNotDead) => Over::Yes,
             None => Over::Lost,
         }
     }
@@ -196,21 +196,18 @@ impl Node {
         seen.is_some_and(|seen| self.fencing.is_silent(node, &seen.version))
     }
 
-    /// A shard's record names a session that has no record.
     fn note_lost_session(&mut self, holder: &Holder) {
-        self.mirror.note_absent(self.now.at, &holder.node);
-        let wait = self.ttl_max().max(holder.ttl());
-        self.fencing.note_lost(holder.node.clone(), holder.session, wait);
-        self.timers.set_earlier(Timer::Probe, self.now.at + holder.ttl() / 2);
+        let may_live_for = self.ttl_max().max(holder.ttl());
+        self.fencing.note_lost_session(holder, may_live_for, &mut self.mirror, &mut self.ctx);
     }
 
     /// The wait for a session without a record begins when a shard's record is seen to name it, also while we have no session
     /// ourselves: else one wait would follow another.
     pub(super) fn note_missing_holder(&mut self, shard: &ShardId) {
-        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).cloned();
+        let holder = self.mirror.holder(shard).cloned();
         if let Some(holder) = holder.filter(|holder| {
             let there = self.mirror.nodes.get(&holder.node).is_some_and(|node| node.seen.is_some());
-            !there && !self.is_me(&holder.node) && !self.mirror.dead.contains_key(&holder.session)
+            !there && !self.ctx.is_me(&holder.node) && !self.mirror.dead.contains_key(&holder.session)
         }) {
             self.note_lost_session(&holder);
         }
@@ -218,7 +215,7 @@ impl Node {
 
     /// Whether its record names this session.
     pub(super) fn names_us(&self, shard: &ShardId) -> bool {
-        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        let holder = self.mirror.holder(shard);
         holder.is_some_and(|holder| Some(holder.session) == self.session_id())
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
+use super::context::Context;
 use super::hold::Phase;
 use crate::config::Gate;
 use crate::event::{Action, Verdict};
@@ -42,6 +43,50 @@ impl Declines {
         self.admitted.remove(shard)
     }
 
+    /// User code offers to run a named shard here.
+    pub(super) fn engage(&mut self, shard: ShardId, ctx: &mut Context) {
+        if self.engaged.insert(shard.clone()) && self.declined.remove(&shard).is_some() {
+            ctx.record_changed();
+        }
+        ctx.agenda.add(shard);
+    }
+
+    /// User code no longer does.
+    pub(super) fn disengage(&mut self, shard: ShardId, ctx: &mut Context) {
+        self.engaged.remove(&shard);
+        ctx.agenda.add(shard);
+    }
+
+    /// For a ttl, the others plan around us for this shard.
+    pub(super) fn decline(&mut self, shard: &ShardId, ctx: &mut Context) {
+        let until = ctx.now.at + ctx.config.ttl;
+        if self.declined.insert(shard.clone(), until).is_none() {
+            self.changed(ctx);
+        }
+        ctx.agenda.wake_at(shard, until);
+    }
+
+    /// The shard may come here again.
+    pub(super) fn accept(&mut self, shard: &ShardId, ctx: &mut Context) {
+        if self.declined.remove(shard).is_some() {
+            self.changed(ctx);
+        }
+    }
+
+    /// A few are planned around at once. A gate that refuses thousands says so one by one.
+    fn changed(&self, ctx: &mut Context) {
+        ctx.record_changed();
+        match self.are_many() {
+            true => ctx.replan_within_debounce(),
+            false => ctx.replan_now(),
+        }
+    }
+
+    /// Whether there are more than our record lists one by one.
+    fn are_many(&self) -> bool {
+        self.declined.len() > DECLINED_LISTED_MAX
+    }
+
     /// The session is over: what the gate said counts no more.
     pub(super) fn forget_admitted(&mut self) {
         self.admitted.clear();
@@ -49,18 +94,6 @@ impl Declines {
 }
 
 impl Node {
-    pub(super) fn engage(&mut self, shard: ShardId) {
-        if self.declines.engaged.insert(shard.clone()) && self.declines.declined.remove(&shard).is_some() {
-            self.life.record_changed();
-        }
-        self.agenda.add(shard);
-    }
-
-    pub(super) fn disengage(&mut self, shard: ShardId) {
-        self.declines.engaged.remove(&shard);
-        self.agenda.add(shard);
-    }
-
     /// A named shard that nobody has engaged here, so that it cannot run here.
     pub(super) fn is_unheard_of(&self, shard: &ShardId) -> bool {
         let named = self.planner.group(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
@@ -70,7 +103,7 @@ impl Node {
     pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
         if self.declines.inquired.remove(&shard) {
             if verdict == Verdict::Take {
-                self.no_longer_declined(&shard);
+                self.declines.accept(&shard, &mut self.ctx);
             }
             return;
         }
@@ -87,72 +120,42 @@ impl Node {
             }
             Verdict::Refuse => {
                 self.holds.remove(&shard);
-                self.decline(&shard);
+                self.declines.decline(&shard, &mut self.ctx);
             }
         }
     }
 
-    /// Lets the others know before they give a shard up for us that it cannot run here.
-    pub(super) fn decline_unheard_of(&mut self, shard: &ShardId) {
+    /// Whether a shard cannot run here and the others must know before they give it up for us.
+    pub(super) fn must_decline(&self, shard: &ShardId) -> bool {
         let wanted_here = match self.planner.plan().wanted(shard) {
-            Some(node) => self.is_me(node),
+            Some(node) => self.ctx.is_me(node),
             // Whoever tells what it knows is not planned for anything else; what nobody knows must be found out all the same.
-            None => {
-                self.declines.declined.len() > DECLINED_LISTED_MAX
-                    && self.planner.plan().has(shard)
-                    && !self.hands_over()
-            }
+            None => self.declines.are_many() && self.planner.plan().has(shard) && !self.hands_over(),
         };
-        if wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard) {
-            self.decline(shard);
-        }
-    }
-
-    /// Lets the others plan around us for this shard, for a while.
-    pub(super) fn decline(&mut self, shard: &ShardId) {
-        let until = self.now.at + self.config.ttl;
-        if self.declines.declined.insert(shard.clone(), until).is_none() {
-            self.declines_changed();
-        }
-        self.agenda.wake_at(shard, until);
+        wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard)
     }
 
     /// Asks again after a while; `true` if there is nothing else to do now.
     pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
         let Some(until) = self.declines.declined.get(shard).copied() else { return false };
         let unknown = self.is_unheard_of(shard);
-        if self.now.at < until {
-            self.agenda.wake_at(shard, until);
+        if self.ctx.now.at < until {
+            self.ctx.agenda.wake_at(shard, until);
         } else if unknown && self.planner.plan().has(shard) {
             self.retire_if_nobody_has_it(shard);
-            self.declines.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.agenda.wake_at(shard, self.now.at + self.config.ttl);
-        } else if self.config.gate == Gate::Ask && !self.hands_over() && self.planner.plan().has(shard) {
+            self.declines.declined.insert(shard.clone(), self.ctx.now.at + self.ctx.config.ttl);
+            self.ctx.agenda.wake_at(shard, self.ctx.now.at + self.ctx.config.ttl);
+        } else if self.ctx.config.gate == Gate::Ask && !self.hands_over() && self.planner.plan().has(shard) {
             // The others plan around us until the gate has said that it has changed its mind: a shard that comes
             // here only to be refused has moved for nothing.
             self.declines.inquired.insert(shard.clone());
-            self.out.push(Action::AskGate(shard.clone()));
-            self.declines.declined.insert(shard.clone(), self.now.at + self.config.ttl);
-            self.agenda.wake_at(shard, self.now.at + self.config.ttl);
+            self.ctx.out.push(Action::AskGate(shard.clone()));
+            self.declines.declined.insert(shard.clone(), self.ctx.now.at + self.ctx.config.ttl);
+            self.ctx.agenda.wake_at(shard, self.ctx.now.at + self.ctx.config.ttl);
         } else {
-            self.no_longer_declined(shard);
+            self.declines.accept(shard, &mut self.ctx);
         }
         true
-    }
-
-    pub(super) fn no_longer_declined(&mut self, shard: &ShardId) {
-        if self.declines.declined.remove(shard).is_some() {
-            self.declines_changed();
-        }
-    }
-
-    /// A few are planned around at once. A gate that refuses thousands says so one by one.
-    fn declines_changed(&mut self) {
-        self.life.record_changed();
-        match self.declines.declined.len() > DECLINED_LISTED_MAX {
-            true => self.replan_within_debounce(),
-            false => self.replan_now(),
-        }
     }
 
     /// What we offer to the others: the groups, with what we decline of each, and the shards that we decline where those are
@@ -161,7 +164,7 @@ impl Node {
         let served = |capacity| Served { capacity, ..Served::default() };
         let mut groups: BTreeMap<GroupName, Served> =
             self.offered().map(|(name, group)| (name.clone(), served(group.capacity))).collect();
-        if self.declines.declined.len() <= DECLINED_LISTED_MAX {
+        if !self.declines.are_many() {
             return (groups, self.declines.declined.keys().cloned().collect());
         }
         for shard in self.declines.declined.keys() {

@@ -1,6 +1,7 @@
 //! Where the store's answers and the watch's events come in, and what a changed record sets off.
 
 use super::Node;
+use super::publishing::claims_seen;
 use super::requests::{Purpose, Sent};
 use super::timers::Timer;
 use crate::mirror::{Change, SeenNode, Source};
@@ -44,18 +45,18 @@ impl Node {
     fn on_failure(&mut self, sent: Sent, error: String) {
         match &sent.purpose {
             Purpose::Renew(write) => {
-                self.pace_writes(None);
+                self.pace.adapt(None, self.ctx.config.try_timeout);
                 return self.renewal_unanswered(*write, error);
             }
             Purpose::Shards(writes) => {
-                self.pace_writes(None);
+                self.pace.adapt(None, self.ctx.config.try_timeout);
                 for (shard, write) in writes.clone() {
                     self.on_shard_swapped(&shard, write, Swapped::Unknown);
                 }
             }
             // What became of it shows in our record.
             Purpose::Left(_) => {
-                self.timers.set_earlier(Timer::List, self.now.at + self.config.retry.shortest())
+                self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at + self.ctx.config.retry.shortest())
             }
             Purpose::List
             | Purpose::Probe(_)
@@ -63,19 +64,19 @@ impl Node {
             | Purpose::Open
             | Purpose::LookAgain
             | Purpose::Nodes => {
-                self.reads_failed(sent.sent_at);
+                self.fencing.reads_failed(sent.sent_at);
             }
             _ => {}
         }
         let first = self.pace.failures() == 0;
-        self.pause_after_failure();
+        self.pace.pause_after_failure(self.session.is_some(), &mut self.ctx);
         if first {
-            self.tell(Notice::StoreTrouble { error });
+            self.ctx.tell(Notice::StoreTrouble { error });
         }
     }
 
     fn on_listed(&mut self, sent: &Sent, listing: &Listing) {
-        let newest = listing.newest || self.facts.reads == Freshness::Newest;
+        let newest = listing.newest || self.ctx.facts.reads == Freshness::Newest;
         let source = if newest { Source::Fresh(sent.issued) } else { Source::Lagging };
         if self.namespace.generation().is_empty() {
             self.namespace.set_generation(&listing.generation);
@@ -84,14 +85,14 @@ impl Node {
         if !self.take_in_listing(source, listing) {
             return;
         }
-        self.reads_succeeded();
-        let next_at = self.next_list_at();
-        self.timers.set(Timer::List, next_at);
-        self.prune();
+        self.fencing.reads_succeeded(&mut self.mirror, &self.ctx);
+        let next_at = self.ctx.next_list_at(self.session.is_some());
+        self.ctx.timers.set(Timer::List, next_at);
+        self.forget_long_gone();
         self.after_contact();
         if newest && self.mirror.crossings() == crossings {
-            self.nodes_were_read(sent.issued);
-            self.claims_seen(sent.issued, listing);
+            self.publishing.nodes_were_read(sent.issued, &mut self.ctx);
+            claims_seen(&mut self.holds, listing, sent.issued, &mut self.ctx);
         }
     }
 
@@ -113,10 +114,10 @@ impl Node {
         if !self.check_meta(source) {
             return;
         }
-        self.reads_succeeded();
+        self.fencing.reads_succeeded(&mut self.mirror, &self.ctx);
         // A node of which a late watch told something else meanwhile was not looked at: all are read once more.
         if self.mirror.crossings() == crossings {
-            self.nodes_were_read(sent.issued);
+            self.publishing.nodes_were_read(sent.issued, &mut self.ctx);
         }
     }
 
@@ -131,7 +132,7 @@ impl Node {
                 return;
             }
         }
-        self.reads_succeeded();
+        self.fencing.reads_succeeded(&mut self.mirror, &self.ctx);
         match &sent.purpose {
             Purpose::Probe(nodes) => self.on_probed(sent, nodes),
             Purpose::Look(shards) => self.on_looked(shards, sent, found),
@@ -155,7 +156,8 @@ impl Node {
             }
         }
         if matches!(sent.purpose, Purpose::Shards(_) | Purpose::Renew(_)) {
-            self.pace_writes(Some(self.now.at.since(sent.sent_at)));
+            let took = self.ctx.now.at.since(sent.sent_at);
+            self.pace.adapt(Some(took), self.ctx.config.try_timeout);
         }
         match &sent.purpose {
             Purpose::Shards(writes) => {
@@ -172,7 +174,9 @@ impl Node {
                     Purpose::Fence { node, session, silent_from, value } => {
                         self.on_fenced(node, session, silent_from, value, outcome);
                     }
-                    Purpose::Meta | Purpose::Group | Purpose::Gc => self.timers.set(Timer::List, self.now.at),
+                    Purpose::Meta | Purpose::Group | Purpose::Gc => {
+                        self.ctx.timers.set(Timer::List, self.ctx.now.at)
+                    }
                     _ => {}
                 }
             }
@@ -187,7 +191,7 @@ impl Node {
                 }
                 // A snapshot may have been made long before it got here: it is news, but it proves nothing.
                 if self.take_in_listing(Source::Lagging, &listing) {
-                    self.timers.set_earlier(Timer::List, self.now.at);
+                    self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
                 }
             }
             WatchEvent::Changed(changes) => {
@@ -196,7 +200,7 @@ impl Node {
                 }
             }
             WatchEvent::Interrupted(error) => {
-                self.tell(Notice::StoreTrouble { error: format!("the watch broke: {error}") });
+                self.ctx.tell(Notice::StoreTrouble { error: format!("the watch broke: {error}") });
             }
             WatchEvent::ProcessGone(session) => self.process_gone(session),
         }
@@ -208,8 +212,8 @@ impl Node {
         let mut doubtful = Vec::new();
         let mut rolled_back = None;
         let was_alive = self.alive_sessions();
-        let me = self.me();
-        self.mirror.observe_listing(self.now.at, source, listing, |key, change| match change {
+        let me = self.ctx.me();
+        self.mirror.observe_listing(self.ctx.now.at, source, listing, |key, change| match change {
             Change::None => {}
             Change::Changed => changed.push(key.clone()),
             // Of others' records an older state is nothing new; of our own it may mean that the store was rolled back.
@@ -219,7 +223,7 @@ impl Node {
         });
         if let Some(what) = rolled_back
             && self.namespace.is_known()
-            && self.rules.hold(Rule::GenerationChecked)
+            && self.ctx.rules.hold(Rule::GenerationChecked)
         {
             self.store_changed(what);
             return false;
@@ -248,7 +252,7 @@ impl Node {
         let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
         if !missing.is_empty() {
             self.outbox.doubt(missing.into_iter().cloned());
-            self.timers.set(Timer::Settle, self.now.at);
+            self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
         }
     }
 
@@ -267,16 +271,16 @@ impl Node {
             }
             _ => None,
         };
-        match self.mirror.observe(self.now.at, source, key, stored) {
+        match self.mirror.observe(self.ctx.now.at, source, key, stored) {
             Change::None => true,
             Change::Doubtful => {
-                if *key == Key::Node(self.me()) && self.session.is_some() {
+                if *key == Key::Node(self.ctx.me()) && self.session.is_some() {
                     self.look_again(vec![key.clone()]);
                 }
                 true
             }
             Change::RolledBack(what)
-                if self.namespace.is_known() && self.rules.hold(Rule::GenerationChecked) =>
+                if self.namespace.is_known() && self.ctx.rules.hold(Rule::GenerationChecked) =>
             {
                 self.store_changed(what);
                 false
@@ -300,16 +304,16 @@ impl Node {
         was_alive: &std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId>,
     ) -> bool {
         if let Some(error) = self.corruption(key) {
-            self.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
+            self.ctx.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
         }
         match key {
             Key::Meta => {}
             Key::Control => {
-                self.replan_now();
-                self.agenda.add_everything();
+                self.ctx.replan_now();
+                self.ctx.agenda.add_everything();
             }
             Key::Group(_) => {
-                self.replan_now();
+                self.ctx.replan_now();
                 self.mend_groups();
             }
             Key::Node(node) => self.node_has_changed(node.clone(), was_alive.get(node).copied()),
@@ -341,12 +345,12 @@ impl Node {
         // A damaged record counts as that of a session with the longest ttl.
         let ttl = record.map_or(self.ttl_max(), |record| record.ttl());
         let told = record.and_then(|record| record.meta.as_ref()).map_or(0, |meta| meta.max_ttl_ms);
-        self.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)));
+        self.namespace.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)), &self.ctx.rules);
         self.publication_changed(&node);
         if there || seen_lost {
-            self.timers.set_earlier(Timer::Probe, self.now.at + ttl / 2);
+            self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl / 2);
         }
-        if self.is_me(&node) {
+        if self.ctx.is_me(&node) {
             return self.own_record_seen();
         }
         if let Some(is) = is.filter(|is| self.fencing.is_proven_gone(*is)) {
@@ -362,23 +366,23 @@ impl Node {
                 Some(NodeState::Left) if session == Some(was) => Gone::Left,
                 _ => Gone::Fenced,
             };
-            self.tell(Notice::NodeGone { node: node.clone(), session: was, how });
+            self.ctx.tell(Notice::NodeGone { node: node.clone(), session: was, how });
             match how {
                 // It comes back under a new session at once, and would have to be given everything back.
                 Gone::Left if returning => self.replan_soon(),
-                Gone::Left => self.replan_now(),
+                Gone::Left => self.ctx.replan_now(),
                 Gone::Fenced | Gone::Vanished => {
-                    self.count_vanished();
+                    self.freeze.count_vanished(self.planner.roster().len(), &mut self.ctx);
                     self.replan_soon();
                 }
             }
         }
         if let Some(is) = is {
             self.moves.trust_again(&node);
-            self.gather_more();
-            self.tell(Notice::NodeJoined { node, session: is });
+            self.gathering.wait_for_more(&mut self.ctx);
+            self.ctx.tell(Notice::NodeJoined { node, session: is });
             self.replan_soon();
         }
-        self.agenda.add_everything();
+        self.ctx.agenda.add_everything();
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
 use super::requests::{Purpose, Sent};
 use super::timers::Timer;
 use crate::config::stretch;
-use crate::mirror::Source;
+use crate::mirror::{Mirror, Source};
 use crate::name::{NodeName, SessionId, WriteId};
 use crate::notice::{Gone, Notice};
-use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Record};
+use crate::record::{FORMAT, Holder, NodeRecord, NodeState, PROTOCOL, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Op, Stored, Swap, Swapped, Version};
 use crate::time::Moment;
@@ -66,11 +67,127 @@ impl Fencing {
         self.silent.get(node) == Some(version)
     }
 
+    /// A read of ours that was sent then failed: until one succeeds, we cannot hear anybody.
+    pub(super) fn reads_failed(&mut self, sent_at: Moment) {
+        self.reads_fail_since = self.reads_fail_since.min(sent_at);
+    }
+
+    /// A read of ours succeeded. The time in which we could not have heard a node does not count as its silence.
+    pub(super) fn reads_succeeded(&mut self, mirror: &mut Mirror, ctx: &Context) {
+        let at = ctx.now.at;
+        let failing = std::mem::replace(&mut self.reads_fail_since, Moment::NEVER);
+        let idle = self.last_read_at + ctx.config.ttl < at;
+        let deaf_since = if idle { self.last_read_at } else { failing };
+        if deaf_since < at {
+            for node in mirror.nodes.values_mut() {
+                node.silent_from = match ctx.rules.hold(Rule::SilenceNeedsReads) {
+                    true => (node.silent_from + at.since(deaf_since)).min(at),
+                    // What a wrong design would do: a node that was not heard while we were deaf was silent.
+                    false => node.silent_from.min(deaf_since),
+                };
+            }
+        }
+        self.last_read_at = at;
+    }
+
     /// Whether our own reads fail, so that nobody's silence says anything.
     pub(super) fn is_deaf(&self) -> bool {
         self.reads_fail_since != Moment::NEVER
     }
+
+    /// A record that we cannot fence has been silent for longer than any session lasts: its session has stopped by its own
+    /// clock, and what it held is free.
+    fn note_silent(&mut self, name: &NodeName, version: Version, mirror: &mut Mirror, ctx: &mut Context) {
+        let known = mirror.nodes.get(name).and_then(|node| node.seen.as_ref()?.before.as_ref());
+        if let Some(session) = known.map(|record| record.session) {
+            mirror.note_over(ctx.now.at, session);
+            ctx.tell(Notice::NodeGone { node: name.clone(), session, how: Gone::Fenced });
+        }
+        self.silent.insert(name.clone(), version);
+        ctx.replan_now();
+    }
+
+    /// The record that says that a node's session is over, before it is filled in, and the version that it replaces.
+    fn record_to_fence(
+        &self,
+        name: &NodeName,
+        mirror: &Mirror,
+        ctx: &mut Context,
+    ) -> Option<(NodeRecord, Option<Version>)> {
+        let seen = mirror.nodes.get(name)?.seen.as_ref();
+        let expect = seen.map(|seen| seen.version.clone());
+        if let Some(record) = seen.and_then(|seen| seen.good()) {
+            return Some((record.clone(), expect));
+        }
+        // A record that is damaged or gone: every session of this name is over from now on, and a tombstone says so.
+        let session = match seen {
+            None => match self.lost_sessions.get(name) {
+                Some((session, _)) => *session,
+                None => mirror.nodes.get(name)?.lost()?.session,
+            },
+            Some(seen) => match &seen.before {
+                Some(before) => before.session,
+                None => SessionId::from_bits(ctx.rng.bits()),
+            },
+        };
+        // What it published tells how high its epochs were. Under a damaged record another session may have lived that nobody
+        // has seen: then that is unknown, which the tombstone says by publishing nothing.
+        let last = mirror.nodes.get(name)?.last.as_ref();
+        let publishes = last.and_then(|last| last.publishes.clone());
+        let record = NodeRecord {
+            format: FORMAT,
+            write: WriteId::from_bits(0),
+            node: name.clone(),
+            session,
+            state: NodeState::Fenced,
+            accepting: false,
+            returning: false,
+            placement: None,
+            weight: 0,
+            capacity: None,
+            zone: None,
+            address: None,
+            labels: Default::default(),
+            groups: Default::default(),
+            declined: Vec::new(),
+            ttl_ms: ctx.config.ttl.as_millis() as u64,
+            seq: 0,
+            unproved: seen.is_none(),
+            publishes,
+            awaits: Vec::new(),
+            meta: None,
+            view: 0,
+            protocol: PROTOCOL,
+            report: Default::default(),
+            written_unix_ms: 0,
+            extra: Default::default(),
+        };
+        Some((record, expect))
+    }
+
+    /// A shard's record names a session that has no record. It counts as alive for that long, from when we first saw this.
+    pub(super) fn note_lost_session(
+        &mut self,
+        holder: &Holder,
+        may_live_for: Duration,
+        mirror: &mut Mirror,
+        ctx: &mut Context,
+    ) {
+        mirror.note_absent(ctx.now.at, &holder.node);
+        self.note_lost(holder.node.clone(), holder.session, may_live_for);
+        ctx.timers.set_earlier(Timer::Probe, ctx.now.at + holder.ttl() / 2);
+    }
+
+    /// Forgets proofs that nobody can need any more.
+    pub(super) fn prune(&mut self) {
+        if self.proven_gone.len() > PROVEN_GONE_MAX {
+            self.proven_gone.clear();
+        }
+    }
 }
+
+/// How many sessions whose process is gone are remembered, at most.
+const PROVEN_GONE_MAX: usize = 1000;
 
 /// How a session may turn out to be over.
 struct Suspect {
@@ -79,31 +196,9 @@ struct Suspect {
 }
 
 impl Node {
-    /// A read of ours that was sent then failed: silence that we could not have heard broken does not count.
-    pub(super) fn reads_failed(&mut self, sent_at: Moment) {
-        self.fencing.reads_fail_since = self.fencing.reads_fail_since.min(sent_at);
-    }
-
-    pub(super) fn reads_succeeded(&mut self) {
-        let at = self.now.at;
-        let failing = std::mem::replace(&mut self.fencing.reads_fail_since, Moment::NEVER);
-        let idle = self.fencing.last_read_at + self.config.ttl < at;
-        let deaf_since = if idle { self.fencing.last_read_at } else { failing };
-        if deaf_since < at {
-            for node in self.mirror.nodes.values_mut() {
-                node.silent_from = match self.rules.hold(Rule::SilenceNeedsReads) {
-                    true => (node.silent_from + at.since(deaf_since)).min(at),
-                    // What a wrong design would do: whoever was not heard while we were deaf was silent.
-                    false => node.silent_from.min(deaf_since),
-                };
-            }
-        }
-        self.fencing.last_read_at = at;
-    }
-
     /// Why this node's session may be over, if it may.
     fn suspect(&self, name: &NodeName) -> Option<Suspect> {
-        if self.is_me(name) && self.session.is_some() {
+        if self.ctx.is_me(name) && self.session.is_some() {
             return None;
         }
         let node = self.mirror.nodes.get(name)?;
@@ -131,19 +226,19 @@ impl Node {
     }
 
     fn dead_at(&self, suspect: &Suspect) -> Moment {
-        let wait = if self.rules.hold(Rule::SilenceLastsTtl) { suspect.ttl } else { suspect.ttl / 2 };
-        suspect.silent_from + stretch(wait, self.config.drift_permille)
+        let wait = if self.ctx.rules.hold(Rule::SilenceLastsTtl) { suspect.ttl } else { suspect.ttl / 2 };
+        suspect.silent_from + stretch(wait, self.ctx.config.drift_permille)
     }
 
     /// Looks at those that have been silent for a while. At rest nobody is, and this costs nothing.
     pub(super) fn probe(&mut self) {
-        self.timers.stop(Timer::Probe);
+        self.ctx.timers.stop(Timer::Probe);
         if !self.namespace.is_known() {
             // Nobody is fenced in a namespace that we do not know; we look again once we do.
-            self.timers.set(Timer::Probe, self.now.at + self.config.ttl / 2);
+            self.ctx.timers.set(Timer::Probe, self.ctx.now.at + self.ctx.config.ttl / 2);
             return;
         }
-        let at = self.now.at;
+        let at = self.ctx.now.at;
         let names: Vec<NodeName> = self.mirror.nodes.keys().cloned().collect();
         let mut due = Vec::new();
         let mut next_at = Moment::NEVER;
@@ -161,7 +256,7 @@ impl Node {
             next_at = next_at.min(if dead_at > at { again_at.min(dead_at) } else { again_at });
             due.push(name);
         }
-        self.timers.set(Timer::Probe, next_at);
+        self.ctx.timers.set(Timer::Probe, next_at);
         if !due.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
             let keys = due.iter().cloned().map(Key::Node).collect();
             self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(due));
@@ -175,12 +270,14 @@ impl Node {
                 && sent.sent_at >= self.dead_at(&suspect)
             {
                 match self.unreadable_here(name) {
-                    Some(version) => self.note_silent(name, version),
+                    Some(version) => {
+                        self.fencing.note_silent(name, version, &mut self.mirror, &mut self.ctx);
+                    }
                     None => self.fence(name, suspect.silent_from),
                 }
             }
         }
-        self.agenda.add_everything();
+        self.ctx.agenda.add_everything();
     }
 
     /// The version of a node's record that only a newer version of this program can read, if it is one: it is never written over.
@@ -190,18 +287,6 @@ impl Node {
         Some(seen.version.clone())
     }
 
-    /// A record that we cannot fence has been silent for longer than any session lasts: whoever lived in it has stopped by its
-    /// own clock, and what it held is free.
-    fn note_silent(&mut self, name: &NodeName, version: Version) {
-        let known = self.mirror.nodes.get(name).and_then(|node| node.seen.as_ref()?.before.as_ref());
-        if let Some(session) = known.map(|record| record.session) {
-            self.mirror.note_over(self.now.at, session);
-            self.tell(Notice::NodeGone { node: name.clone(), session, how: Gone::Fenced });
-        }
-        self.fencing.silent.insert(name.clone(), version);
-        self.replan_now();
-    }
-
     /// The kernel says that a session's process is gone, with all that it started: no need to wait.
     pub(super) fn process_gone(&mut self, session: SessionId) {
         if self.session_id() == Some(session) || self.former.contains(session) {
@@ -209,7 +294,7 @@ impl Node {
         }
         self.fencing.proven_gone.insert(session);
         let named = |node: &crate::mirror::SeenNode| {
-            let record = node.seen.as_ref().and_then(|seen| seen.good());
+            let record = node.record();
             record.is_some_and(|record| record.session == session && record.state.is_alive())
         };
         let found = self.mirror.nodes.iter().find(|(_, node)| named(node));
@@ -222,72 +307,21 @@ impl Node {
         if self.requests.any(|purpose| matches!(purpose, Purpose::Fence { node, .. } if node == name)) {
             return;
         }
-        let Some((mut record, expect)) = self.record_to_fence(name) else { return };
+        let target = self.fencing.record_to_fence(name, &self.mirror, &mut self.ctx);
+        let Some((mut record, expect)) = target else { return };
         #[cfg(feature = "sabotage")]
-        if !self.rules.hold(Rule::FenceBeforeTakeover) {
+        if !self.ctx.rules.hold(Rule::FenceBeforeTakeover) {
             return self.take_for_dead(record.session);
         }
         record.state = NodeState::Fenced;
         record.accepting = false;
         record.seq += 1;
-        record.write = WriteId::from_bits(self.rng.bits());
-        record.written_unix_ms = self.now.unix_ms;
+        record.write = WriteId::from_bits(self.ctx.rng.bits());
+        record.written_unix_ms = self.ctx.now.unix_ms;
         let value: Arc<[u8]> = record.encode().into();
         let swap = Swap { key: Key::Node(name.clone()), expect, value: Some(value.clone()) };
         let purpose = Purpose::Fence { node: name.clone(), session: record.session, silent_from, value };
         self.ask_swap(Lane::Work, swap, purpose);
-    }
-
-    fn record_to_fence(&mut self, name: &NodeName) -> Option<(NodeRecord, Option<Version>)> {
-        let seen = self.mirror.nodes.get(name)?.seen.as_ref();
-        let expect = seen.map(|seen| seen.version.clone());
-        if let Some(record) = seen.and_then(|seen| seen.good()) {
-            return Some((record.clone(), expect));
-        }
-        // A record that is damaged or gone: whoever lived under this name is over from now on, and a tombstone says so.
-        let session = match seen {
-            None => match self.fencing.lost_sessions.get(name) {
-                Some((session, _)) => *session,
-                None => self.mirror.nodes.get(name)?.lost()?.session,
-            },
-            Some(seen) => match &seen.before {
-                Some(before) => before.session,
-                None => SessionId::from_bits(self.rng.bits()),
-            },
-        };
-        // What it published tells how high its epochs were. Under a damaged record another session may have lived that nobody
-        // has seen: then that is unknown, which the tombstone says by publishing nothing.
-        let last = self.mirror.nodes.get(name)?.last.as_ref();
-        let publishes = last.and_then(|last| last.publishes.clone());
-        let record = NodeRecord {
-            format: FORMAT,
-            write: WriteId::from_bits(0),
-            node: name.clone(),
-            session,
-            state: NodeState::Fenced,
-            accepting: false,
-            returning: false,
-            placement: None,
-            weight: 0,
-            capacity: None,
-            zone: None,
-            address: None,
-            labels: Default::default(),
-            groups: Default::default(),
-            declined: Vec::new(),
-            ttl_ms: self.config.ttl.as_millis() as u64,
-            seq: 0,
-            unproved: seen.is_none(),
-            publishes,
-            awaits: Vec::new(),
-            meta: None,
-            view: 0,
-            protocol: PROTOCOL,
-            report: Default::default(),
-            written_unix_ms: 0,
-            extra: Default::default(),
-        };
-        Some((record, expect))
     }
 
     pub(super) fn on_fenced(
@@ -300,15 +334,17 @@ impl Node {
     ) {
         match outcome {
             Swapped::Applied(version) => {
-                let silent_for = self.now.at.since(silent_from);
+                let silent_for = self.ctx.now.at.since(silent_from);
                 self.fencing.lost_sessions.remove(&node);
-                self.tell(Notice::Fenced { node: node.clone(), session, silent_for });
+                self.ctx.tell(Notice::Fenced { node: node.clone(), session, silent_for });
                 self.take_in(Source::Mine, &Key::Node(node), Some(&Stored { version, value }));
             }
             // It renewed, or somebody was quicker; what is there now has been taken in.
             Swapped::Lost(_) if self.fencing.proven_gone.contains(&session) => self.process_gone(session),
             Swapped::Lost(_) => {}
-            Swapped::Unknown => self.timers.set_earlier(Timer::Probe, self.now.at + self.config.try_timeout),
+            Swapped::Unknown => {
+                self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + self.ctx.config.try_timeout)
+            }
         }
     }
 
@@ -322,15 +358,5 @@ impl Node {
         let nodes: Vec<NodeName> = std::mem::take(&mut self.fencing.reads_wanted).into_iter().collect();
         let keys = nodes.iter().cloned().map(Key::Node).collect();
         self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
-    }
-
-    pub(super) fn prune(&mut self) {
-        let older_than = self.now.at - self.ttl_max() * 20;
-        self.mirror.prune(older_than);
-        let known = &self.mirror.shards;
-        self.holds.prune(known.len(), |shard| known.contains_key(shard));
-        if self.fencing.proven_gone.len() > 1000 {
-            self.fencing.proven_gone.clear();
-        }
     }
 }

@@ -76,15 +76,14 @@ impl Former {
         self.outage.as_ref()
     }
 
-    /// Whether a session of our name that is not ours has renewed since we first saw it.
-    pub(super) fn rival_renews(&self, session: SessionId, seq: u64) -> bool {
-        self.rival.is_some_and(|(rival, first)| rival == session && seq > first)
-    }
-
-    /// Another session has our name. Remembers its `seq` when we first saw it.
-    pub(super) fn note_rival(&mut self, session: SessionId, seq: u64) {
-        if self.rival.is_none_or(|(rival, _)| rival != session) {
-            self.rival = Some((session, seq));
+    /// Another session has our name. Says whether it has renewed since we first saw it, so that a live process uses it.
+    pub(super) fn meet_rival(&mut self, session: SessionId, seq: u64) -> bool {
+        match self.rival {
+            Some((rival, first)) if rival == session => seq > first,
+            _ => {
+                self.rival = Some((session, seq));
+                false
+            }
         }
     }
 

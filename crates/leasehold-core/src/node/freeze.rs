@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Node;
+use super::context::Context;
 use super::timers::Timer;
 use crate::notice::Notice;
 use crate::time::Moment;
@@ -44,24 +44,23 @@ impl Freeze {
         self.vanished_of = members.max(before).max(vanished);
         (vanished, self.vanished_of)
     }
-}
 
-impl Node {
-    /// A node was proved dead, or its record vanished.
-    pub(super) fn count_vanished(&mut self) {
-        let (at, ttl) = (self.now.at, self.config.ttl);
-        let (vanished, of) = self.freeze.count(at, ttl, self.planner.roster().len());
-        if vanished >= 2 && vanished * 1000 >= of * self.config.vanish_freeze_permille as usize {
-            if self.freeze.until <= at {
-                self.tell(Notice::Frozen { vanished, of });
+    /// One of this many nodes was fenced, or its record vanished: if too many did so within a ttl, voluntary moves stop.
+    pub(super) fn count_vanished(&mut self, members: usize, ctx: &mut Context) {
+        let (at, ttl) = (ctx.now.at, ctx.config.ttl);
+        let (vanished, of) = self.count(at, ttl, members);
+        if vanished >= 2 && vanished * 1000 >= of * ctx.config.vanish_freeze_permille as usize {
+            if self.until <= at {
+                ctx.tell(Notice::Frozen { vanished, of });
             }
-            self.freeze.until = at + ttl * 2;
+            self.until = at + ttl * 2;
         }
     }
 
-    pub(super) fn unfreeze(&mut self) {
-        self.freeze.until = Moment::ZERO;
-        self.tell(Notice::Unfrozen);
-        self.timers.set(Timer::Surplus, self.now.at);
+    /// Voluntary moves may go on.
+    pub(super) fn end(&mut self, ctx: &mut Context) {
+        self.until = Moment::ZERO;
+        ctx.tell(Notice::Unfrozen);
+        ctx.timers.set(Timer::Surplus, ctx.now.at);
     }
 }

@@ -9,16 +9,16 @@ use super::requests::Purpose;
 use crate::mirror::Seen;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::record::{GroupRecord, NodeRecord, ShardSet, ShardState};
-use crate::store::{Key, Lane, Op, Swap};
+use crate::store::{Key, Lane, Op, Swap, Version};
 
 /// How many records one round removes.
 const REMOVED_MAX: usize = 32;
 
 impl Node {
     pub(super) fn gc(&mut self) {
-        let first = self.planner.roster().keys().next() == Some(&self.config.node);
+        let first = self.planner.roster().keys().next() == Some(&self.ctx.config.node);
         let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Gc | Purpose::Group));
-        if !first || busy || !self.facts.removes || !self.is_open() || self.hands_over() {
+        if !first || busy || !self.ctx.facts.removes || !self.namespace.is_open() || self.hands_over() {
             return;
         }
         let (mut swaps, raise) = self.split_by_floor();
@@ -26,19 +26,31 @@ impl Node {
             return;
         }
         if swaps.is_empty() {
-            swaps = self.shards_long_retired();
+            let (retired, raise) = self.shards_long_retired();
+            if let Some((record, version)) = raise {
+                self.write_group(record, Some(version));
+            }
+            swaps = retired;
         }
-        swaps.truncate(REMOVED_MAX.min(self.facts.swaps_max.max(1)));
+        swaps.truncate(REMOVED_MAX.min(self.ctx.facts.swaps_max.max(1)));
         if !swaps.is_empty() {
             self.ask(Lane::Work, Op::Swap(swaps), Purpose::Gc);
         }
     }
 
+    /// Forgets what we remember of nodes, sessions and shards that are long gone.
+    pub(super) fn forget_long_gone(&mut self) {
+        self.mirror.prune(self.ctx.now.at - self.ttl_max() * 20);
+        let known = &self.mirror.shards;
+        self.holds.prune(known.len(), |shard| known.contains_key(shard));
+        self.fencing.prune();
+    }
+
     /// Records of sessions that are over, of nodes that no shard's record names: they are proof for earlier sessions, too.
     fn nodes_long_gone(&self) -> Vec<(NodeName, &Seen<NodeRecord>)> {
-        let kept = self.config.retired_kept;
+        let kept = self.ctx.config.retired_kept;
         let old = |seen: &Seen<NodeRecord>| {
-            self.now.at.since(seen.first_seen_at) >= kept
+            self.ctx.now.at.since(seen.first_seen_at) >= kept
                 && seen.good().is_some_and(|record| !record.state.is_alive())
         };
         if !self.mirror.nodes.values().any(|node| node.seen.as_ref().is_some_and(old)) {
@@ -88,13 +100,14 @@ impl Node {
         true
     }
 
-    /// Records of named shards that were retired long ago, once their group's epoch floor is above them.
-    fn shards_long_retired(&mut self) -> Vec<Swap> {
+    /// Records of named shards that were retired long ago and can go, and a group's record with a higher epoch floor, which must
+    /// be written before others can.
+    fn shards_long_retired(&self) -> (Vec<Swap>, Option<(GroupRecord, Version)>) {
         let mut swaps = Vec::new();
-        let mut raise: Option<(GroupRecord, crate::store::Version)> = None;
+        let mut raise = None;
         for (shard, seen) in &self.mirror.shards {
             let Some(record) = seen.good() else { continue };
-            let old = self.now.at.since(seen.first_seen_at) >= self.config.retired_kept;
+            let old = self.ctx.now.at.since(seen.first_seen_at) >= self.ctx.config.retired_kept;
             if !old || record.state != ShardState::Retired || self.is_engaged_or_held(shard) {
                 continue;
             }
@@ -113,10 +126,7 @@ impl Node {
                 raise = Some((GroupRecord { epoch_floor, ..settings.clone() }, group.version.clone()));
             }
         }
-        if let Some((record, version)) = raise {
-            self.write_group(record, Some(version));
-        }
-        swaps
+        (swaps, raise)
     }
 
     fn is_engaged_or_held(&self, shard: &ShardId) -> bool {

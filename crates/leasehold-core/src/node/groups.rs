@@ -7,7 +7,6 @@ use super::timers::Timer;
 use crate::mirror::{Lasting, Seen};
 use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
-use crate::plan::GroupSettings;
 use crate::record::{FORMAT, GroupRecord, Record, ShardSet};
 use crate::store::{Key, Lane, Swap, Version};
 use crate::warning::Warning;
@@ -15,8 +14,8 @@ use crate::warning::Warning;
 impl Node {
     /// Writes settings of ours that the store does not have, or that were damaged there, and which slots have had a record.
     pub(super) fn mend_groups(&mut self) {
-        if self.now.at >= self.timers.at(Timer::Fill) {
-            self.timers.stop(Timer::Fill);
+        if self.ctx.now.at >= self.ctx.timers.at(Timer::Fill) {
+            self.ctx.timers.stop(Timer::Fill);
         }
         if self.session.is_none() || self.requests.any(|purpose| matches!(purpose, Purpose::Group)) {
             return;
@@ -29,7 +28,7 @@ impl Node {
                     // It was there before: whatever operators had set in it is lost.
                     let anew = Warning::GroupWrittenAnew(group.group.clone());
                     if self.mirror.lasting.contains_key(&group.group) && self.reported.warning(&anew) {
-                        self.tell(Notice::Warning(anew));
+                        self.ctx.tell(Notice::Warning(anew));
                     }
                     let fresh = GroupRecord {
                         format: FORMAT,
@@ -52,7 +51,7 @@ impl Node {
                 Some(Seen { record: Ok(record), version, .. }) => match self.says_more(record, lasting) {
                     Some(more) => {
                         let version = version.clone();
-                        self.pace.filled(self.now.at + self.config.renew_every);
+                        self.pace.filled(self.ctx.now.at + self.ctx.config.renew_every);
                         (more, Some(version))
                     }
                     None => continue,
@@ -68,13 +67,13 @@ impl Node {
     fn says_more(&self, record: &GroupRecord, lasting: Lasting) -> Option<GroupRecord> {
         let plan = self.planner.plan().groups.get(&record.group)?;
         let first = plan.answer.to.iter().find_map(|to| *to)?;
-        if plan.question.nodes.get(first as usize)?.name != self.config.node {
+        if plan.question.nodes.get(first as usize)?.name != self.ctx.config.node {
             return None;
         }
         let filled = match record.shards {
             // Not with every record that comes, in a group whose slots are taken one after the other.
             ShardSet::Numbered(slots)
-                if !lasting.filled.covers(slots) && self.now.at >= self.pace.fill_next_at() =>
+                if !lasting.filled.covers(slots) && self.ctx.now.at >= self.pace.fill_next_at() =>
             {
                 let there = |slot: &u32| {
                     let shard = ShardId::slot(&record.group, *slot);
@@ -88,20 +87,9 @@ impl Node {
         (more != *record).then_some(more)
     }
 
-    /// A slot has a record of which its group does not know: it is told once no more of them come for a moment.
-    pub(super) fn note_filled(&mut self, shard: &ShardId) {
-        let unknown = |settings: &GroupSettings| {
-            settings.set != ShardSet::Named
-                && shard.name.as_slot().is_some_and(|slot| !settings.filled.contains(slot))
-        };
-        if self.planner.group(&shard.group).is_some_and(unknown) {
-            self.timers.set(Timer::Fill, (self.now.at + self.config.debounce).max(self.pace.fill_next_at()));
-        }
-    }
-
     pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
-        record.write = WriteId::from_bits(self.rng.bits());
-        record.written_unix_ms = self.now.unix_ms;
+        record.write = WriteId::from_bits(self.ctx.rng.bits());
+        record.written_unix_ms = self.ctx.now.unix_ms;
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Group(record.group.clone()), expect, value };
         self.ask_swap(Lane::Work, swap, Purpose::Group);

@@ -149,6 +149,11 @@ impl Hold {
         matches!(self.phase, Phase::Stopping { stuck: false, .. } | Phase::Stopped { .. } | Phase::Releasing)
     }
 
+    /// Whether its claim has landed and its work has not started.
+    pub(super) fn is_claimed(&self) -> bool {
+        matches!(self.phase, Phase::Claimed { .. })
+    }
+
     /// Whether its work was told to stop, and has not in time.
     pub(super) fn is_stuck(&self) -> bool {
         matches!(self.phase, Phase::Stopping { stuck: true, .. })

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::context::Context;
 use super::hold::{Hold, Phase};
-use crate::event::StopReason;
+use crate::event::{Action, StopReason};
 use crate::name::{Epoch, ShardId};
 use crate::time::Moment;
 
@@ -63,6 +64,12 @@ impl Holds {
         self.held.values()
     }
 
+    /// Claimed shards are looked at in this step: what they waited for may have happened.
+    pub(super) fn look_at_claimed(&self, ctx: &mut Context) {
+        let claimed = self.held.iter().filter(|(_, hold)| hold.is_claimed());
+        ctx.agenda.extend(claimed.map(|(shard, _)| shard.clone()));
+    }
+
     /// The work of a shard runs from now on.
     pub(super) fn run(&mut self, shard: &ShardId, at: Moment) {
         if let Some(hold) = self.held.get_mut(shard) {
@@ -93,6 +100,16 @@ impl Holds {
     /// Forgets the shards that only the gate was asked about.
     pub(super) fn forget_asking(&mut self) {
         self.held.retain(|_, hold| hold.phase() != Phase::Asking);
+    }
+
+    /// The time to leave is over: work that still runs is killed.
+    pub(super) fn kill_all(&mut self, ctx: &mut Context) {
+        let why = StopReason::Draining;
+        for (shard, hold) in self.held.iter_mut().filter(|(_, hold)| hold.has_work()) {
+            let (shard, epoch, kill_at) = (shard.clone(), hold.epoch(), Some(ctx.now.at));
+            ctx.out.push(Action::Stop { shard, epoch, why, kill_at });
+            hold.stuck(why, ctx.now.at);
+        }
     }
 
     /// The session is over: nothing is held any more. Work that runs is an orphan until it has ended; says which.

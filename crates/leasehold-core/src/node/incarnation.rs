@@ -15,12 +15,7 @@ use crate::time::Moment;
 impl Node {
     /// The longest ttl that anybody in this namespace may use.
     pub(super) fn ttl_max(&self) -> std::time::Duration {
-        self.config.ttl_max.max(self.namespace.ttl_max_heard())
-    }
-
-    /// Whether shards may be claimed in this incarnation.
-    pub(super) fn is_open(&self) -> bool {
-        self.namespace.is_open()
+        self.ctx.config.ttl_max.max(self.namespace.ttl_max_heard())
     }
 
     /// Compares the store's own mark with the one we began with; `true` if it is another store now.
@@ -29,7 +24,7 @@ impl Node {
         if generation.is_empty() || known.is_empty() || generation == known {
             return false;
         }
-        if !self.rules.hold(Rule::GenerationChecked) {
+        if !self.ctx.rules.hold(Rule::GenerationChecked) {
             return false;
         }
         let what = format!("its identity was {known} and is {generation}");
@@ -45,11 +40,11 @@ impl Node {
             self.former.add(join.session());
         }
         self.namespace.distrust(what);
-        self.timers.stop(Timer::Open);
+        self.ctx.timers.stop(Timer::Open);
         self.mirror.forget();
         self.planner.forget_roster();
         self.requests.forget(|_| true);
-        self.timers.set(Timer::List, self.now.at);
+        self.ctx.timers.set(Timer::List, self.ctx.now.at);
     }
 
     /// Looks at `meta` while we work under an incarnation; `false` if it is no longer the one.
@@ -57,31 +52,32 @@ impl Node {
         let Some(incarnation) = self.namespace.incarnation() else { return true };
         let fresh = matches!(source, Source::Fresh(_)) || source == Source::Mine;
         match self.mirror.meta.as_ref().map(|seen| (&seen.record, seen.version.clone())) {
-            None if fresh && self.rules.hold(Rule::GenerationChecked) => {
+            None if fresh && self.ctx.rules.hold(Rule::GenerationChecked) => {
                 self.store_changed("its meta record is gone".into());
                 return false;
             }
             Some((Ok(meta), _)) if meta.incarnation != incarnation => {
-                if fresh && self.rules.hold(Rule::GenerationChecked) {
+                if fresh && self.ctx.rules.hold(Rule::GenerationChecked) {
                     self.store_changed("it has another incarnation".into());
                     return false;
                 }
                 self.look_again(vec![Key::Meta]);
             }
-            Some((Ok(meta), _)) if meta.state == MetaState::Settling && self.is_open() => {
+            Some((Ok(meta), _)) if meta.state == MetaState::Settling && self.namespace.is_open() => {
                 // An incarnation that was open does not settle again.
-                if fresh && self.rules.hold(Rule::GenerationChecked) {
+                if fresh && self.ctx.rules.hold(Rule::GenerationChecked) {
                     self.store_changed("its meta record is older than one seen before".into());
                     return false;
                 }
                 self.look_again(vec![Key::Meta]);
             }
             Some((Ok(meta), _)) => {
-                let (meta, was_open) = (meta.clone(), self.is_open());
+                let (meta, was_open) = (meta.clone(), self.namespace.is_open());
                 if let (Source::Fresh(issued), Some(session)) = (source, &mut self.session) {
                     session.meta_was_read(issued);
                 }
-                self.hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms));
+                self.namespace
+                    .hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms), &self.ctx.rules);
                 let mut known = meta.clone();
                 if let Some(before) = self.namespace.mark() {
                     known.merge(&before);
@@ -91,14 +87,14 @@ impl Node {
                     self.meta_is_damaged();
                 }
                 if self.namespace.mark() != Some(known.mark()) {
-                    self.life.record_changed();
+                    self.ctx.record_changed();
                 }
                 self.namespace.learn(known);
-                if self.is_open() && !was_open {
+                if self.namespace.is_open() && !was_open {
                     self.life.wait_no_more();
                     // Nobody could take anything until now: the turns of the ranks begin here.
                     self.vacancies.restart_all();
-                    self.agenda.add_everything();
+                    self.ctx.agenda.add_everything();
                     self.begin_to_look_for_wanted();
                 }
                 self.schedule_opening();
@@ -125,11 +121,11 @@ impl Node {
     /// renewal that it sent after this has landed: then the store still is the one that it knew. A node without a session knows nothing for
     /// certain, so it forgets which incarnation this was and neither restores nor joins. GUARANTEES, "At most one holder".
     fn meta_is_damaged(&mut self) {
-        if !self.rules.hold(Rule::MetaRestoredByTheLiving) {
+        if !self.ctx.rules.hold(Rule::MetaRestoredByTheLiving) {
             return self.restore_meta();
         }
         if self.session.is_some() {
-            self.life.record_changed();
+            self.ctx.record_changed();
         } else if self.mirror.meta.as_ref().is_some_and(|seen| seen.good().is_none()) {
             self.namespace.forget();
             if let Some(join) = self.join.take() {
@@ -155,20 +151,13 @@ impl Node {
     fn restore_meta(&mut self) {
         let Some(version) = self.mirror.meta.as_ref().map(|seen| seen.version.clone()) else { return };
         let Some(mut known) = self.namespace.meta().cloned() else { return };
-        if self.rules.hold(Rule::MetaRestoredByTheLiving) {
+        if self.ctx.rules.hold(Rule::MetaRestoredByTheLiving) {
             for node in self.mirror.nodes.values() {
                 let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
                 mark.into_iter().for_each(|mark| known.merge(mark));
             }
         }
         self.write_meta(known, Some(version));
-    }
-
-    /// Nobody may be taken for dead, and no namespace be opened, before the longest ttl that anybody uses has passed.
-    pub(super) fn hear_of_ttl(&mut self, ttl: std::time::Duration) {
-        if self.rules.hold(Rule::TtlMaxIsHeard) {
-            self.namespace.hear_of_ttl(ttl);
-        }
     }
 
     /// Adopts the incarnation that is there, or makes a new one where that is called for.
@@ -186,16 +175,16 @@ impl Node {
             Ok(meta) => meta.clone(),
             Err(error) if error.is_too_new() => {
                 let (why, ttl_max) = (format!("its meta record was {error}"), self.ttl_max());
-                return self.wait_for(why, ttl_max);
+                return self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
             Err(error) => {
                 let why = format!("its meta record is damaged ({error})");
-                let until = first_seen_at + stretch(self.ttl_max(), self.config.drift_permille);
-                if self.now.at >= until {
+                let until = first_seen_at + stretch(self.ttl_max(), self.ctx.config.drift_permille);
+                if self.ctx.now.at >= until {
                     return self.begin_incarnation(Some(version), why);
                 }
                 let ttl_max = self.ttl_max();
-                return self.wait_for(why, ttl_max);
+                return self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
         };
         let distrusted = self.namespace.distrusted().cloned();
@@ -215,9 +204,9 @@ impl Node {
                 "this namespace speaks protocol {oldest} to {newest}, this node {PROTOCOL:?}: upgrade it"
             );
             let ttl_max = self.ttl_max();
-            return self.wait_for(why, ttl_max);
+            return self.life.wait_for(why, ttl_max, &mut self.ctx);
         }
-        let ttl_ms = self.config.ttl.as_millis() as u64;
+        let ttl_ms = self.ctx.config.ttl.as_millis() as u64;
         let floor = if distrusted.is_some() { self.mirror.epoch_seen } else { Epoch(0) };
         if meta.max_ttl_ms < ttl_ms || meta.epoch_floor < floor {
             let max_ttl_ms = meta.max_ttl_ms.max(ttl_ms);
@@ -226,23 +215,23 @@ impl Node {
         }
         let epoch_floor = meta.epoch_floor;
         if let Some(why) = self.namespace.adopt(meta) {
-            self.tell(Notice::Incarnation { why, epoch_floor });
+            self.ctx.tell(Notice::Incarnation { why, epoch_floor });
         }
         self.life.wait_no_more();
         self.schedule_opening();
     }
 
     fn begin_incarnation(&mut self, expect: Option<Version>, why: String) {
-        let known_new = self.config.namespace == Namespace::New
+        let known_new = self.ctx.config.namespace == Namespace::New
             && self.namespace.distrusted().is_none()
             && expect.is_none();
-        let settle = !known_new && self.rules.hold(Rule::SettleBeforeClaim);
-        let trusted_floor = if known_new { Epoch(0) } else { Epoch(self.now.unix_ms / 1000) };
+        let settle = !known_new && self.ctx.rules.hold(Rule::SettleBeforeClaim);
+        let trusted_floor = if known_new { Epoch(0) } else { Epoch(self.ctx.now.unix_ms / 1000) };
         let epoch_floor = self.mirror.epoch_seen.max(trusted_floor);
         let meta = Meta {
             format: FORMAT,
             write: WriteId::from_bits(0),
-            incarnation: Incarnation::from_bits(self.rng.bits()),
+            incarnation: Incarnation::from_bits(self.ctx.rng.bits()),
             state: if settle { MetaState::Settling } else { MetaState::Open },
             max_ttl_ms: self.ttl_max().as_millis() as u64,
             seq: 0,
@@ -260,9 +249,9 @@ impl Node {
         if self.requests.any(|purpose| matches!(purpose, Purpose::Meta)) {
             return;
         }
-        meta.write = WriteId::from_bits(self.rng.bits());
+        meta.write = WriteId::from_bits(self.ctx.rng.bits());
         meta.seq += 1;
-        meta.written_unix_ms = self.now.unix_ms;
+        meta.written_unix_ms = self.ctx.now.unix_ms;
         let swap = Swap { key: Key::Meta, expect, value: Some(meta.encode().into()) };
         self.ask_swap(Lane::Work, swap, Purpose::Meta);
     }
@@ -273,17 +262,19 @@ impl Node {
         let meta = seen.good()?;
         (meta.state == MetaState::Settling).then(|| {
             let ttl_max = std::time::Duration::from_millis(meta.max_ttl_ms);
-            seen.first_seen_at + stretch(ttl_max, self.config.drift_permille)
+            seen.first_seen_at + stretch(ttl_max, self.ctx.config.drift_permille)
         })
     }
 
     fn schedule_opening(&mut self) {
         let Some(at) = self.opens_at() else { return };
-        self.timers.set(Timer::Open, at.max(self.now.at) + self.rng.up_to(self.config.debounce));
+        self.ctx
+            .timers
+            .set(Timer::Open, at.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.debounce));
         let why =
             "the namespace is new, or the store was replaced: waiting until no earlier holder can be running";
         let ttl_max = self.ttl_max();
-        self.wait_for(why.into(), ttl_max);
+        self.life.wait_for(why.into(), ttl_max, &mut self.ctx);
     }
 
     pub(super) fn ask_to_open(&mut self) {
@@ -300,7 +291,7 @@ impl Node {
         let (Some(meta), version) = (seen.good().cloned(), seen.version.clone()) else { return };
         // Epochs of the incarnation before may have run ahead of the time at which it ended, but nobody has begun
         // anything since.
-        let epoch_floor = meta.epoch_floor.max(Epoch(self.now.unix_ms / 1000));
+        let epoch_floor = meta.epoch_floor.max(Epoch(self.ctx.now.unix_ms / 1000));
         self.write_meta(Meta { state: MetaState::Open, epoch_floor, ..meta }, Some(version));
     }
 }

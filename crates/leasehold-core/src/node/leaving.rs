@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
 use super::hold::Phase;
 use super::requests::Purpose;
 use super::timers::Timer;
-use crate::event::{Action, Returning, StopReason};
-use crate::name::{SessionId, ShardId};
+use crate::event::{Action, Returning};
+use crate::name::SessionId;
 use crate::notice::{Cause, SessionState};
 use crate::record::{NodeState, Record};
 use crate::store::{Key, Lane, Swap, Swapped, Version};
@@ -18,6 +19,8 @@ use crate::time::Moment;
 pub(super) struct Departure {
     drain_asked: bool,
     leaving: Option<Leaving>,
+    /// The node has left, or gave up trying to.
+    done: bool,
 }
 
 impl Departure {
@@ -35,6 +38,27 @@ impl Departure {
 
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.is_some()
+    }
+
+    /// The node hands everything over and leaves within this time. If it was told so before, the shorter time counts.
+    pub(super) fn begin(&mut self, within: Duration, returning: Returning, ctx: &mut Context) {
+        let at = ctx.now.at;
+        match &mut self.leaving {
+            Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
+            None => {
+                let deadline = at + within;
+                let leaving =
+                    Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
+                self.leaving = Some(leaving);
+            }
+        }
+        ctx.agenda.add_everything();
+        ctx.timers.set(Timer::Surplus, at);
+    }
+
+    /// Whether the node has left, so that nothing more comes from it.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
     }
 
     /// Whether it leaves and comes back in a moment, as far as it said.
@@ -89,42 +113,21 @@ impl Leaving {
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
 impl Node {
-    /// Whether this node was asked, here, to hand everything over.
-    pub(super) fn is_draining(&self) -> bool {
-        self.departure.is_draining()
-    }
-
     pub(super) fn control_drains_me(&self) -> bool {
-        self.control().is_some_and(|control| control.drain.contains_key(&self.config.node))
+        self.mirror.control().is_some_and(|control| control.drain.contains_key(&self.ctx.config.node))
     }
 
     /// Whether everything should be handed over: drained, leaving, or unhealthy.
     pub(super) fn hands_over(&self) -> bool {
-        self.is_draining() || !self.offer.is_accepting() || self.control_drains_me()
-    }
-
-    pub(super) fn begin_to_leave(&mut self, within: Duration, returning: Returning) {
-        let at = self.now.at;
-        match &mut self.departure.leaving {
-            // Asked again: the shorter time counts.
-            Some(leaving) => leaving.deadline = leaving.deadline.min(at + within),
-            None => {
-                let deadline = at + within;
-                let leaving =
-                    Leaving { deadline, begun_at: at, returning, killed: false, last_word_at: Moment::ZERO };
-                self.departure.leaving = Some(leaving);
-            }
-        }
-        self.agenda.add_everything();
-        self.timers.set(Timer::Surplus, at);
+        self.departure.is_draining() || !self.offer.is_accepting() || self.control_drains_me()
     }
 
     pub(super) fn run_leaving(&mut self) {
-        let at = self.now.at;
+        let at = self.ctx.now.at;
         let Some(leaving) = &mut self.departure.leaving else { return };
         if at >= leaving.deadline && !leaving.killed {
             leaving.killed = true;
-            self.kill_everything();
+            self.holds.kill_all(&mut self.ctx);
         }
         self.holds.forget_asking();
         let Some(leaving) = &self.departure.leaving else { return };
@@ -143,16 +146,16 @@ impl Node {
         // A renewal under way would take the place that the last word expects: its answer comes first.
         let busy =
             |purpose: &Purpose| matches!(purpose, Purpose::Left(_) | Purpose::Join | Purpose::Renew(_));
-        if self.done || self.requests.any(busy) {
+        if self.departure.done || self.requests.any(busy) {
             return;
         }
         if self.session.is_some() {
             if let Some(leaving) = &mut self.departure.leaving {
-                leaving.last_word_at = at + self.config.try_timeout;
+                leaving.last_word_at = at + self.ctx.config.try_timeout;
             }
             return self.send_last_word();
         }
-        let node = self.mirror.nodes.get(&self.config.node);
+        let node = self.mirror.nodes.get(&self.ctx.config.node);
         let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(r.session));
         let never = self.former.is_empty() && self.join.is_none();
@@ -161,27 +164,10 @@ impl Node {
         }
     }
 
-    /// The drain deadline: whatever still runs is killed.
-    fn kill_everything(&mut self) {
-        let at = self.now.at;
-        let running: Vec<(ShardId, crate::name::Epoch)> = (self.holds.iter())
-            .filter(|(_, hold)| hold.has_work())
-            .map(|(shard, hold)| (shard.clone(), hold.epoch()))
-            .collect();
-        for (shard, epoch) in running {
-            let why = StopReason::Draining;
-            self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(at) });
-            if let Some(hold) = self.holds.get_mut(&shard) {
-                hold.stuck(why, at);
-            }
-        }
-    }
-
     /// Says that a session of ours is over, which frees all that it held.
     pub(super) fn send_left(&mut self, session: SessionId, expect: Option<Version>) {
-        let me = self.me();
-        let known =
-            self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let me = self.ctx.me();
+        let known = self.mirror.node_record(&me);
         let seq = known.map_or(1, |record| record.seq + 1);
         let record = self.node_record(session, seq, NodeState::Left);
         let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
@@ -193,9 +179,9 @@ impl Node {
         let Some(session) = &self.session else { return };
         let (id, seq, expect) = (session.id(), session.next_seq(), session.version());
         let record = self.node_record(id, seq, NodeState::Left);
-        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(record.encode().into()) };
+        let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(record.encode().into()) };
         self.requests.forget(|purpose| matches!(purpose, Purpose::Renew(_)));
-        self.timers.stop(Timer::Renew);
+        self.ctx.timers.stop(Timer::Renew);
         self.ask_swap(Lane::Renewal, swap, Purpose::Left(id));
     }
 
@@ -207,7 +193,7 @@ impl Node {
             Swapped::Unknown => false,
         };
         if over {
-            self.mirror.note_over(self.now.at, session);
+            self.mirror.note_over(self.ctx.now.at, session);
         }
         if self.departure.is_leaving() && (over || self.session_id() != Some(session)) {
             self.session = None;
@@ -220,19 +206,19 @@ impl Node {
                 leaving.say_again();
             }
         }
-        self.timers.set(Timer::List, self.now.at);
+        self.ctx.timers.set(Timer::List, self.ctx.now.at);
     }
 
     /// The node has left, or gives up trying to say so.
     pub(super) fn finish(&mut self) {
-        if self.done {
+        if self.departure.done {
             return;
         }
         if self.session.is_some() {
             self.detach(Cause::Asked);
         }
-        self.set_state(SessionState::Left, Cause::Asked);
-        self.done = true;
-        self.out.push(Action::Done);
+        self.life.set_state(SessionState::Left, Cause::Asked, &mut self.ctx);
+        self.departure.done = true;
+        self.ctx.out.push(Action::Done);
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
 use crate::notice::{Cause, Notice, SessionState};
 use crate::time::Moment;
 
@@ -20,8 +21,6 @@ pub(super) struct Life {
     healthy_since: Moment,
     /// How many renewals have failed in a row.
     renewals_failed: u32,
-    /// Others should know soon what our record would say now.
-    record_changed: bool,
 }
 
 impl Default for Life {
@@ -34,7 +33,6 @@ impl Default for Life {
             has_been_attached: false,
             healthy_since: Moment::ZERO,
             renewals_failed: 0,
-            record_changed: false,
         }
     }
 }
@@ -57,21 +55,27 @@ impl Life {
         self.since = at;
     }
 
-    pub(super) fn set_state(&mut self, to: SessionState, at: Moment, cause: Cause) {
-        (self.state, self.since, self.cause) = (to, at, cause);
+    /// The state is another one from now on, for this reason.
+    pub(super) fn set_state(&mut self, to: SessionState, cause: Cause, ctx: &mut Context) {
+        if self.state == to {
+            return;
+        }
+        let (from, after) = (self.state, ctx.now.at.since(self.since));
+        (self.state, self.since, self.cause) = (to, ctx.now.at, cause.clone());
+        ctx.tell(Notice::StateChanged { from, to, cause, after });
+        ctx.agenda.add_everything();
     }
 
     pub(super) fn waiting_for(&self) -> Option<&String> {
         self.waiting_for.as_ref()
     }
 
-    /// Something keeps it from joining or claiming; `true` if that is new.
-    pub(super) fn wait_for(&mut self, why: &str) -> bool {
-        let new = self.waiting_for.as_deref() != Some(why);
-        if new {
-            self.waiting_for = Some(why.to_owned());
+    /// Something keeps it from joining or claiming, for that long at most. Told once for each reason.
+    pub(super) fn wait_for(&mut self, why: String, for_up_to: Duration, ctx: &mut Context) {
+        if self.waiting_for.as_ref() != Some(&why) {
+            self.waiting_for = Some(why.clone());
+            ctx.tell(Notice::Waiting { why, for_up_to });
         }
-        new
     }
 
     pub(super) fn wait_no_more(&mut self) {
@@ -92,9 +96,12 @@ impl Life {
         }
     }
 
-    /// Since when renewals succeed.
-    pub(super) fn healthy_since(&self) -> Moment {
-        self.healthy_since
+    /// When a new session has been healthy for long enough; [`Moment::NEVER`] if none is recovering.
+    pub(super) fn recovered_at(&self, recover_window: Duration) -> Moment {
+        match self.state {
+            SessionState::Recovering => self.healthy_since + recover_window,
+            _ => Moment::NEVER,
+        }
     }
 
     /// How many renewals have failed in a row.
@@ -113,53 +120,15 @@ impl Life {
     pub(super) fn forget_failures(&mut self) {
         self.renewals_failed = 0;
     }
-
-    /// Others should know soon what our record would say now: it is renewed before that is due.
-    pub(super) fn record_changed(&mut self) {
-        self.record_changed = true;
-    }
-
-    /// Whether our record would say something that others should know soon.
-    pub(super) fn has_news(&self) -> bool {
-        self.record_changed
-    }
-
-    /// A renewal that says everything is on its way.
-    pub(super) fn record_sent(&mut self) {
-        self.record_changed = false;
-    }
 }
 
 impl Node {
-    pub(super) fn set_state(&mut self, to: SessionState, cause: Cause) {
-        if self.life.state() == to {
-            return;
-        }
-        let (from, after) = (self.life.state(), self.now.at.since(self.life.since()));
-        self.life.set_state(to, self.now.at, cause.clone());
-        self.tell(Notice::StateChanged { from, to, cause, after });
-        self.agenda.add_everything();
-    }
-
-    pub(super) fn wait_for(&mut self, why: String, for_up_to: Duration) {
-        if self.life.wait_for(&why) {
-            self.tell(Notice::Waiting { why, for_up_to });
-        }
-    }
-
     /// A new session has been healthy for long enough: it takes shards again.
     pub(super) fn recovered(&mut self) {
-        self.set_state(SessionState::Attached, Cause::Recovered);
+        self.life.set_state(SessionState::Attached, Cause::Recovered, &mut self.ctx);
         // Nobody was late while we could not have taken anything ourselves.
         self.vacancies.restart_turns();
-        self.life.record_changed();
-        self.replan_now();
-    }
-
-    pub(super) fn recovered_at(&self) -> Moment {
-        match self.life.state() {
-            SessionState::Recovering => self.life.healthy_since() + self.config.recover_window,
-            _ => Moment::NEVER,
-        }
+        self.ctx.record_changed();
+        self.ctx.replan_now();
     }
 }

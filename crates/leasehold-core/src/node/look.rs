@@ -22,7 +22,7 @@ impl Node {
         let ms = |span: std::time::Duration| span.as_millis() as u64;
         let stop_in = self.session.as_ref().map(|session| session.stop_at().since(now.at));
         view.me = Some(Me {
-            node: self.me(),
+            node: self.ctx.me(),
             session: self.session_id(),
             session_state: self.life.state().as_str(),
             session_state_for_ms: ms(now.at.since(self.life.since())),
@@ -32,7 +32,7 @@ impl Node {
             renewals_failed: self.life.renewals_failed(),
             draining: self.hands_over(),
             held: self.holds.values().filter(|hold| hold.has_work()).count(),
-            wanted: self.planner.plan().wanted_counts().get(&self.config.node).copied().unwrap_or(0),
+            wanted: self.planner.plan().wanted_counts().get(&self.ctx.config.node).copied().unwrap_or(0),
         });
         if self.fencing.is_deaf() {
             // We hear of nobody: that says nothing of them.
@@ -57,7 +57,7 @@ impl Node {
         if self.reported.was_name_taken() && self.session.is_none() {
             view.problems.push(Problem {
                 kind: "name_taken",
-                subject: self.config.node.to_string(),
+                subject: self.ctx.config.node.to_string(),
                 message:
                     "another live process uses this node name: give this one another name, or stop that one"
                         .into(),
@@ -96,7 +96,7 @@ impl Node {
 
     /// Why a shard that runs here has not moved to where it is wanted.
     pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
-        let to = self.planner.plan().wanted(shard).filter(|node| !self.is_me(node));
+        let to = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node));
         // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
         match (self.hands_over(), to) {
             (true, None) => Some(Unmoved::NoReceiver),

@@ -14,7 +14,9 @@
 //! nothing is left to decide.
 //!
 //! The state is divided into parts by what changes together. Each part is a type whose fields only its own file or folder
-//! can touch; everybody else uses its methods. Questions take `&self` and change nothing.
+//! can touch; everything else uses its methods. Questions take `&self` and change nothing. A method of a part takes what else
+//! it needs: `&mut Context` (settings, time, what the step leaves to do), and other parts by name. Methods of `Node` decide
+//! what several parts do together.
 //!
 //! - the store: `requests` (what was asked), `dispatch` (what comes back), `pace` (how fast we ask), `timers` (what happens
 //!   when), `gc` (what is long gone)
@@ -33,6 +35,7 @@ mod acquiring;
 mod agenda;
 mod assertions;
 mod claimable;
+mod context;
 mod declines;
 mod dispatch;
 mod fencing;
@@ -74,17 +77,15 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::event::{Action, Command, Event};
 use crate::mirror::Mirror;
-use crate::name::{NodeName, SessionId};
-use crate::notice::{Cause, Notice};
+use crate::name::SessionId;
+use crate::notice::Cause;
 use crate::placement::Placement;
-use crate::rng::Rng;
-use crate::rules::Rules;
 use crate::store::Facts;
-use crate::time::{Moment, Now};
+use crate::time::Now;
 
 pub use crate::may_move::Unmoved;
 
-use agenda::Agenda;
+use context::Context;
 use declines::Declines;
 use fencing::Fencing;
 use former::Former;
@@ -103,7 +104,7 @@ use publishing::Publishing;
 use reported::Reported;
 use requests::Requests;
 use session::{PendingJoin, Session};
-use timers::{Timer, Timers};
+use timers::{Stage, Timer};
 use vacancies::Vacancies;
 
 /// How often one step goes through the shards, at most. What is done for one shard may be a reason to look at another, in
@@ -114,19 +115,13 @@ const ROUNDS_MAX: usize = 4;
 /// One node: a stable name that has one session after another and holds shards through them.
 #[derive(Debug)]
 pub struct Node {
-    config: Config,
-    facts: Facts,
-    rules: Rules,
-    rng: Rng,
-    now: Now,
-    out: Vec<Action>,
-    done: bool,
+    /// The settings, the time, and what a step leaves to do.
+    ctx: Context,
 
     // The store, as we know it and as we ask it.
     mirror: Mirror,
     requests: Requests,
     pace: Pace,
-    timers: Timers,
 
     // Our session, the namespace, and the sessions of others.
     life: Life,
@@ -146,7 +141,6 @@ pub struct Node {
     moves: Moves,
 
     // The shards.
-    agenda: Agenda,
     holds: Holds,
     vacancies: Vacancies,
     publishing: Publishing,
@@ -171,47 +165,39 @@ impl Node {
         own: Option<Arc<dyn Placement>>,
     ) -> Self {
         Node {
-            rules: Rules::default(),
-            rng: Rng::new(seed),
-            now: Now { at: Moment::ZERO, unix_ms: 0 },
-            out: Vec::new(),
-            done: false,
             mirror: Mirror::default(),
             requests: Requests::default(),
-            life: Life::default(),
-            former: Former::default(),
-            holds: Holds::default(),
-            gathering: Gathering::default(),
-            planner: Planner::new(own),
-            moves: Moves::default(),
-            fencing: Fencing::default(),
-            declines: Declines::default(),
-            departure: Departure::default(),
-            vacancies: Vacancies::default(),
-            outbox: Outbox::default(),
-            agenda: Agenda::default(),
             pace: Pace::default(),
-            freeze: Freeze::default(),
-            offer: Offer::of(&config),
-            namespace: Namespace::default(),
-            reported: Reported::default(),
+            life: Life::default(),
             session: None,
             join: None,
+            former: Former::default(),
+            departure: Departure::default(),
+            namespace: Namespace::default(),
+            fencing: Fencing::default(),
+            offer: Offer::of(&config),
+            declines: Declines::default(),
+            planner: Planner::new(own),
+            gathering: Gathering::default(),
+            freeze: Freeze::default(),
+            moves: Moves::default(),
+            holds: Holds::default(),
+            vacancies: Vacancies::default(),
             publishing: Publishing::default(),
-            timers: Timers::default(),
-            config,
-            facts,
+            outbox: Outbox::default(),
+            reported: Reported::default(),
+            ctx: Context::new(config, facts, seed),
         }
     }
 
     /// The settings.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.ctx.config
     }
 
     /// Takes in what happened and appends what must be done.
     pub fn step(&mut self, now: Now, event: Event, out: &mut Vec<Action>) {
-        if self.done {
+        if self.departure.is_done() {
             return;
         }
         self.compare_clocks(now);
@@ -224,26 +210,26 @@ impl Node {
             Event::Command(command) => self.on_command(command),
             Event::Lost => self.detach(Cause::DeadlineReached),
         }
-        self.run_timers();
+        self.run_timers(Stage::Timers);
         self.work_off();
-        if let Some(done) = self.out.iter().position(|action| *action == Action::Done) {
-            self.out.truncate(done + 1);
+        if let Some(done) = self.ctx.out.iter().position(|action| *action == Action::Done) {
+            self.ctx.out.truncate(done + 1);
         }
-        out.append(&mut self.out);
+        out.append(&mut self.ctx.out);
     }
 
     /// Carries out what earlier parts of the step asked for, until nothing is left to decide.
     fn work_off(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            if self.agenda.take_everything() {
+            if self.ctx.agenda.take_everything() {
                 self.reconsider_everything();
             }
-            while let Some(shard) = self.agenda.next() {
+            while let Some(shard) = self.ctx.agenda.next() {
                 self.consider(&shard);
             }
-            self.run_surplus_timer();
+            self.run_timers(Stage::Decided);
             self.run_leaving();
-            if self.agenda.is_empty() {
+            if self.ctx.agenda.is_empty() {
                 break;
             }
         }
@@ -261,31 +247,19 @@ impl Node {
             Command::Accepting(accepting) => self.offer.set_accepting(accepting),
             Command::Address(address) => self.offer.set_address(address),
             Command::Labels(labels) => self.offer.set_labels(labels),
-            Command::Engage(shard) => self.engage(shard),
-            Command::Disengage(shard) => self.disengage(shard),
+            Command::Engage(shard) => self.declines.engage(shard, &mut self.ctx),
+            Command::Disengage(shard) => self.declines.disengage(shard, &mut self.ctx),
             Command::Serve(group) => {
                 self.offer.serve(group);
-                self.timers.set_earlier(Timer::List, self.now.at);
+                self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
             }
             Command::Drain => self.departure.drain(),
             Command::Undrain => self.departure.undrain(),
-            Command::Leave { within, returning } => self.begin_to_leave(within, returning),
+            Command::Leave { within, returning } => self.departure.begin(within, returning, &mut self.ctx),
             Command::Unquarantine(shard) => self.unquarantine(&shard),
         }
-        self.life.record_changed();
-        self.replan_now();
-    }
-
-    fn tell(&mut self, notice: Notice) {
-        self.out.push(Action::Tell(notice));
-    }
-
-    fn is_me(&self, node: &NodeName) -> bool {
-        *node == self.config.node
-    }
-
-    fn me(&self) -> NodeName {
-        self.config.node.clone()
+        self.ctx.record_changed();
+        self.ctx.replan_now();
     }
 
     /// The session's id, while it is good.

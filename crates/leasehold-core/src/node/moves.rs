@@ -8,7 +8,7 @@ use super::hold::{Hold, Phase};
 use super::timers::Timer;
 use crate::event::StopReason;
 use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
-use crate::mirror::Seen;
+use crate::mirror::{Mirror, Seen};
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::notice::Notice;
 use crate::record::{Holder, ShardRecord};
@@ -60,6 +60,19 @@ impl Moves {
         self.given_up_for.insert(shard.clone(), (to, epoch));
     }
 
+    /// A shard's record changed: notes whether the node that it was given up for took it. A node that renews its record and
+    /// takes nothing would be given the same shards again and again.
+    pub(super) fn note_taken(&mut self, shard: &ShardId, mirror: &Mirror, at: Moment) {
+        let Some((to, epoch)) = self.given_up_for.get(shard) else { return };
+        let Some(record) = mirror.shard_record(shard) else { return };
+        let Some(holder) = record.holder().filter(|_| record.epoch > *epoch) else { return };
+        match holder.node == *to {
+            true => self.missed_at.remove(to),
+            false => self.missed_at.insert(to.clone(), at),
+        };
+        self.given_up_for.remove(shard);
+    }
+
     /// A node has a new session: it may be given shards again.
     pub(super) fn trust_again(&mut self, node: &NodeName) {
         self.missed_at.remove(node);
@@ -89,7 +102,7 @@ impl Node {
     }
 
     fn move_of<'a>(&'a self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
-        let control = self.control();
+        let control = self.mirror.control();
         let policy = self.planner.group(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
         let in_group =
             |(held, hold): &(&ShardId, &Hold)| held.group == shard.group && hold.phase() == Phase::Running;
@@ -99,12 +112,14 @@ impl Node {
             _ => self.holds.iter().filter(in_group).count(),
         };
         Move {
-            at: self.now.at,
+            at: self.ctx.now.at,
             policy,
             frozen_by_operator: control.and_then(|control| control.freeze.as_deref()),
-            pinned_here: control.and_then(|control| control.pins.get(shard)).is_some_and(|to| self.is_me(to)),
+            pinned_here: control
+                .and_then(|control| control.pins.get(shard))
+                .is_some_and(|to| self.ctx.is_me(to)),
             frozen_until: self.freeze.until(),
-            plan_is_stale: self.plan_is_stale(),
+            plan_is_stale: self.ctx.plan_is_stale(),
             moved_at: self.moves.moved_at.get(shard).copied(),
             started_at: self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at()),
             moves_begun: &self.moves.begun_at,
@@ -121,8 +136,8 @@ impl Node {
         Receiver {
             node,
             receives: member.is_some_and(|member| member.takes_now()),
-            silent_for: seen.map(|node| self.now.at.since(node.silent_from)),
-            ttl: record.map_or(self.config.ttl, |record| record.ttl()),
+            silent_for: seen.map(|node| self.ctx.now.at.since(node.silent_from)),
+            ttl: record.map_or(self.ctx.config.ttl, |record| record.ttl()),
             view: member.map_or(0, |member| member.view),
             missed_at: self.moves.missed_at.get(node).copied(),
             room,
@@ -174,10 +189,10 @@ impl Node {
     /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
     /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
     fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
-        if self.now.at < self.moves.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
+        if self.ctx.now.at < self.moves.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
             return false;
         }
-        self.moves.swap_places_at = self.now.at + self.config.ttl * 2;
+        self.moves.swap_places_at = self.ctx.now.at + self.ctx.config.ttl * 2;
         true
     }
 
@@ -186,12 +201,12 @@ impl Node {
     fn leads_here(&self, from: &NodeName) -> bool {
         let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
         for (shard, wanted) in self.planner.plan().iter() {
-            let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+            let holder = self.mirror.holder(shard);
             let alive = |h: &&Holder| self.planner.member(&h.node).is_some_and(|m| m.session == h.session);
             let policy = self.planner.group(&shard.group).map(|group| &group.policy);
             let rests_ms = policy.map_or(0, |policy| policy.cooldown_ms.max(policy.min_run_ms));
             let moved_at = self.moves.moved_at.get(shard).copied().unwrap_or(Moment::ZERO);
-            let rests = self.now.at < moved_at + Duration::from_millis(rests_ms);
+            let rests = self.ctx.now.at < moved_at + Duration::from_millis(rests_ms);
             if let (Some(holder), Some(wanted), false) = (holder.filter(alive), wanted, rests) {
                 gives.entry(&holder.node).or_default().insert(wanted);
             }
@@ -202,20 +217,7 @@ impl Node {
             let further = gives.get(node).into_iter().flatten().filter(|to| **to != node);
             next.extend(further.filter(|to| reached.insert(to)));
         }
-        reached.contains(&self.config.node)
-    }
-
-    /// Notes who took what was given up for somebody. A node that renews its record and takes nothing would be given
-    /// the same shards again and again.
-    pub(super) fn note_taken(&mut self, shard: &ShardId) {
-        let Some((to, epoch)) = self.moves.given_up_for.get(shard) else { return };
-        let Some(record) = self.mirror.shards.get(shard).and_then(|seen| seen.good()) else { return };
-        let Some(holder) = record.holder().filter(|_| record.epoch > *epoch) else { return };
-        match holder.node == *to {
-            true => self.moves.missed_at.remove(to),
-            false => self.moves.missed_at.insert(to.clone(), self.now.at),
-        };
-        self.moves.given_up_for.remove(shard);
+        reached.contains(&self.ctx.config.node)
     }
 
     /// Whether a node will take shards in a moment, for all that we can tell.
@@ -223,17 +225,17 @@ impl Node {
         let seen_at = self.mirror.nodes.get(node).map_or(Moment::ZERO, |node| node.session_seen_at);
         let returning =
             self.planner.member(node).is_some_and(|member| !member.takes_now() && member.receives());
-        returning && self.now.at < seen_at + self.config.returns_within(&self.facts)
+        returning && self.ctx.now.at < seen_at + self.ctx.config.returns_within(&self.ctx.facts)
     }
 
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
-        self.timers.stop(Timer::Surplus);
+        self.ctx.timers.stop(Timer::Surplus);
         if self.session.is_none() {
             return;
         }
         let window = Duration::from_secs(3600);
-        let at = self.now.at;
+        let at = self.ctx.now.at;
         self.moves.begun_at.retain(|begun| at.since(*begun) < window);
         let drains = self.hands_over();
         // A stalled store strands at most `give_up_at_once` shards.
@@ -248,17 +250,17 @@ impl Node {
                 self.moves.surplus.remove(&shard);
                 continue;
             }
-            let to = self.planner.plan().wanted(&shard).filter(|node| !self.is_me(node)).cloned();
+            let to = self.planner.plan().wanted(&shard).filter(|node| !self.ctx.is_me(node)).cloned();
             if drains {
                 if to.is_none() && !self.departure.is_leaving() {
                     homeless += 1;
                 } else if !hurried && to.as_ref().is_some_and(|to| self.comes_back(to)) {
                     // Nobody would run it until then.
-                } else if hurried || given_up < self.config.give_up_at_once {
+                } else if hurried || given_up < self.ctx.config.give_up_at_once {
                     given_up += 1;
                     self.stop(&shard, StopReason::Draining, None);
                 }
-            } else if given_up < self.config.give_up_at_once
+            } else if given_up < self.ctx.config.give_up_at_once
                 && may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
@@ -276,11 +278,11 @@ impl Node {
             }
         }
         if homeless > 0 && self.reported.no_receiver() {
-            self.tell(Notice::NoReceiver { shards: homeless });
+            self.ctx.tell(Notice::NoReceiver { shards: homeless });
         }
         if !self.moves.surplus.is_empty() {
-            let again = Duration::from_millis(200).min(self.config.ttl / 20);
-            self.timers.set(Timer::Surplus, at + again);
+            let again = Duration::from_millis(200).min(self.ctx.config.ttl / 20);
+            self.ctx.timers.set(Timer::Surplus, at + again);
         }
     }
 }

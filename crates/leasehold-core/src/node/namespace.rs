@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::name::{Epoch, Incarnation};
 use crate::record::{Meta, MetaMark, MetaState};
+use crate::rules::{Rule, Rules};
 
 /// Which life of the namespace this is.
 #[derive(Debug, Default)]
@@ -59,8 +60,11 @@ impl Namespace {
         self.ttl_max_heard
     }
 
-    pub(super) fn hear_of_ttl(&mut self, ttl: Duration) {
-        self.ttl_max_heard = self.ttl_max_heard.max(ttl);
+    /// A node uses this ttl. No session is taken for dead, and no namespace is opened, before the longest ttl has passed.
+    pub(super) fn hear_of_ttl(&mut self, ttl: Duration, rules: &Rules) {
+        if rules.hold(Rule::TtlMaxIsHeard) {
+            self.ttl_max_heard = self.ttl_max_heard.max(ttl);
+        }
     }
 
     pub(super) fn generation(&self) -> &str {
@@ -105,7 +109,7 @@ impl Namespace {
         let begun = self.begun.take().filter(|(begun, _)| *begun == meta.incarnation);
         self.incarnation = Some(meta.incarnation);
         self.distrusted = None;
-        self.hear_of_ttl(Duration::from_millis(meta.max_ttl_ms));
+        self.ttl_max_heard = self.ttl_max_heard.max(Duration::from_millis(meta.max_ttl_ms));
         self.meta = Some(meta);
         begun.map(|(_, why)| why)
     }

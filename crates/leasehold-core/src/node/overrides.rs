@@ -47,12 +47,14 @@ impl Node {
         })
     }
 
-    /// After a new plan: what the store wants otherwise than we were set up for.
+    /// After a new plan: where settings in the store and commands of operators override our own settings, if that is new.
     pub(super) fn tell_overrides(&mut self) {
-        if self.session.is_none() {
-            return;
+        let control = self.mirror.control().cloned().unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
+        if let Some(before) = self.reported.asked(&control) {
+            for asked in self.asked_since(&before, &control) {
+                self.ctx.tell(Notice::Asked(asked));
+            }
         }
-        self.tell_asked();
         let groups: Vec<GroupName> = self.offer.served().keys().cloned().collect();
         for group in groups {
             self.tell_kind(&group);
@@ -70,14 +72,14 @@ impl Node {
             _ => return,
         };
         // What we offer is in our record.
-        self.life.record_changed();
-        self.tell(notice);
+        self.ctx.record_changed();
+        self.ctx.tell(notice);
     }
 
     fn tell_differing(&mut self, group: &GroupName) {
         let settings = self.differing(group);
         if self.reported.differing(group, &settings) {
-            self.tell(Notice::SettingsDiffer { group: group.clone(), settings });
+            self.ctx.tell(Notice::SettingsDiffer { group: group.clone(), settings });
         }
     }
 
@@ -98,11 +100,10 @@ impl Node {
             .collect()
     }
 
-    /// What operators ask of us or of all, where it is not what it was. Of pins only those of shards that come or go here.
-    fn tell_asked(&mut self) {
-        let now = self.control().cloned().unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
-        let Some(before) = self.reported.asked(&now) else { return };
-        let me = &self.config.node;
+    /// What operators ask of this node, or of all, that they did not ask before. Of pins only those of shards that come or go
+    /// here.
+    fn asked_since(&self, before: &Control, now: &Control) -> Vec<Asked> {
+        let me = &self.ctx.config.node;
         let mut asked = Vec::new();
         let (drains, drained) = (now.drain.get(me), before.drain.get(me));
         if drains != drained {
@@ -113,7 +114,7 @@ impl Node {
             asked.push(weight.map_or(Asked::OwnWeight, |weight| Asked::Weight(*weight)));
         }
         if now.freeze != before.freeze {
-            asked.push(now.freeze.map_or(Asked::Unfreeze, |note| Asked::Freeze { note }));
+            asked.push(now.freeze.clone().map_or(Asked::Unfreeze, |note| Asked::Freeze { note }));
         }
         let shards: BTreeSet<&ShardId> = now.pins.keys().chain(before.pins.keys()).collect();
         for shard in shards {
@@ -127,16 +128,11 @@ impl Node {
                 None => Asked::Unpin { shard },
             });
         }
-        for asked in asked {
-            self.tell(Notice::Asked(asked));
-        }
+        asked
     }
 
-    /// After a new plan: what does not fit together, each once.
-    pub(super) fn tell_warnings(&mut self) {
-        if self.session.is_none() {
-            return;
-        }
+    /// Settings and plug-ins that do not fit together.
+    pub(super) fn warnings(&self) -> BTreeSet<Warning> {
         let faults = self.planner.plan().groups.iter().filter_map(|(group, plan)| {
             let (group, asked) = (group.clone(), plan.question.shards.len());
             Some(match plan.fault.clone()? {
@@ -146,12 +142,10 @@ impl Node {
         });
         let mut now: BTreeSet<Warning> = faults.collect();
         now.extend(Warning::of_placements(&self.mirror));
-        let max_ttl_ms = self.config.ttl_max.as_millis() as u64;
+        let max_ttl_ms = self.ctx.config.ttl_max.as_millis() as u64;
         for (name, member) in self.planner.roster().iter().filter(|(_, member)| member.ttl_ms > max_ttl_ms) {
             now.insert(Warning::TtlAboveMax { node: name.clone(), ttl_ms: member.ttl_ms, max_ttl_ms });
         }
-        for warning in self.reported.warnings_now(now) {
-            self.tell(Notice::Warning(warning));
-        }
+        now
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Node;
+use super::context::Context;
 use super::timers::Timer;
 use crate::time::Moment;
 
@@ -67,38 +67,46 @@ impl Pace {
         self.fill_next_at = next_at;
     }
 
-    /// One more claim hung. Says for how many ttls nobody should give anything up for us: longer each time.
-    pub(super) fn claim_hung(&mut self) -> u32 {
+    /// A claim got no answer for so long that another node took the shard, which nobody owned meanwhile. For a while, longer
+    /// each time, this node shows no view, so that nobody gives anything up for it.
+    pub(super) fn claim_hung(&mut self, ctx: &mut Context) {
+        if ctx.timers.is_set(Timer::Shy) {
+            return;
+        }
         self.claims_hung += 1;
-        1 << self.claims_hung.min(6)
+        let ttls = 1 << self.claims_hung.min(6);
+        ctx.timers.set(Timer::Shy, ctx.now.at + ctx.config.ttl * ttls);
+        ctx.record_changed();
     }
 
-    pub(super) fn claim_landed(&mut self) {
+    /// A claim landed: the view is shown again, if it was withheld.
+    pub(super) fn claim_landed(&mut self, ctx: &mut Context) {
         self.claims_hung = 0;
+        if ctx.timers.is_set(Timer::Shy) {
+            ctx.timers.set_earlier(Timer::Shy, ctx.now.at);
+        }
     }
-}
 
-impl Node {
-    /// Fewer writes at once while the store is slow or does not answer, and more again when it does: a store that is
-    /// overrun must not be kept from answering renewals.
-    pub(super) fn pace_writes(&mut self, took: Option<Duration>) {
-        let (patience, at_once) = (self.config.try_timeout, self.pace.requests_at_once);
-        self.pace.requests_at_once = match took {
-            Some(took) if took <= patience / 4 => (at_once + 1).min(REQUESTS_MAX),
-            Some(took) if took <= patience / 2 => at_once,
+    /// A request with shard writes, or a renewal, was answered after this time; `None` if it was not. Fewer requests run at
+    /// once while the store is slow, so that it still answers renewals, and more again when it is fast.
+    pub(super) fn adapt(&mut self, took: Option<Duration>, try_timeout: Duration) {
+        let at_once = self.requests_at_once;
+        self.requests_at_once = match took {
+            Some(took) if took <= try_timeout / 4 => (at_once + 1).min(REQUESTS_MAX),
+            Some(took) if took <= try_timeout / 2 => at_once,
             _ => (at_once / 2).max(1),
         };
     }
 
-    /// The store failed: acquiring pauses, for a second at most. Renewals have their own pace.
-    pub(super) fn pause_after_failure(&mut self) {
-        let pause = self.config.retry.pause(self.pace.failures);
-        self.pace.failures = self.pace.failures.saturating_add(1);
-        let until = self.now.at + pause + self.rng.up_to(pause / 4);
-        self.pace.paused_until = until;
-        if !self.timers.is_set(Timer::List) || self.session.is_none() {
-            self.timers.set_earlier(Timer::List, until);
+    /// The store failed: nothing is acquired for a moment, a second at most. Renewals have a pace of their own.
+    pub(super) fn pause_after_failure(&mut self, has_session: bool, ctx: &mut Context) {
+        let pause = ctx.config.retry.pause(self.failures);
+        self.failures = self.failures.saturating_add(1);
+        let until = ctx.now.at + pause + ctx.rng.up_to(pause / 4);
+        self.paused_until = until;
+        if !ctx.timers.is_set(Timer::List) || !has_session {
+            ctx.timers.set_earlier(Timer::List, until);
         }
-        self.timers.set_earlier(Timer::Settle, until);
+        ctx.timers.set_earlier(Timer::Settle, until);
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::context::Context;
+use super::timers::Timer;
 use crate::config::GroupConfig;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
@@ -72,6 +74,18 @@ impl Planner {
         self.group(group).is_some_and(|group| group.set != ShardSet::Named)
     }
 
+    /// A slot has a record of which its group's record does not know: that is written once no more of them come for a moment,
+    /// and not before then.
+    pub(super) fn note_filled(&self, shard: &ShardId, not_before: Moment, ctx: &mut Context) {
+        let unknown = |settings: &GroupSettings| {
+            settings.set != ShardSet::Named
+                && shard.name.as_slot().is_some_and(|slot| !settings.filled.contains(slot))
+        };
+        if self.group(&shard.group).is_some_and(unknown) {
+            ctx.timers.set(Timer::Fill, (ctx.now.at + ctx.config.debounce).max(not_before));
+        }
+    }
+
     /// Every new epoch in this group is above this.
     pub(super) fn epoch_floor(&self, group: &GroupName) -> Epoch {
         self.group(group).map_or(Epoch(0), |group| group.epoch_floor)
@@ -115,7 +129,7 @@ impl Planner {
         self.latest_at = Moment::NEVER;
         self.roster = roster;
         self.settings = self.planning.settings(mirror, served);
-        let control = mirror.control.as_ref().and_then(|seen| seen.best());
+        let control = mirror.control();
         let plan = self.planning.plan(&self.roster, &self.settings, control);
         let changed = plan.view != self.plan.view;
         self.plan = plan;

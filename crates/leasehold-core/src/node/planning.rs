@@ -3,55 +3,40 @@
 use super::Node;
 use super::timers::Timer;
 use crate::name::{GroupName, NodeName, ShardId};
+use crate::notice::Notice;
 use crate::plan::{self, Member, Roster};
 use crate::record::{NodeState, Served, ShardState};
 use crate::time::Moment;
 
 impl Node {
-    /// Plans anew before this step ends.
-    pub(super) fn replan_now(&mut self) {
-        self.timers.set(Timer::Replan, self.now.at);
-    }
-
     /// Plans anew once the roster has rested for a moment, so that several changes make one plan.
     pub(super) fn replan_soon(&mut self) {
-        let at = self.now.at + self.config.debounce;
-        let latest_at = self.planner.begin_debounce(self.now.at + self.config.debounce * 4);
-        if self.timers.at(Timer::Replan) > self.now.at {
-            self.timers.set(Timer::Replan, at.min(latest_at));
+        let at = self.ctx.now.at + self.ctx.config.debounce;
+        let latest_at = self.planner.begin_debounce(self.ctx.now.at + self.ctx.config.debounce * 4);
+        if self.ctx.timers.at(Timer::Replan) > self.ctx.now.at {
+            self.ctx.timers.set(Timer::Replan, at.min(latest_at));
         }
-        self.freeze.prolong(self.now.at, self.config.ttl * 2);
-    }
-
-    /// Plans anew within a moment, however much more comes until then: where a plan after each of many changes would cost more
-    /// than it helps.
-    pub(super) fn replan_within_debounce(&mut self) {
-        self.timers.set_earlier(Timer::Replan, self.now.at + self.config.debounce);
+        self.freeze.prolong(self.ctx.now.at, self.ctx.config.ttl * 2);
     }
 
     pub(super) fn replan_if_never(&mut self) {
-        if self.planner.plan().groups.is_empty() && !self.timers.is_set(Timer::Replan) {
+        if self.planner.plan().groups.is_empty() && !self.ctx.timers.is_set(Timer::Replan) {
             self.replan_soon();
         }
     }
 
-    /// Whether the roster just changed and the plan does not know it yet.
-    pub(super) fn plan_is_stale(&self) -> bool {
-        self.timers.is_set(Timer::Replan)
-    }
-
     /// A node renewed its record: most of the time nothing in it changed.
     pub(super) fn refresh_member(&mut self, name: &NodeName) {
-        let record = self.mirror.nodes.get(name).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let record = self.mirror.node_record(name);
         let (Some(record), Some(mut known)) = (record, self.planner.member(name).cloned()) else { return };
         let mut fresh: Roster = [(name.clone(), Member::of(record))].into();
-        plan::apply_control(&mut fresh, self.mirror.control.as_ref().and_then(|seen| seen.best()));
+        plan::apply_control(&mut fresh, self.mirror.control());
         let Some(fresh) = fresh.remove(name) else { return };
         if known.view != fresh.view {
             known.view = fresh.view;
             self.planner.note_view(name, fresh.view);
             if !self.moves.surplus().is_empty() {
-                self.timers.set(Timer::Surplus, self.now.at);
+                self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
             }
         }
         if known == fresh {
@@ -64,8 +49,8 @@ impl Node {
         };
         let declines_many = fresh.groups.iter().any(declines);
         match withdraws {
-            true => self.replan_now(),
-            false if declines_many => self.replan_within_debounce(),
+            true => self.ctx.replan_now(),
+            false if declines_many => self.ctx.replan_within_debounce(),
             false => self.replan_soon(),
         }
     }
@@ -73,12 +58,12 @@ impl Node {
     /// Nodes that ended a lost session and have not been seen to open another one: they count until they must be back. Also
     /// until when, if there are any.
     fn about_to_return(&self) -> (Roster, Moment) {
-        let within = self.config.returns_within(&self.facts);
+        let within = self.ctx.config.returns_within(&self.ctx.facts);
         let (mut roster, mut until) = (Roster::new(), Moment::NEVER);
         for (name, node) in &self.mirror.nodes {
-            let Some(record) = node.seen.as_ref().and_then(|seen| seen.good()) else { continue };
+            let Some(record) = node.record() else { continue };
             let back_at = node.first_seen_at + within;
-            if record.state == NodeState::Left && record.returning && self.now.at < back_at {
+            if record.state == NodeState::Left && record.returning && self.ctx.now.at < back_at {
                 let member = Member { state: NodeState::Active, ..Member::of(record) };
                 roster.insert(name.clone(), member);
                 until = until.min(back_at);
@@ -87,65 +72,64 @@ impl Node {
         (roster, until)
     }
 
-    fn current_roster(&mut self) -> Roster {
+    /// The roster as we know it now, and until when it counts nodes that have not come back yet.
+    fn current_roster(&self) -> (Roster, Moment) {
         let (mut roster, until) = self.about_to_return();
-        self.timers.set(Timer::Returning, until);
-        plan::apply_control(&mut roster, self.mirror.control.as_ref().and_then(|seen| seen.best()));
+        plan::apply_control(&mut roster, self.mirror.control());
         roster.extend(plan::roster(&self.mirror));
-        roster.remove(&self.config.node);
+        roster.remove(&self.ctx.config.node);
         if let Some(session) = self.session_id() {
             let member = self.as_member(session);
-            let mut mine: Roster = [(self.me(), member)].into();
-            plan::apply_control(&mut mine, self.mirror.control.as_ref().and_then(|seen| seen.best()));
+            let mut mine: Roster = [(self.ctx.me(), member)].into();
+            plan::apply_control(&mut mine, self.mirror.control());
             roster.extend(mine);
         }
-        roster
+        (roster, until)
     }
 
     fn as_member(&self, session: crate::name::SessionId) -> Member {
         let (groups, declined) = self.advertised();
         Member {
             session,
-            state: if self.is_draining() { NodeState::Draining } else { NodeState::Active },
+            state: if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active },
             accepting: self.offers(),
             returning: self.returns(),
             weight: self.offer.weight(),
             capacity: self.offer.capacity(),
-            zone: self.config.zone.clone(),
+            zone: self.ctx.config.zone.clone(),
             groups,
             declined,
             view: self.planner.plan().view,
-            ttl_ms: self.config.ttl.as_millis() as u64,
+            ttl_ms: self.ctx.config.ttl.as_millis() as u64,
         }
     }
 
     pub(super) fn replan(&mut self) {
-        self.timers.stop(Timer::Replan);
-        let (me, roster) = (self.me(), self.current_roster());
-        if self.planner.replan(&me, roster, &self.mirror, self.offer.served()) {
-            self.life.record_changed();
+        self.ctx.timers.stop(Timer::Replan);
+        let (roster, until) = self.current_roster();
+        self.ctx.timers.set(Timer::Returning, until);
+        if self.planner.replan(&self.ctx.config.node, roster, &self.mirror, self.offer.served()) {
+            self.ctx.record_changed();
         }
         self.reported.forget_no_receiver();
-        self.tell_room();
-        self.tell_overrides();
-        self.tell_warnings();
-        self.agenda.add_everything();
-        self.timers.set(Timer::Surplus, self.now.at);
+        if self.session.is_some() {
+            self.tell_about_plan();
+        }
+        self.ctx.agenda.add_everything();
+        self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
         self.begin_to_look_for_wanted();
     }
 
     /// A named shard that nobody holds and that is not engaged here. Whoever has it engaged tells if there is no room for it;
     /// if nobody has, it is retired in a while.
     fn is_about_to_retire(&self, shard: &ShardId) -> bool {
-        let record = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        let record = self.mirror.shard_record(shard);
         let vacant = record.is_some_and(|record| matches!(record.state, ShardState::Vacant { .. }));
         vacant && self.is_unheard_of(shard)
     }
 
-    fn tell_room(&mut self) {
-        if self.session.is_none() {
-            return;
-        }
+    /// How many shards of each group the plan gives to nobody, although nodes serve the group.
+    fn homeless(&self) -> Vec<(GroupName, usize)> {
         let mut homeless = Vec::new();
         for (name, group) in &self.planner.plan().groups {
             let unplaced = group.question.shards.iter().zip(&group.answer.to).filter(|(_, to)| to.is_none());
@@ -154,8 +138,17 @@ impl Node {
             let count = if group.question.nodes.is_empty() { 0 } else { count };
             homeless.push((name.clone(), count));
         }
-        for notice in self.reported.room(homeless) {
-            self.tell(notice);
+        homeless
+    }
+
+    /// After a new plan, people hear what is new: shards without room, settings in the store, and what does not fit together.
+    fn tell_about_plan(&mut self) {
+        for notice in self.reported.room(self.homeless()) {
+            self.ctx.tell(notice);
+        }
+        self.tell_overrides();
+        for warning in self.reported.warnings_now(self.warnings()) {
+            self.ctx.tell(Notice::Warning(warning));
         }
     }
 }

@@ -97,22 +97,22 @@ impl Node {
         let id = RequestId(self.requests.next);
         self.requests.next += 1;
         let within = match op {
-            Op::List => self.config.list_within(),
-            Op::Read(_) | Op::ListNodes | Op::Swap(_) => self.config.try_timeout,
+            Op::List => self.ctx.config.list_within(),
+            Op::Read(_) | Op::ListNodes | Op::Swap(_) => self.ctx.config.try_timeout,
         };
-        let mut give_up_at = self.now.at + within;
+        let mut give_up_at = self.ctx.now.at + within;
         if let Some(session) = &self.session {
             // A call never outlasts the time that is left, so that nobody waits for it past the deadline.
-            give_up_at = give_up_at.min(session.over_at().max(self.now.at));
+            give_up_at = give_up_at.min(session.over_at().max(self.ctx.now.at));
         }
         let keys = match &op {
             Op::Read(keys) => keys.clone(),
             Op::List | Op::ListNodes => Vec::new(),
             Op::Swap(swaps) => swaps.iter().map(|swap| swap.key.clone()).collect(),
         };
-        let (issued, sent_at) = (self.mirror.tick(), self.now.at);
+        let (issued, sent_at) = (self.mirror.tick(), self.ctx.now.at);
         self.requests.sent.insert(id, Sent { purpose, keys, issued, sent_at, give_up_at });
-        self.out.push(Action::Ask(Request { id, lane, op, give_up_at }));
+        self.ctx.out.push(Action::Ask(Request { id, lane, op, give_up_at }));
     }
 
     pub(super) fn ask_swap(&mut self, lane: Lane, swap: Swap, purpose: Purpose) {
@@ -126,7 +126,7 @@ impl Node {
     }
 
     pub(super) fn give_up_requests(&mut self) {
-        let at = self.now.at;
+        let at = self.ctx.now.at;
         let over: Vec<RequestId> = (self.requests.sent.iter())
             .filter(|(_, sent)| at >= sent.give_up_at + GRACE)
             .map(|(id, _)| *id)

@@ -12,7 +12,7 @@ use crate::time::Moment;
 impl Node {
     /// Starts the work of a shard whose claim is known to have landed.
     pub(super) fn start(&mut self, shard: &ShardId, why: MoveReason) {
-        let unowned_for = self.vacancies.taken(shard).map(|since| self.now.at.since(since));
+        let unowned_for = self.vacancies.taken(shard).map(|since| self.ctx.now.at.since(since));
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let epoch = hold.epoch();
         if hold.is_quarantined() {
@@ -22,25 +22,25 @@ impl Node {
         if !self.assert_may_start(shard, epoch) {
             return;
         }
-        self.holds.run(shard, self.now.at);
-        self.out.push(Action::Start { shard: shard.clone(), epoch });
-        self.tell(Notice::Started { shard: shard.clone(), epoch, why, unowned_for });
-        self.agenda.add(shard.clone());
+        self.holds.run(shard, self.ctx.now.at);
+        self.ctx.out.push(Action::Start { shard: shard.clone(), epoch });
+        self.ctx.tell(Notice::Started { shard: shard.clone(), epoch, why, unowned_for });
+        self.ctx.agenda.add(shard.clone());
     }
 
     /// Tells the work of a shard to stop.
     pub(super) fn stop(&mut self, shard: &ShardId, why: StopReason, kill_at: Option<Moment>) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let epoch = hold.epoch();
-        hold.stop(why, self.now.at);
+        hold.stop(why, self.ctx.now.at);
         self.moves.remove(shard);
-        self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at });
-        self.tell(Notice::Stopping { shard: shard.clone(), epoch, why });
+        self.ctx.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at });
+        self.ctx.tell(Notice::Stopping { shard: shard.clone(), epoch, why });
         if why != StopReason::NotOurs {
-            let limit = self.now.at + self.stop_timeout(shard);
-            self.agenda.wake_at(shard, limit);
+            let limit = self.ctx.now.at + self.stop_timeout(shard);
+            self.ctx.agenda.wake_at(shard, limit);
             #[cfg(feature = "sabotage")]
-            if !self.rules.hold(crate::rules::Rule::StopBeforeRelease) {
+            if !self.ctx.rules.hold(crate::rules::Rule::StopBeforeRelease) {
                 self.release_while_it_runs(shard, epoch, why);
             }
         }
@@ -49,9 +49,9 @@ impl Node {
     pub(super) fn on_ended(&mut self, shard: ShardId, epoch: Epoch, how: Ended) {
         if self.holds.orphan_ended(&shard, epoch) {
             if self.session.is_none() && !self.holds.has_orphans() {
-                self.timers.set_earlier(Timer::List, self.now.at);
+                self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
             }
-            self.agenda.add(shard);
+            self.ctx.agenda.add(shard);
             return;
         }
         let Some(hold) = self.holds.get(&shard) else { return };
@@ -63,12 +63,12 @@ impl Node {
             Phase::Stopping { why: StopReason::NotOurs, .. } => {
                 self.holds.remove(&shard);
                 self.take_back(&shard);
-                self.agenda.add(shard);
+                self.ctx.agenda.add(shard);
             }
             Phase::Stopping { why, .. } => {
                 self.holds.stopped(&shard, Some(why));
                 self.begin_release(&shard, Some(why));
-                self.timers.set(Timer::Surplus, self.now.at);
+                self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
             }
             _ => {}
         }
@@ -76,18 +76,18 @@ impl Node {
 
     /// The work ended without being told to: it rests, or is quarantined when it keeps crashing.
     fn work_ended(&mut self, shard: &ShardId, how: Ended) {
-        let (at, healthy_after) = (self.now.at, self.config.healthy_after);
+        let (at, healthy_after) = (self.ctx.now.at, self.ctx.config.healthy_after);
         let Some(hold) = self.holds.get_mut(shard) else { return };
         self.moves.remove(shard);
         let (epoch, failures) = (hold.epoch(), hold.work_ended(at, healthy_after));
         let failed = matches!(how, Ended::Failed(_));
-        if failed && failures >= self.config.quarantine_after {
+        if failed && failures >= self.ctx.config.quarantine_after {
             hold.quarantine();
-            self.tell(Notice::Quarantined { shard: shard.clone(), epoch });
+            self.ctx.tell(Notice::Quarantined { shard: shard.clone(), epoch });
             return self.rewrite(shard, MoveReason::Quarantined);
         }
-        let pause = self.config.restart.pause(failures - 1);
-        let again_after = pause + self.rng.up_to(pause / 10);
+        let pause = self.ctx.config.restart.pause(failures - 1);
+        let again_after = pause + self.ctx.rng.up_to(pause / 10);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.rest(at + again_after);
         }
@@ -95,9 +95,9 @@ impl Node {
             Ended::Finished => None,
             Ended::Failed(error) => Some(error),
         };
-        self.tell(Notice::WorkEnded { shard: shard.clone(), epoch, error, again_after });
-        self.agenda.wake_at(shard, at + again_after);
-        self.agenda.add(shard.clone());
+        self.ctx.tell(Notice::WorkEnded { shard: shard.clone(), epoch, error, again_after });
+        self.ctx.agenda.wake_at(shard, at + again_after);
+        self.ctx.agenda.add(shard.clone());
     }
 
     pub(super) fn unquarantine(&mut self, shard: &ShardId) {

@@ -1,4 +1,4 @@
-//! What a wrong design would do. Each function stands behind the gate of one rule (`self.rules.hold(Rule::…)`), and only a
+//! What a wrong design would do. Each function stands behind the gate of one rule (`self.ctx.rules.hold(Rule::…)`), and only a
 //! build with the feature `sabotage` has them: tests switch a rule off and must notice.
 
 use super::Node;
@@ -14,30 +14,30 @@ impl Node {
     /// Switches safety rules off, to show that tests notice.
     pub fn set_rules(&mut self, rules: crate::rules::Rules) {
         self.planner.obey(&rules);
-        self.rules = rules;
+        self.ctx.rules = rules;
     }
 
     /// `NoRenewalWhenDetached`: renews a session that is lost, which keeps everybody else out.
     pub(super) fn renew_what_is_over(&mut self, session: SessionId, version: Version) {
-        let seen = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let seen = self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
         let Some(record) = seen.and_then(|seen| seen.good()) else { return };
-        if self.now.unix_ms < record.written_unix_ms + self.config.renew_every.as_millis() as u64 {
+        if self.ctx.now.unix_ms < record.written_unix_ms + self.ctx.config.renew_every.as_millis() as u64 {
             return;
         }
         let record = self.node_record(session, record.seq + 1, NodeState::Active);
         let value = Some(record.encode().into());
-        let swap = Swap { key: Key::Node(self.me()), expect: Some(version), value };
+        let swap = Swap { key: Key::Node(self.ctx.me()), expect: Some(version), value };
         self.ask_swap(Lane::Renewal, swap, Purpose::Group);
     }
 
     /// `LostIsForEver`: waits for a late confirmation of a session whose grants are lost already; `true` if it does.
     pub(super) fn revive_what_is_lost(&mut self) -> bool {
         let Some(session) = &mut self.session else { return false };
-        if self.rules.hold(Rule::LostIsForEver) || self.now.at >= session.valid_until() {
+        if self.ctx.rules.hold(Rule::LostIsForEver) || self.ctx.now.at >= session.valid_until() {
             return false;
         }
         if session.tell_lost() {
-            self.out.push(Action::Lose);
+            self.ctx.out.push(Action::Lose);
         }
         true
     }
@@ -48,19 +48,19 @@ impl Node {
         hold.take_write();
         hold.run(hold.started_at());
         let epoch = hold.epoch();
-        self.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
+        self.ctx.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
     }
 
     /// `NoForeignClocks`: judges others by the time in their records.
     pub(super) fn distrust_clock(&mut self, name: &NodeName) {
-        if self.rules.hold(Rule::NoForeignClocks) {
+        if self.ctx.rules.hold(Rule::NoForeignClocks) {
             return;
         }
-        let record = self.mirror.nodes.get(name).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let record = self.mirror.node_record(name);
         if let Some(record) = record
-            && self.now.unix_ms > record.written_unix_ms + record.ttl_ms
+            && self.ctx.now.unix_ms > record.written_unix_ms + record.ttl_ms
         {
-            self.fence(&name.clone(), self.now.at);
+            self.fence(&name.clone(), self.ctx.now.at);
         }
     }
 
@@ -82,8 +82,8 @@ impl Node {
 
     /// `FenceBeforeTakeover`: takes a silent session for dead without saying so in its record.
     pub(super) fn take_for_dead(&mut self, session: SessionId) {
-        self.mirror.note_over(self.now.at, session);
+        self.mirror.note_over(self.ctx.now.at, session);
         self.replan_soon();
-        self.agenda.add_everything();
+        self.ctx.agenda.add_everything();
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Node;
 use super::hold::Phase;
-use super::publishing::Check;
+use super::publishing::{Check, claim_seen};
 use super::requests::{Purpose, Sent};
 use super::timers::Timer;
 use super::writes::{Replaces, Stage, WriteKind};
@@ -29,24 +29,24 @@ impl Node {
         match outcome {
             Swapped::Applied(version) => self.landed(shard, id, version),
             Swapped::Lost(current) => self.settle_by(shard, current.as_ref(), Settling::Lost),
-            Swapped::Unknown if !self.rules.hold(Rule::UnknownIsSettled) => {
+            Swapped::Unknown if !self.ctx.rules.hold(Rule::UnknownIsSettled) => {
                 self.landed(shard, id, Version::new("assumed"));
             }
             Swapped::Unknown => {
                 write.stage = Stage::Unsettled;
-                let pause = self.config.retry.pause(self.pace.failures());
-                self.timers.set_earlier(Timer::Settle, self.now.at + pause);
+                let pause = self.ctx.config.retry.pause(self.pace.failures());
+                self.ctx.timers.set_earlier(Timer::Settle, self.ctx.now.at + pause);
             }
         }
     }
 
     /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
     pub(super) fn settle(&mut self) {
-        self.timers.stop(Timer::Settle);
+        self.ctx.timers.stop(Timer::Settle);
         if self.session.is_none() {
             return;
         }
-        self.agenda.add_everything();
+        self.ctx.agenda.add_everything();
         let unsettled = self
             .holds
             .iter()
@@ -58,11 +58,11 @@ impl Node {
             return;
         }
         if self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.timers.set(Timer::Settle, self.now.at + self.config.try_timeout);
+            self.ctx.timers.set(Timer::Settle, self.ctx.now.at + self.ctx.config.try_timeout);
             return;
         }
         if shards.len() > LOOK_MAX {
-            self.timers.set(Timer::Settle, self.now.at + self.config.try_timeout / 4);
+            self.ctx.timers.set(Timer::Settle, self.ctx.now.at + self.ctx.config.try_timeout / 4);
         }
         self.look_at(shards);
     }
@@ -83,14 +83,14 @@ impl Node {
                 None => {
                     self.check_held(Source::Fresh(sent.issued), shard);
                     if let Some(stored) = stored {
-                        self.claim_seen(shard, &stored.version, sent.issued);
+                        claim_seen(&mut self.holds, shard, &stored.version, sent.issued);
                     }
                 }
             }
-            self.agenda.add(shard.clone());
+            self.ctx.agenda.add(shard.clone());
         }
         if self.outbox.has_doubts() {
-            self.timers.set(Timer::Settle, self.now.at);
+            self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
         }
     }
 
@@ -98,7 +98,7 @@ impl Node {
     fn settle_by(&mut self, shard: &ShardId, current: Option<&Stored>, how: Settling) {
         let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
         #[cfg(feature = "sabotage")]
-        if how == Settling::ReadBack && !self.rules.hold(Rule::NoBlindRetry) {
+        if how == Settling::ReadBack && !self.ctx.rules.hold(Rule::NoBlindRetry) {
             return self.retry_blindly(shard, current);
         }
         let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
@@ -108,7 +108,7 @@ impl Node {
             return self.landed(shard, record.write, stored.version.clone());
         }
         let unchanged = current.map(|stored| &stored.version) == write.base.as_ref();
-        if how == Settling::ReadBack && unchanged && self.rules.hold(Rule::UnchangedIsUnknown) {
+        if how == Settling::ReadBack && unchanged && self.ctx.rules.hold(Rule::UnchangedIsUnknown) {
             // It may still be under way. A new try on the same version settles it: at most one of them can land.
             write.stage = Stage::Waiting;
             self.outbox.add(shard);
@@ -135,7 +135,7 @@ impl Node {
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
             if write.stage == Stage::Unsettled {
-                self.timers.set(Timer::Settle, self.now.at);
+                self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
             }
         } else if let Some(id) = shown {
             let version = seen.version.clone();
@@ -147,7 +147,7 @@ impl Node {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.take_write() else { return };
         if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
-            self.claim_hung();
+            self.pace.claim_hung(&mut self.ctx);
         }
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
@@ -157,25 +157,14 @@ impl Node {
             }
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }
-        self.agenda.add(shard.clone());
-    }
-
-    /// A claim got no answer for so long that somebody else took the shard: its time without an owner was in vain. For a
-    /// while, longer each time, this node shows no view, so that nobody gives anything up for it.
-    fn claim_hung(&mut self) {
-        if self.timers.is_set(Timer::Shy) {
-            return;
-        }
-        let ttls = self.pace.claim_hung();
-        self.timers.set(Timer::Shy, self.now.at + self.config.ttl * ttls);
-        self.life.record_changed();
+        self.ctx.agenda.add(shard.clone());
     }
 
     fn landed(&mut self, shard: &ShardId, id: WriteId, version: Version) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(mut write) = hold.take_write() else { return };
         write.record.write = id;
-        let removed = write.kind == WriteKind::Release && !self.rules.hold(Rule::RecordsStay);
+        let removed = write.kind == WriteKind::Release && !self.ctx.rules.hold(Rule::RecordsStay);
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
@@ -187,36 +176,32 @@ impl Node {
                 });
                 let epoch = write.record.epoch;
                 hold.claimed(version, epoch, check, write.record.why);
-                self.note_epoch(shard, epoch);
-                self.pace.claim_landed();
-                // Republish only if our view was withheld.
-                if self.timers.is_set(Timer::Shy) {
-                    self.timers.set_earlier(Timer::Shy, self.now.at);
-                }
-                self.moves.claim_landed(self.now.at);
+                self.publishing.note_epoch(&shard.group, epoch);
+                self.pace.claim_landed(&mut self.ctx);
+                self.moves.claim_landed(self.ctx.now.at);
             }
             WriteKind::Rewrite => {
                 hold.set_version(Some(version));
                 if let Phase::Stopping { .. } | Phase::Resting { .. } = hold.phase() {
-                    self.agenda.add(shard.clone());
+                    self.ctx.agenda.add(shard.clone());
                 }
             }
             WriteKind::Release => {
                 self.holds.remove(shard);
-                self.timers.set(Timer::Surplus, self.now.at);
-                self.agenda.extend(self.vacancies.take_roomless());
+                self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
+                self.ctx.agenda.extend(self.vacancies.take_roomless());
                 let successor = match &write.record.state {
                     ShardState::Vacant { successor, .. } => successor.clone(),
                     _ => None,
                 };
                 let (epoch, why) = (write.record.epoch, write.record.why);
-                self.tell(Notice::Released { shard: shard.clone(), epoch, why, successor });
+                self.ctx.tell(Notice::Released { shard: shard.clone(), epoch, why, successor });
             }
             WriteKind::Create => {
                 self.holds.remove(shard);
             }
         }
-        self.agenda.add(shard.clone());
+        self.ctx.agenda.add(shard.clone());
         self.take_in(Source::Mine, &Key::Shard(shard.clone()), (!removed).then_some(&stored));
     }
 }

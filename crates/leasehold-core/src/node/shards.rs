@@ -18,12 +18,11 @@ impl Node {
         }
         let mut all: Vec<ShardId> = Vec::new();
         for (shard, wanted) in self.planner.plan().iter() {
-            let held_by_other =
-                self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder()).is_some_and(|holder| {
-                    !self.mirror.dead.contains_key(&holder.session)
-                        && self.planner.member(&holder.node).is_some_and(|m| m.session == holder.session)
-                });
-            let quiet = held_by_other && !self.holds.contains(shard) && wanted != Some(&self.config.node);
+            let held_by_other = self.mirror.holder(shard).is_some_and(|holder| {
+                !self.mirror.dead.contains_key(&holder.session)
+                    && self.planner.member(&holder.node).is_some_and(|m| m.session == holder.session)
+            });
+            let quiet = held_by_other && !self.holds.contains(shard) && wanted != Some(&self.ctx.config.node);
             if !quiet {
                 all.push(shard.clone());
             }
@@ -36,7 +35,7 @@ impl Node {
             });
             all.extend(mine.map(|(shard, _)| shard.clone()));
         }
-        self.agenda.extend(all);
+        self.ctx.agenda.extend(all);
     }
 
     /// Does whatever is due for one shard.
@@ -55,7 +54,7 @@ impl Node {
         let (phase, epoch, asked_at) = (hold.phase(), hold.epoch(), hold.started_at());
         let pardoned = hold.is_pardoned();
         let must_stop = self.must_stop(shard, epoch);
-        let wanted_here = self.planner.plan().wanted(shard) == Some(&self.config.node);
+        let wanted_here = self.planner.plan().wanted(shard) == Some(&self.ctx.config.node);
         match phase {
             Phase::Running => {
                 if let Some(why) = must_stop {
@@ -63,33 +62,34 @@ impl Node {
                 } else if wanted_here && !self.hands_over() {
                     self.moves.remove(shard);
                 } else if self.moves.add(shard) {
-                    self.timers.set(Timer::Surplus, self.now.at);
+                    self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
                 }
             }
             Phase::Stopping { why, since, stuck: false } => {
                 let limit = since + self.stop_timeout(shard);
-                if self.now.at < limit {
-                    return self.agenda.wake_at(shard, limit);
+                if self.ctx.now.at < limit {
+                    return self.ctx.agenda.wake_at(shard, limit);
                 }
                 if let Some(hold) = self.holds.get_mut(shard) {
                     hold.stuck(why, since);
                 }
-                self.life.record_changed();
-                self.tell(Notice::Stuck { shard: shard.clone(), epoch });
+                self.ctx.record_changed();
+                self.ctx.tell(Notice::Stuck { shard: shard.clone(), epoch });
             }
             Phase::Resting { until } => {
-                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.is_me(node));
+                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
                 if must_stop.is_some() || self.departure.is_leaving() || elsewhere {
                     self.begin_release(shard, must_stop);
-                } else if self.now.at >= until && !self.plan_is_stale() {
+                } else if self.ctx.now.at >= until && !self.ctx.plan_is_stale() {
                     self.claim_again(shard, MoveReason::WorkEnded);
                 } else {
-                    self.agenda.wake_at(shard, until.max(self.now.at + self.config.debounce));
+                    self.ctx.agenda.wake_at(shard, until.max(self.ctx.now.at + self.ctx.config.debounce));
                 }
             }
             Phase::Quarantined => {
-                let released = self.control().and_then(|control| control.unquarantine.get(shard)).copied();
-                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.is_me(node));
+                let released =
+                    self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
+                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
                 if must_stop.is_some() || self.departure.is_leaving() || (self.hands_over() && elsewhere) {
                     self.begin_release(shard, must_stop);
                 } else if pardoned || released >= Some(epoch) {
@@ -100,11 +100,11 @@ impl Node {
                 self.holds.remove(shard);
             }
             // A gate that does not answer has refused.
-            Phase::Asking if self.now.at >= asked_at + self.config.ttl => {
+            Phase::Asking if self.ctx.now.at >= asked_at + self.ctx.config.ttl => {
                 self.holds.remove(shard);
-                self.decline(shard);
+                self.declines.decline(shard, &mut self.ctx);
             }
-            Phase::Asking => self.agenda.wake_at(shard, asked_at + self.config.ttl),
+            Phase::Asking => self.ctx.agenda.wake_at(shard, asked_at + self.ctx.config.ttl),
             Phase::Stopped { why, .. } => self.begin_release(shard, why),
             Phase::Claimed { .. } if must_stop.is_some() || self.hands_over() => {
                 self.begin_release(shard, must_stop);
@@ -127,7 +127,7 @@ impl Node {
         if gone {
             return Some(StopReason::Disengaged);
         }
-        let released = self.control().and_then(|control| control.release.get(shard)).copied();
+        let released = self.mirror.control().and_then(|control| control.release.get(shard)).copied();
         (released >= Some(epoch)).then_some(StopReason::Operator)
     }
 
@@ -140,14 +140,16 @@ impl Node {
         if self.holds.is_orphaned(shard) || self.reconsider_declined(shard) {
             return;
         }
-        self.decline_unheard_of(shard);
+        if self.must_decline(shard) {
+            self.declines.decline(shard, &mut self.ctx);
+        }
         let engaged = self.declines.is_engaged(shard) && self.kind_otherwise(&shard.group).is_none();
         if engaged && self.create_if_missing(shard) {
             return;
         }
         let Claimable::Now { expect, above, why, vacated } = self.look_whether_unowned(shard) else { return };
         if self.names_us(shard)
-            && (self.planner.plan().wanted(shard) != Some(&self.config.node) || self.hands_over())
+            && (self.planner.plan().wanted(shard) != Some(&self.ctx.config.node) || self.hands_over())
         {
             // A claim of ours whose answer was lost, and that we no longer want.
             self.give_up_unrun(shard);
@@ -158,20 +160,16 @@ impl Node {
             return;
         }
         let admitted = self.declines.take_admitted(shard);
-        if self.config.gate == Gate::Ask && self.life.state() != SessionState::Left && !admitted {
+        if self.ctx.config.gate == Gate::Ask && self.life.state() != SessionState::Left && !admitted {
             let write = Write::new(WriteKind::Claim, expect, self.claim_record(shard, above, why));
-            let hold = Hold::asking(write, self.now.at);
+            let hold = Hold::asking(write, self.ctx.now.at);
             if !self.hold(shard, hold) {
                 return;
             }
-            self.agenda.wake_at(shard, self.now.at + self.config.ttl);
-            self.out.push(Action::AskGate(shard.clone()));
+            self.ctx.agenda.wake_at(shard, self.ctx.now.at + self.ctx.config.ttl);
+            self.ctx.out.push(Action::AskGate(shard.clone()));
             return;
         }
         self.claim(shard, expect, above, why);
-    }
-
-    pub(super) fn control(&self) -> Option<&crate::record::Control> {
-        self.mirror.control.as_ref().and_then(|seen| seen.best())
     }
 }

@@ -42,19 +42,31 @@ pub(super) enum Timer {
     Fill,
     /// Look at a shard again. Follows from the agenda.
     Wake,
-    /// Give up what the plan wants elsewhere. Fires with the decisions about shards, not with the other timers.
+    /// Give up what the plan wants elsewhere.
     Surplus,
-    /// The session ends. Follows from the session; `compare_clocks` fires it before anything else in a step.
+    /// The session ends. Follows from the session.
     SessionOver,
-    /// The next milestone of a node that leaves. Follows from the departure; `run_leaving` is called in every step.
+    /// The next milestone of a node that leaves. Follows from the departure. It only wakes the node: `run_leaving` waits for
+    /// work and answers as well as for the time, so every step calls it.
     Leaving,
+}
+
+/// When in a step a timer fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Before anything else: a node that wakes up late detaches before it acts.
+    Clock,
+    /// Once the event was taken in.
+    Timers,
+    /// Once every shard was looked at, so that it is known what should be elsewhere.
+    Decided,
 }
 
 impl Timer {
     const COUNT: usize = 18;
 
-    /// All timers. Those of the first [`Timer::FIRED`] fire in this order, which must stay: a renewal that is due goes
-    /// out before anything that is less urgent, and a new plan is there before shards are looked at.
+    /// All timers. Those of a stage fire in this order, which must stay: a renewal that is due goes out before anything that
+    /// is less urgent, and a new plan is there before shards are looked at.
     const ALL: [Timer; Timer::COUNT] = [
         Timer::GiveUp,
         Timer::Recovered,
@@ -76,11 +88,16 @@ impl Timer {
         Timer::Leaving,
     ];
 
-    /// How many of them fire in `run_timers`. The others have a place of their own in a step.
-    const FIRED: usize = 15;
+    fn stage(self) -> Stage {
+        match self {
+            Timer::SessionOver => Stage::Clock,
+            Timer::Surplus | Timer::Leaving => Stage::Decided,
+            _ => Stage::Timers,
+        }
+    }
 }
 
-/// The timers that somebody sets.
+/// The timers that are set by hand.
 #[derive(Debug)]
 pub(super) struct Timers {
     at: [Moment; Timer::COUNT],
@@ -122,7 +139,7 @@ impl Timers {
 impl Node {
     /// When the next [`Event::Tick`](crate::event::Event::Tick) is due at the latest.
     pub fn deadline(&self) -> Moment {
-        if self.done {
+        if self.departure.is_done() {
             return Moment::NEVER;
         }
         Timer::ALL.into_iter().map(|timer| self.due_at(timer)).min().unwrap_or(Moment::NEVER)
@@ -132,28 +149,22 @@ impl Node {
     fn due_at(&self, timer: Timer) -> Moment {
         match timer {
             Timer::GiveUp => self.requests.give_up_at(),
-            Timer::Recovered => self.recovered_at(),
+            Timer::Recovered => self.life.recovered_at(self.ctx.config.recover_window),
             Timer::Unfreeze => self.freeze.ends_at(),
-            Timer::Wake => self.agenda.next_wake_at(),
+            Timer::Wake => self.ctx.agenda.next_wake_at(),
             Timer::SessionOver => self.session.as_ref().map_or(Moment::NEVER, |session| session.over_at()),
-            Timer::Leaving => self.departure.next_at(self.now.at),
-            _ => self.timers.at(timer),
+            Timer::Leaving => self.departure.next_at(self.ctx.now.at),
+            _ => self.ctx.timers.at(timer),
         }
     }
 
-    /// Fires what is due, in the order of the table. One that fires may set a later one, which then fires as well.
-    pub(super) fn run_timers(&mut self) {
-        for timer in Timer::ALL.into_iter().take(Timer::FIRED) {
-            if self.now.at >= self.due_at(timer) {
+    /// Fires what is due at this stage of a step, in the order of the table. One that fires may set a later one, which then
+    /// fires as well.
+    pub(super) fn run_timers(&mut self, stage: Stage) {
+        for timer in Timer::ALL.into_iter().filter(|timer| timer.stage() == stage) {
+            if self.ctx.now.at >= self.due_at(timer) {
                 self.fire(timer);
             }
-        }
-    }
-
-    /// Voluntary moves are begun once every shard was looked at, so that they see what is really to be moved.
-    pub(super) fn run_surplus_timer(&mut self) {
-        if self.now.at >= self.due_at(Timer::Surplus) {
-            self.fire(Timer::Surplus);
         }
     }
 
@@ -162,36 +173,37 @@ impl Node {
             Timer::GiveUp => self.give_up_requests(),
             Timer::Recovered => self.recovered(),
             Timer::Renew => {
-                self.timers.stop(timer);
+                self.ctx.timers.stop(timer);
                 self.renew();
             }
             Timer::List => {
-                self.timers.stop(timer);
+                self.ctx.timers.stop(timer);
                 if !self.requests.any(|purpose| matches!(purpose, Purpose::List)) {
                     self.ask(Lane::Work, Op::List, Purpose::List);
                 }
             }
             Timer::Open => {
-                self.timers.stop(timer);
+                self.ctx.timers.stop(timer);
                 self.ask_to_open();
             }
             Timer::Probe => self.probe(),
             Timer::Settle => self.settle(),
             Timer::Acquire => self.look_for_wanted(),
-            Timer::Unfreeze => self.unfreeze(),
+            Timer::Unfreeze => self.freeze.end(&mut self.ctx),
             Timer::Shy => {
-                self.timers.stop(timer);
-                self.life.record_changed();
+                self.ctx.timers.stop(timer);
+                self.ctx.record_changed();
             }
             Timer::Gather => {
-                self.timers.stop(timer);
-                self.agenda.add_everything();
+                self.ctx.timers.stop(timer);
+                self.ctx.agenda.add_everything();
             }
             Timer::Replan | Timer::Returning => self.replan(),
             Timer::Fill => self.mend_groups(),
-            Timer::Wake => self.agenda.wake_until(self.now.at),
+            Timer::Wake => self.ctx.agenda.wake_until(self.ctx.now.at),
             Timer::Surplus => self.move_surplus(),
-            Timer::SessionOver | Timer::Leaving => {}
+            Timer::SessionOver => self.session_over(),
+            Timer::Leaving => {}
         }
     }
 }

@@ -35,7 +35,7 @@ impl Node {
                     hold.set_version(Some(version.clone()));
                     return;
                 }
-                if !self.rules.hold(Rule::VerifyHeld) {
+                if !self.ctx.rules.hold(Rule::VerifyHeld) {
                     return;
                 }
                 self.give_up(shard);
@@ -52,7 +52,7 @@ impl Node {
             }
             None => {
                 self.outbox.doubt([shard.clone()]);
-                self.timers.set(Timer::Settle, self.now.at);
+                self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
             }
         }
     }
@@ -63,15 +63,15 @@ impl Node {
         if !hold.has_work() {
             self.holds.remove(shard);
             self.take_back(shard);
-            self.agenda.add(shard.clone());
+            self.ctx.agenda.add(shard.clone());
         } else if !matches!(hold.phase(), Phase::Stopping { why: StopReason::NotOurs, .. }) {
-            let kill_at = self.now.at + self.config.kill_budget;
+            let kill_at = self.ctx.now.at + self.ctx.config.kill_budget;
             self.stop(shard, StopReason::NotOurs, Some(kill_at));
         }
     }
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
-        self.moves.note_moved(&shard, self.now.at);
+        self.moves.note_moved(&shard, self.ctx.now.at);
         // Whatever its record says now, the time in which it had no holder begins anew; unless it is our own claim,
         // which the watch may show before the answer does.
         if !self.holds.contains(&shard) {
@@ -79,18 +79,18 @@ impl Node {
         }
         self.note_missing_holder(&shard);
         self.settle_by_sight(source, &shard);
-        self.note_taken(&shard);
+        self.moves.note_taken(&shard, &self.mirror, self.ctx.now.at);
         self.check_held(source, &shard);
-        self.note_filled(&shard);
+        self.planner.note_filled(&shard, self.pace.fill_next_at(), &mut self.ctx);
         let named = self.planner.is_named(&shard.group);
         if named {
             let seen = self.mirror.shards.get(&shard);
             let exists =
                 seen.is_some_and(|s| s.good().is_none_or(|record| record.state != ShardState::Retired));
             if exists != self.planner.plan().has(&shard) {
-                self.replan_now();
+                self.ctx.replan_now();
             }
         }
-        self.agenda.add(shard);
+        self.ctx.agenda.add(shard);
     }
 }

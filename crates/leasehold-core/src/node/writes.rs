@@ -73,8 +73,7 @@ impl Node {
         quarantined: bool,
         why: MoveReason,
     ) -> ShardRecord {
-        let extra =
-            self.mirror.shards.get(shard).and_then(|seen| seen.good()).map(|record| record.extra.clone());
+        let extra = self.mirror.shard_record(shard).map(|record| record.extra.clone());
         ShardRecord {
             format: FORMAT,
             write: WriteId::from_bits(0),
@@ -89,17 +88,17 @@ impl Node {
     }
 
     /// The record of a claim: our name, and an epoch above all earlier ones.
-    pub(super) fn claim_record(&mut self, shard: &ShardId, above: Epoch, why: MoveReason) -> ShardRecord {
+    pub(super) fn claim_record(&self, shard: &ShardId, above: Epoch, why: MoveReason) -> ShardRecord {
         let group_floor = self.planner.epoch_floor(&shard.group);
         let meta_floor = self.namespace.epoch_floor();
-        let epoch = match self.rules.hold(Rule::EpochRises) {
+        let epoch = match self.ctx.rules.hold(Rule::EpochRises) {
             true => above.next_above([group_floor, meta_floor]),
             false => above.max(Epoch(1)),
         };
         let session = self.session_id().expect("only a node with a session claims");
-        let holder = Holder { node: self.me(), session, ttl_ms: self.config.ttl.as_millis() as u64 };
-        let pardoned = self.control().and_then(|control| control.unquarantine.get(shard)).copied();
-        let seen = self.mirror.shards.get(shard).and_then(|seen| seen.good());
+        let holder = Holder { node: self.ctx.me(), session, ttl_ms: self.ctx.config.ttl.as_millis() as u64 };
+        let pardoned = self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
+        let seen = self.mirror.shard_record(shard);
         let quarantined = seen.is_some_and(|record| record.quarantined && pardoned < Some(record.epoch));
         self.shard_record(shard, epoch, ShardState::Held { holder }, quarantined, why)
     }
@@ -163,7 +162,7 @@ impl Node {
         let moving = why == Some(StopReason::Moving);
         let started = hold.started();
         let (state, mut why) = self.vacated_state(shard, why);
-        if started == Started::No && self.rules.hold(Rule::UnstartedIsNoRelease) {
+        if started == Started::No && self.ctx.rules.hold(Rule::UnstartedIsNoRelease) {
             // Nobody looked whether somebody else runs it: that is left to whoever claims it next.
             why = MoveReason::Unstarted;
         }
@@ -186,7 +185,7 @@ impl Node {
         let Some(record) = seen.good() else { return };
         let (base, epoch, quarantined) = (Some(seen.version.clone()), record.epoch, record.quarantined);
         let (state, why) = self.vacated_state(shard, None);
-        let why = if self.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
+        let why = if self.ctx.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
         let record = self.shard_record(shard, epoch, state, quarantined, why);
         let write = Write::new(WriteKind::Release, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
@@ -206,10 +205,10 @@ impl Node {
         }
         let grace = settings.map_or(0, |group| group.policy.restart_grace_ms);
         if self.departure.returns_soon() && grace > 0 && !self.control_drains_me() {
-            let state = ShardState::Vacant { successor: Some(self.me()), reserved_ms: Some(grace) };
+            let state = ShardState::Vacant { successor: Some(self.ctx.me()), reserved_ms: Some(grace) };
             return (state, MoveReason::Restart);
         }
-        let successor = self.planner.plan().wanted(shard).filter(|node| !self.is_me(node)).cloned();
+        let successor = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node)).cloned();
         let reason = match why {
             Some(StopReason::Operator) => MoveReason::Operator,
             Some(StopReason::Moving) => MoveReason::Rebalance,
@@ -223,7 +222,7 @@ impl Node {
     /// Writes the record of a shard that we hold anew: it was damaged, or something in it changed.
     pub(super) fn rewrite(&mut self, shard: &ShardId, why: MoveReason) {
         let Some(session) = self.session_id() else { return };
-        let (me, ttl_ms) = (self.me(), self.config.ttl.as_millis() as u64);
+        let (me, ttl_ms) = (self.ctx.me(), self.ctx.config.ttl.as_millis() as u64);
         let Some(hold) = self.holds.get(shard) else { return };
         if hold.write().is_some() {
             return;
@@ -252,11 +251,11 @@ impl Node {
                 _ => return false,
             },
         };
-        if !named || !self.is_open() {
+        if !named || !self.namespace.is_open() {
             return false;
         }
-        if self.now.at < self.pace.paused_until() {
-            self.agenda.wake_at(shard, self.pace.paused_until());
+        if self.ctx.now.at < self.pace.paused_until() {
+            self.ctx.agenda.wake_at(shard, self.pace.paused_until());
             return true;
         }
         if base.is_none() && self.is_withheld(shard) {
@@ -281,7 +280,7 @@ impl Node {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
-        let young = self.now.at < seen.first_seen_at + self.config.ttl * 2;
+        let young = self.ctx.now.at < seen.first_seen_at + self.ctx.config.ttl * 2;
         if !vacant || young || self.requests_full() {
             return;
         }
@@ -301,8 +300,8 @@ impl Node {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return false };
         let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.outbox.contains(shard);
         let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
-        let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.is_me(node));
-        let holder = self.mirror.shards.get(shard).and_then(|seen| seen.good()?.holder());
+        let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
+        let holder = self.mirror.holder(shard);
         let is_mine = holder.is_some_and(|holder| Some(holder.session) == self.session_id());
         if !unsent || !planned || !elsewhere || is_mine {
             return false;
@@ -328,12 +327,12 @@ impl Node {
         while !self.outbox.is_empty() && self.session.is_some() && !self.requests_full() {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();
-            while swaps.len() < self.facts.swaps_max.max(1)
+            while swaps.len() < self.ctx.facts.swaps_max.max(1)
                 && let Some(shard) = self.outbox.next()
             {
-                let id = WriteId::from_bits(self.rng.bits());
-                let unix_ms = self.now.unix_ms;
-                let keeps = self.rules.hold(Rule::RecordsStay);
+                let id = WriteId::from_bits(self.ctx.rng.bits());
+                let unix_ms = self.ctx.now.unix_ms;
+                let keeps = self.ctx.rules.hold(Rule::RecordsStay);
                 let Some(write) = self.holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {
                     continue;
                 };
@@ -369,7 +368,7 @@ impl Node {
         }
         for shard in outdated {
             self.holds.remove(&shard);
-            self.agenda.wake_at(&shard, self.now.at);
+            self.ctx.agenda.wake_at(&shard, self.ctx.now.at);
         }
     }
 }

@@ -38,14 +38,14 @@ pub fn of_mirror(
             (None, ShardPhase::Unowned) => *unowned.entry(&id.group).or_default() += 1,
             (None, _) => {}
             (Some(_), _) => {
-                if let Some(holder) = mirror.shards.get(id).and_then(|seen| seen.good()?.holder()) {
+                if let Some(holder) = mirror.holder(id) {
                     *held.entry(&holder.node).or_default() += 1;
                 }
             }
         }
         shards.push(shard);
     }
-    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let control = mirror.control();
     let nodes = (mirror.nodes.iter())
         .filter_map(|(name, node)| {
             let record = node.seen.as_ref()?.good()?;
@@ -129,7 +129,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     let seen = mirror.shards.get(id);
     let record = seen.and_then(|seen| seen.good());
     let holder = record.and_then(|record| record.holder()).filter(|holder| {
-        let node = mirror.nodes.get(&holder.node).and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let node = mirror.node_record(&holder.node);
         let replaced = node.is_some_and(|node| node.session != holder.session);
         let dead = mirror.dead.contains_key(&holder.session) || mirror.gone.contains(&holder.session);
         !replaced && !dead
@@ -153,7 +153,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     if state == ShardPhase::Stuck {
         problems.push(Problem::stuck(id, record.map_or(Epoch(0), |record| record.epoch)));
     }
-    let control = mirror.control.as_ref().and_then(|seen| seen.best());
+    let control = mirror.control();
     ShardView {
         id: ShardKey(id.clone()),
         holder: holder.map(|holder| holder.node.clone()),

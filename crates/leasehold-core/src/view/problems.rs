@@ -44,7 +44,7 @@ pub(crate) fn stuck(epoch: Epoch) -> String {
 /// The live node whose own record says that it holds a shard.
 fn holder_by_publication<'m>(mirror: &'m Mirror, shard: &ShardId) -> Option<&'m NodeName> {
     let holds = |node: &SeenNode| {
-        let record = node.seen.as_ref().and_then(|seen| seen.good());
+        let record = node.record();
         record.is_some_and(|record| {
             record.state.is_alive()
                 && !mirror.dead.contains_key(&record.session)
@@ -194,7 +194,7 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         let Some(session) = node.alive().filter(|session| !mirror.dead.contains_key(session)) else {
             continue;
         };
-        let Some(record) = node.seen.as_ref().and_then(|seen| seen.good()) else { continue };
+        let Some(record) = node.record() else { continue };
         let mut problem = |kind, message| problems.push(Problem { kind, subject: name.to_string(), message });
         let silent_for_ms = now.at.since(node.silent_from).as_millis() as u64;
         let seconds = |ms: u64| ms as f64 / 1000.0;

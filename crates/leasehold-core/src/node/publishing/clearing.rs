@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use crate::mirror::Reach;
 use crate::name::{Epoch, ShardId};
 use crate::node::Node;
-use crate::node::hold::Phase;
+use crate::node::context::Context;
+use crate::node::hold::Hold;
+use crate::node::holds::Holds;
 use crate::node::requests::Purpose;
 use crate::node::timers::Timer;
 use crate::node::writes::Replaces;
@@ -21,9 +23,9 @@ impl Node {
     /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
     pub(in crate::node) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
         let epoch = self.holds.get(shard).map(|hold| hold.epoch()).unwrap_or_default();
-        if !self.is_published(shard, epoch) && self.rules.hold(Rule::PublishBeforeStart) {
+        if !self.is_published(shard, epoch) && self.ctx.rules.hold(Rule::PublishBeforeStart) {
             if !self.latest_publication().is_some_and(|latest| latest.covers(shard, epoch)) {
-                self.life.record_changed();
+                self.ctx.record_changed();
             }
             return;
         }
@@ -31,7 +33,7 @@ impl Node {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let ready = *hold.check_mut().ready.get_or_insert(order);
         if !hold.check().trusts_the_record()
-            && self.rules.hold(Rule::NodesBeforeStart)
+            && self.ctx.rules.hold(Rule::NodesBeforeStart)
             && !self.find_clear(shard, ready, order)
         {
             return;
@@ -50,7 +52,7 @@ impl Node {
             self.publishing.unread.insert(shard.clone());
             return false;
         }
-        let blocked = self.rules.hold(Rule::PublishedIsHeld) && self.wait_for_blocker(shard);
+        let blocked = self.ctx.rules.hold(Rule::PublishedIsHeld) && self.wait_for_blocker(shard);
         let Some(hold) = self.holds.get_mut(shard) else { return false };
         let was_blocked = std::mem::replace(&mut hold.check_mut().blocked, blocked);
         if blocked {
@@ -63,7 +65,7 @@ impl Node {
             return false;
         }
         let cleared = *hold.check_mut().cleared.get_or_insert(order);
-        if hold.check().confirmed < cleared && self.rules.hold(Rule::ClaimStillThere) {
+        if hold.check().confirmed < cleared && self.ctx.rules.hold(Rule::ClaimStillThere) {
             self.publishing.unconfirmed.insert(shard.clone());
             return false;
         }
@@ -83,7 +85,7 @@ impl Node {
             hold.check_mut().was_held |= held || session.is_none();
         }
         if self.publishing.awaited.insert(shard.clone()) {
-            self.life.record_changed();
+            self.ctx.record_changed();
         }
         self.wait_for_silence(shard);
         true
@@ -106,13 +108,13 @@ impl Node {
             }
             Replaces::Nothing | Replaces::Other => return None,
         };
-        (hold.epoch() <= above && self.rules.hold(Rule::EpochRises)).then_some(above)
+        (hold.epoch() <= above && self.ctx.rules.hold(Rule::EpochRises)).then_some(above)
     }
 
     /// Reads all node records, and `meta` after them, for the claimed shards that wait for it.
     pub(in crate::node) fn ask_for_nodes(&mut self) {
         let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Nodes));
-        let paused = self.now.at < self.pace.paused_until();
+        let paused = self.ctx.now.at < self.pace.paused_until();
         if !self.publishing.unread.is_empty() && self.session.is_some() && !busy && !paused {
             self.ask(Lane::Work, Op::ListNodes, Purpose::Nodes);
         }
@@ -123,12 +125,12 @@ impl Node {
         let claims = &mut self.publishing.unconfirmed;
         claims.retain(|shard| self.holds.contains(shard));
         let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Look(_) | Purpose::List));
-        if claims.is_empty() || busy || self.session.is_none() || self.now.at < self.pace.paused_until() {
+        if claims.is_empty() || busy || self.session.is_none() || self.ctx.now.at < self.pace.paused_until() {
             return;
         }
-        if claims.len() > LOOKED_AT_MAX && self.facts.reads == Freshness::Newest {
+        if claims.len() > LOOKED_AT_MAX && self.ctx.facts.reads == Freshness::Newest {
             claims.clear();
-            self.timers.stop(Timer::List);
+            self.ctx.timers.stop(Timer::List);
             return self.ask(Lane::Work, Op::List, Purpose::List);
         }
         let mut shards: Vec<ShardId> = claims.iter().cloned().collect();
@@ -138,39 +140,33 @@ impl Node {
         });
         self.look_at(shards);
     }
+}
 
-    /// A read that was issued then shows this version of a shard's record: if it is our claim, it was still there.
-    pub(in crate::node) fn claim_seen(&mut self, shard: &ShardId, version: &Version, issued: u64) {
-        if let Some(hold) = self.holds.get_mut(shard)
-            && hold.version() == Some(version)
-        {
+/// A read that was issued then shows this version of a shard's record: if it is our claim, it was still there.
+pub(in crate::node) fn claim_seen(holds: &mut Holds, shard: &ShardId, version: &Version, issued: u64) {
+    if let Some(hold) = holds.get_mut(shard)
+        && hold.version() == Some(version)
+    {
+        hold.check_mut().confirm(issued);
+    }
+}
+
+/// The same, for a listing of everything. Only the listing itself counts: a watch may have changed what we know since.
+pub(in crate::node) fn claims_seen(holds: &mut Holds, listing: &Listing, issued: u64, ctx: &mut Context) {
+    if !holds.values().any(Hold::is_claimed) {
+        return;
+    }
+    let listed: BTreeMap<&ShardId, &Version> = (listing.entries.iter())
+        .filter_map(|(key, stored)| match key {
+            Key::Shard(shard) => Some((shard, &stored.version)),
+            _ => None,
+        })
+        .collect();
+    for (shard, hold) in holds.iter_mut() {
+        let seen = listed.get(shard).copied();
+        if hold.is_claimed() && seen.is_some() && hold.version() == seen {
             hold.check_mut().confirm(issued);
+            ctx.agenda.add(shard.clone());
         }
-    }
-
-    /// The same, for a listing of everything. Only the listing itself counts: a watch may have changed what we know since.
-    pub(in crate::node) fn claims_seen(&mut self, issued: u64, listing: &Listing) {
-        if !self.holds.iter().any(|(_, hold)| matches!(hold.phase(), Phase::Claimed { .. })) {
-            return;
-        }
-        let listed: BTreeMap<&ShardId, &Version> = (listing.entries.iter())
-            .filter_map(|(key, stored)| match key {
-                Key::Shard(shard) => Some((shard, &stored.version)),
-                _ => None,
-            })
-            .collect();
-        for (shard, hold) in self.holds.iter_mut() {
-            let seen = listed.get(shard).copied();
-            if matches!(hold.phase(), Phase::Claimed { .. }) && seen.is_some() && hold.version() == seen {
-                hold.check_mut().confirm(issued);
-                self.agenda.add(shard.clone());
-            }
-        }
-    }
-
-    /// All node records were read, by a request that was issued then, and `meta` after them.
-    pub(in crate::node) fn nodes_were_read(&mut self, issued: u64) {
-        self.publishing.read_issued = self.publishing.read_issued.max(issued);
-        self.agenda.extend(std::mem::take(&mut self.publishing.unread));
     }
 }

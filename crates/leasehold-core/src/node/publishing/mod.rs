@@ -10,6 +10,7 @@ mod clearing;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
+use super::context::Context;
 use super::hold::{Hold, Phase};
 use super::session::Session;
 use super::writes::Replaces;
@@ -20,6 +21,8 @@ use crate::notice::SessionState;
 use crate::record::{NodeRecord, Published, ShardSet};
 use crate::rules::Rule;
 use crate::time::Moment;
+
+pub(in crate::node) use clearing::{claim_seen, claims_seen};
 
 /// The most shards that a record lists as awaited. The next ones follow when these have started.
 const AWAITED_MAX: usize = 64;
@@ -79,6 +82,33 @@ impl Check {
     }
 }
 
+impl Publishing {
+    /// A claim landed at this epoch.
+    pub(in crate::node) fn note_epoch(&mut self, group: &GroupName, epoch: Epoch) {
+        let highest = self.epochs.entry(group.clone()).or_default();
+        *highest = epoch.max(*highest);
+    }
+
+    /// The record that a new session replaces may be the only one that tells how high epochs were.
+    pub(in crate::node) fn take_over_epochs(&mut self, former: Option<&Published>) {
+        for (group, epoch) in former.into_iter().flat_map(Published::epochs) {
+            self.note_epoch(group, epoch);
+        }
+    }
+
+    /// All node records were read, by a request that was issued then, and `meta` after them.
+    pub(in crate::node) fn nodes_were_read(&mut self, issued: u64, ctx: &mut Context) {
+        self.read_issued = self.read_issued.max(issued);
+        ctx.agenda.extend(std::mem::take(&mut self.unread));
+    }
+
+    /// The session is over: it waits for nothing any more.
+    pub(in crate::node) fn clear(&mut self) {
+        let Publishing { epochs, salt, .. } = std::mem::take(self);
+        *self = Publishing { epochs, salt, ..Publishing::default() };
+    }
+}
+
 impl Node {
     /// What this session may be running.
     pub(in crate::node) fn publication(&self) -> Published {
@@ -93,7 +123,7 @@ impl Node {
             .iter()
             .filter(|(_, hold)| hold.is_published())
             .map(|(shard, hold)| (shard, Some(hold)));
-        let me = &self.config.node;
+        let me = &self.ctx.config.node;
         // Whoever recovers starts nothing yet, and must not keep others from it.
         let starts = matches!(
             self.life.state(),
@@ -105,9 +135,7 @@ impl Node {
             planned.map(|(shard, _)| (shard, None)).filter(|(shard, _)| !self.is_awaited_elsewhere(shard));
         for (shard, hold) in holds.chain(planned) {
             let group = published.group(&shard.group);
-            let next = || {
-                self.mirror.shards.get(shard).and_then(|seen| seen.good()).map(|record| record.epoch.next())
-            };
+            let next = || self.mirror.shard_record(shard).map(|record| record.epoch.next());
             let epoch = hold.map(|hold| hold.epoch()).or_else(next);
             group.epoch = group.epoch.max(epoch.unwrap_or_default());
             let held = hold.is_some_and(Hold::is_ours);
@@ -139,22 +167,23 @@ impl Node {
 
     /// Whether others can see that this session may start a shard, at whatever epoch.
     pub(in crate::node) fn is_announced(&self, shard: &ShardId) -> bool {
-        self.is_published(shard, Epoch(0)) || !self.rules.hold(Rule::PublishedBeforeTrust)
+        self.is_published(shard, Epoch(0)) || !self.ctx.rules.hold(Rule::PublishedBeforeTrust)
     }
 
     /// A shard is being claimed: it is published as held before it starts, unless the plan published it already.
     pub(in crate::node) fn publish(&mut self, shard: &ShardId) {
         let epoch = self.holds.get(shard).map(|hold| hold.epoch()).unwrap_or_default();
         if !self.is_published(shard, epoch) {
-            self.life.record_changed();
+            self.ctx.record_changed();
         }
     }
 
     /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
     fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&NodeName> {
-        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
-        let may_run =
-            |node: &SeenNode| self.mirror.may_run(node, shard, reach, self.now.at >= self.silent_at(node));
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
+        let may_run = |node: &SeenNode| {
+            self.mirror.may_run(node, shard, reach, self.ctx.now.at >= self.silent_at(node))
+        };
         others.into_iter().find(|(_, node)| may_run(node)).map(|(name, _)| name)
     }
 
@@ -163,34 +192,39 @@ impl Node {
     fn silent_at(&self, node: &SeenNode) -> Moment {
         let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
         let from = if readable { node.session_seen_at } else { node.silent_from };
-        from + stretch(self.ttl_max().max(node.ttl_longest), self.config.drift_permille)
+        from + stretch(self.ttl_max().max(node.ttl_longest), self.ctx.config.drift_permille)
     }
 
-    /// A shard waits for another's record: it is considered again when that changes, and when one has been silent that cannot be
-    /// read, or whose session may live beside a former one.
-    fn wait_for_silence(&mut self, shard: &ShardId) {
+    /// When the next record has been silent for so long that no session can be alive in it, of those that cannot be read or
+    /// whose session may live beside a former one.
+    fn next_silent_at(&self) -> Option<Moment> {
         let unclear = |node: &&SeenNode| {
             node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
         };
         let silent_at = self.mirror.nodes.values().filter(unclear).map(|node| self.silent_at(node));
-        if let Some(at) = silent_at.filter(|at| *at > self.now.at).min() {
-            self.agenda.wake_at(shard, at);
+        silent_at.filter(|at| *at > self.ctx.now.at).min()
+    }
+
+    /// A shard waits for another's record: it is looked at again when that changes, and when an unclear one is silent.
+    fn wait_for_silence(&mut self, shard: &ShardId) {
+        if let Some(at) = self.next_silent_at() {
+            self.ctx.agenda.wake_at(shard, at);
         }
     }
 
     /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
     /// it before that session says otherwise or is over.
     pub(in crate::node) fn is_withheld(&self, shard: &ShardId) -> bool {
-        self.rules.hold(Rule::PublishedIsHeld) && self.published_elsewhere(shard, Reach::Hold).is_some()
+        self.ctx.rules.hold(Rule::PublishedIsHeld) && self.published_elsewhere(shard, Reach::Hold).is_some()
     }
 
     /// Whether another live session seems to hold a shard, and says so only by a hash.
     fn is_hit_by_a_hash(&self, shard: &ShardId) -> bool {
         self.mirror.nodes.iter().any(|(name, node)| {
-            let record = node.seen.as_ref().and_then(|seen| seen.good());
+            let record = node.record();
             let published =
                 record.filter(|record| record.state.is_alive()).and_then(|r| r.publishes.as_ref());
-            !self.is_me(name) && published.is_some_and(|published| published.holds_by_hash(shard))
+            !self.ctx.is_me(name) && published.is_some_and(|published| published.holds_by_hash(shard))
         })
     }
 
@@ -208,7 +242,7 @@ impl Node {
             let published = record.publishes.as_ref();
             published.is_some_and(|it| if over { it.has(shard) } else { it.holds(shard) })
         };
-        self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && node.said().any(said))
+        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && node.said().any(said))
     }
 
     /// The highest epoch that anybody published for a group.
@@ -218,7 +252,7 @@ impl Node {
     }
 
     fn epoch_published_by_others(&self, group: &GroupName) -> Epoch {
-        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.is_me(name));
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
         let records = others.flat_map(|(_, node)| node.said());
         let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
         published.max().unwrap_or_default()
@@ -231,16 +265,15 @@ impl Node {
             Some(Err(_)) => true,
             None => node.last.as_ref().is_some_and(|last| last.publishes.is_none()),
         };
-        self.mirror.nodes.iter().any(|(name, node)| !self.is_me(name) && unknown(node))
+        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && unknown(node))
     }
 
     /// A node's record changed: whoever waits for what it publishes is considered again.
     pub(in crate::node) fn publication_changed(&mut self, node: &NodeName) {
-        self.agenda.extend(std::mem::take(&mut self.publishing.withheld));
-        self.agenda.extend(self.publishing.awaited.iter().cloned());
+        self.ctx.agenda.extend(std::mem::take(&mut self.publishing.withheld));
+        self.ctx.agenda.extend(self.publishing.awaited.iter().cloned());
         // Somebody waits for what we publish and do not have: it is taken back at once.
-        let record =
-            self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
+        let record = self.mirror.node_record(node);
         let Some(record) = record.filter(|record| record.state.is_alive() && !record.awaits.is_empty())
         else {
             return;
@@ -248,7 +281,7 @@ impl Node {
         let awaited = record.awaits.iter();
         let mut ours = awaited.filter(|shard| !self.holds.contains(shard) && self.may_be_published(shard));
         if ours.next().is_some() {
-            self.life.record_changed();
+            self.ctx.record_changed();
             self.publishing.salt = self.publishing.salt.wrapping_add(1);
         }
     }
@@ -265,8 +298,8 @@ impl Node {
     /// Whether another live session has claimed a shard and waits for us to say that we do not have it.
     fn is_awaited_elsewhere(&self, shard: &ShardId) -> bool {
         self.mirror.nodes.iter().any(|(name, node)| {
-            let record = node.seen.as_ref().and_then(|seen| seen.good());
-            !self.is_me(name)
+            let record = node.record();
+            !self.ctx.is_me(name)
                 && record.is_some_and(|record| record.state.is_alive() && record.awaits.contains(shard))
         })
     }
@@ -274,36 +307,7 @@ impl Node {
     /// We do not have a shard any more: if somebody waits for that to be said, it is said at once.
     pub(in crate::node) fn take_back(&mut self, shard: &ShardId) {
         if self.may_be_published(shard) && self.is_awaited_elsewhere(shard) {
-            self.life.record_changed();
+            self.ctx.record_changed();
         }
-    }
-
-    /// Notes the epoch of a claim that landed.
-    pub(in crate::node) fn note_epoch(&mut self, shard: &ShardId, epoch: Epoch) {
-        let highest = self.publishing.epochs.entry(shard.group.clone()).or_default();
-        *highest = epoch.max(*highest);
-    }
-
-    /// The record that a new session replaces may be the only one that tells how high epochs were.
-    pub(in crate::node) fn take_over_epochs(&mut self) {
-        let former = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref()?.best());
-        let former = former.and_then(|record| record.publishes.clone());
-        for (group, epoch) in former.iter().flat_map(Published::epochs) {
-            let highest = self.publishing.epochs.entry(group.clone()).or_default();
-            *highest = epoch.max(*highest);
-        }
-    }
-
-    /// A renewal landed: what waited for its publication is considered again.
-    pub(in crate::node) fn published(&mut self) {
-        let waiting = self.holds.iter().filter(|(_, hold)| matches!(hold.phase(), Phase::Claimed { .. }));
-        let waiting: Vec<ShardId> = waiting.map(|(shard, _)| shard.clone()).collect();
-        self.agenda.extend(waiting);
-    }
-
-    /// The session is over: nobody waits for anything any more.
-    pub(in crate::node) fn forget_publishing(&mut self) {
-        let Publishing { epochs, salt, .. } = std::mem::take(&mut self.publishing);
-        self.publishing = Publishing { epochs, salt, ..Publishing::default() };
     }
 }

@@ -41,10 +41,10 @@ impl Node {
         if self.departure.is_leaving() && self.former.is_empty() {
             return;
         }
-        if !self.former_is_over() && self.rules.hold(Rule::LeftOnlyWhenStopped) {
+        if !self.former_is_over() && self.ctx.rules.hold(Rule::LeftOnlyWhenStopped) {
             return self.wait_to_be_fenced();
         }
-        let me = self.me();
+        let me = self.ctx.me();
         let node = self.mirror.nodes.get(&me);
         let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
             return self.join_over_nothing();
@@ -53,10 +53,11 @@ impl Node {
         let Ok(record) = &seen.record else {
             let ttl_max = self.ttl_max();
             // While we had a session nobody had to prove anything.
-            self.timers.set_earlier(Timer::Probe, self.now.at + ttl_max / 2);
-            return self.wait_for(
+            self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl_max / 2);
+            return self.life.wait_for(
                 "our node record is damaged: waiting until nobody can be using it".into(),
                 ttl_max,
+                &mut self.ctx,
             );
         };
         // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
@@ -66,7 +67,7 @@ impl Node {
             }
             return self.send_join(Some(version), None);
         }
-        let (session, write, ttl) = (record.session, record.write, record.ttl());
+        let (session, write, seq, ttl) = (record.session, record.write, record.seq, record.ttl());
         if let Some(join) = self.join.take() {
             if join.write == write {
                 return self.open_session(join, version);
@@ -74,15 +75,18 @@ impl Node {
             self.former.add(join.session);
         }
         #[cfg(feature = "sabotage")]
-        if self.former.contains(session) && !self.rules.hold(Rule::NoRenewalWhenDetached) {
+        if self.former.contains(session) && !self.ctx.rules.hold(Rule::NoRenewalWhenDetached) {
             return self.renew_what_is_over(session, version);
         }
         if self.former.contains(session) {
             self.send_left(session, Some(version));
-        } else if !self.rules.hold(Rule::FreshSession) {
+        } else if !self.ctx.rules.hold(Rule::FreshSession) {
             self.send_join(Some(version), Some(session));
         } else {
-            let renewing = self.meet_rival(session);
+            let renewing = self.former.meet_rival(session, seq);
+            if renewing && self.reported.name_taken() {
+                self.ctx.tell(Notice::NameTaken { node: me.clone(), session });
+            }
             let why = match renewing {
                 true => format!(
                     "the node name {me} is used by a live session: use another name, or stop that process"
@@ -91,7 +95,7 @@ impl Node {
                     format!("an earlier session of {me} may still be alive: waiting until it is proved dead")
                 }
             };
-            self.wait_for(why, ttl);
+            self.life.wait_for(why, ttl, &mut self.ctx);
         }
     }
 
@@ -104,37 +108,23 @@ impl Node {
 
     /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
     fn wait_to_be_fenced(&mut self) {
-        let (me, ttl) = (self.me(), self.config.ttl);
+        let (me, ttl) = (self.ctx.me(), self.ctx.config.ttl);
         let absent = self.mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
         if let Some(session) = self.former.last().filter(|_| absent) {
-            self.mirror.note_absent(self.now.at, &me);
+            self.mirror.note_absent(self.ctx.now.at, &me);
             self.fencing.note_lost(me, session, ttl);
         }
-        self.timers.set_earlier(Timer::Probe, self.now.at + ttl / 2);
-        if self.now.at < self.former.kill_at() {
+        self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl / 2);
+        if self.ctx.now.at < self.former.kill_at() {
             return; // It has its time to stop.
         }
         let why = "work of our former session has not stopped: waiting until that session is over";
-        self.wait_for(why.into(), ttl);
-    }
-
-    /// A session of our own name is not ours; `true` if it has renewed since we first saw it, so that somebody uses it.
-    fn meet_rival(&mut self, session: SessionId) -> bool {
-        let me = self.me();
-        let seen =
-            self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
-        let seq = seen.map_or(0, |record| record.seq);
-        let renewing = self.former.rival_renews(session, seq);
-        self.former.note_rival(session, seq);
-        if renewing && self.reported.name_taken() {
-            self.tell(Notice::NameTaken { node: me, session });
-        }
-        renewing
+        self.life.wait_for(why.into(), ttl, &mut self.ctx);
     }
 
     /// There is no record of our name. If shards name a session of it, that record was lost, and the session may live.
     fn join_over_nothing(&mut self) {
-        let me = self.me();
+        let me = self.ctx.me();
         let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
         let named: Vec<_> = holders
             .filter(|holder| holder.node == me && !self.mirror.dead.contains_key(&holder.session))
@@ -153,19 +143,18 @@ impl Node {
             };
         };
         // It is fenced like any other that is silent, and then this node joins over the tombstone.
-        self.mirror.note_absent(self.now.at, &me);
         let wait = self.ttl_max().max(lost.ttl());
-        self.fencing.note_lost(me, lost.session, wait);
-        self.timers.set_earlier(Timer::Probe, self.now.at + lost.ttl() / 2);
-        self.wait_for(
+        self.fencing.note_lost_session(&lost, wait, &mut self.mirror, &mut self.ctx);
+        self.life.wait_for(
             "the record of our earlier session is gone: waiting until it must be over".into(),
             wait,
+            &mut self.ctx,
         );
     }
 
     /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
     fn name_is_unproved(&mut self) {
-        let until = self.now.at + crate::config::stretch(self.ttl_max(), self.config.drift_permille);
+        let until = self.ctx.now.at + crate::config::stretch(self.ttl_max(), self.ctx.config.drift_permille);
         self.former.set_unproved_until(until);
     }
 
@@ -176,15 +165,17 @@ impl Node {
         if let Some(join) = self.join.take() {
             self.former.add(join.session);
         }
-        let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.rng.bits()));
-        self.take_over_epochs();
+        let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.ctx.rng.bits()));
+        let replaced =
+            self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref()?.best());
+        self.publishing.take_over_epochs(replaced.and_then(|record| record.publishes.as_ref()));
         let record = self.node_record(session, 1, NodeState::Active);
         let value: Arc<[u8]> = record.encode().into();
-        let (write, sent_at) = (record.write, self.now);
+        let (write, sent_at) = (record.write, self.ctx.now);
         let published = Arc::new(record.publishes.unwrap_or_default());
         self.join = Some(PendingJoin { session, write, sent_at, published, value: value.clone() });
-        self.out.push(Action::OpenSession(session));
-        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
+        self.ctx.out.push(Action::OpenSession(session));
+        let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Join);
     }
 
@@ -197,25 +188,26 @@ impl Node {
             }
             // A pause, so that two that take each other's place again and again do not do so all the time.
             Swapped::Lost(_) | Swapped::Unknown => {
-                let pause = self.config.retry.shortest();
-                self.timers.set(Timer::List, self.now.at + pause + self.rng.up_to(pause));
+                let pause = self.ctx.config.retry.shortest();
+                self.ctx.timers.set(Timer::List, self.ctx.now.at + pause + self.ctx.rng.up_to(pause));
             }
         }
     }
 
     fn open_session(&mut self, join: PendingJoin, version: Version) {
         // Whatever lived under our name before is over. Something that is late may still show it alive.
-        let own = self.mirror.nodes.get(&self.config.node).and_then(|node| node.seen.as_ref());
+        let own = self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
         let before = own.and_then(|seen| seen.good()).map(|record| record.session);
         for session in self.former.iter().chain(before).filter(|session| *session != join.session) {
-            self.mirror.note_over(self.now.at, session);
+            self.mirror.note_over(self.ctx.now.at, session);
         }
-        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.now };
-        let deadlines = self.deadlines_from(counted_from.at);
-        if self.now.at >= deadlines.stop_at {
+        let counted_from =
+            if self.ctx.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.ctx.now };
+        let deadlines = self.ctx.deadlines_from(counted_from.at);
+        if self.ctx.now.at >= deadlines.stop_at {
             // It took too long: this session is over before it began.
             self.former.add(join.session);
-            self.timers.set(Timer::List, self.now.at);
+            self.ctx.timers.set(Timer::List, self.ctx.now.at);
             return;
         }
         self.session = Some(Session {
@@ -232,17 +224,17 @@ impl Node {
             #[cfg(feature = "sabotage")]
             lost_told: false,
         });
-        self.out.push(Action::Deadlines(deadlines));
+        self.ctx.out.push(Action::Deadlines(deadlines));
         let stored = Stored { version, value: join.value };
-        self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
-        if self.is_open() {
+        self.take_in(Source::Mine, &Key::Node(self.ctx.me()), Some(&stored));
+        if self.namespace.is_open() {
             self.life.wait_no_more();
         }
-        self.former.session_begins(self.now.at);
-        self.timers.set(Timer::Renew, join.sent_at.at + self.config.renew_every);
-        self.begin_to_gather();
-        let to = self.life.session_begins(self.now.at);
-        self.set_state(to, Cause::Joined);
+        self.former.session_begins(self.ctx.now.at);
+        self.ctx.timers.set(Timer::Renew, join.sent_at.at + self.ctx.config.renew_every);
+        self.gathering.begin(&self.mirror, self.life.has_been_attached(), &mut self.ctx);
+        let to = self.life.session_begins(self.ctx.now.at);
+        self.life.set_state(to, Cause::Joined, &mut self.ctx);
         self.mend_groups();
         self.replan_soon();
     }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
 use super::requests::Purpose;
-use super::timers::Timer;
+use super::timers::{Stage, Timer};
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{Epoch, SessionId, ShardId};
 use crate::notice::{Cause, Notice, SessionState};
@@ -50,35 +51,20 @@ pub(in crate::node) struct Session {
 impl Node {
     /// Before anything else in every step: has the time come, or did the clock stand still?
     pub(in crate::node) fn compare_clocks(&mut self, now: Now) {
-        let before = self.now;
+        let before = self.ctx.now;
         if before.unix_ms == 0 {
             self.life.begin(now.at);
         }
-        self.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
+        self.ctx.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
         let Some(session) = &self.session else { return };
-        let stop_at = session.deadlines.stop_at;
         // Counted from the renewal that all deadlines count from: several short freezes are as bad as a long one.
-        let since = if self.rules.hold(Rule::FreezesAddUp) { session.renewed_at } else { before };
+        let since = if self.ctx.rules.hold(Rule::FreezesAddUp) { session.renewed_at } else { before };
         let wall = Duration::from_millis(now.unix_ms.saturating_sub(since.unix_ms));
-        let boot = self.now.at.since(since.at);
-        if since.unix_ms != 0 && wall > boot + self.config.margin {
+        let boot = self.ctx.now.at.since(since.at);
+        if since.unix_ms != 0 && wall > boot + self.ctx.config.margin {
             self.detach(Cause::ClockStoodStill(wall - boot));
-        } else if self.now.at >= stop_at && self.rules.hold(Rule::Detach) {
-            #[cfg(feature = "sabotage")]
-            if self.revive_what_is_lost() {
-                return;
-            }
-            self.detach(Cause::DeadlineReached);
         }
-    }
-
-    pub(in crate::node) fn next_list_at(&mut self) -> Moment {
-        let every = match (self.session.is_some(), self.facts.watch) {
-            (true, true) => self.config.list_every,
-            (true, false) => self.facts.poll_every.min(self.config.list_every),
-            (false, _) => self.config.renew_every,
-        };
-        self.now.at + every - self.rng.up_to(every / 10)
+        self.run_timers(Stage::Clock);
     }
 
     /// After every good listing: whatever is missing for a session, or what the session should mend.
@@ -99,30 +85,16 @@ impl Node {
         }
     }
 
-    /// Until when work may run, if the last renewal that landed was sent then.
-    pub(in crate::node) fn deadlines_from(&self, renewed_at: Moment) -> Deadlines {
-        let valid_until = renewed_at + self.config.valid_for();
-        if !self.rules.hold(Rule::Margin) {
-            return Deadlines { stop_at: valid_until, kill_at: valid_until, valid_until };
+    /// `stop_at` has come without a confirmed renewal.
+    pub(in crate::node) fn session_over(&mut self) {
+        if !self.ctx.rules.hold(Rule::Detach) {
+            return;
         }
-        Deadlines {
-            stop_at: valid_until - self.config.margin,
-            kill_at: valid_until - self.config.kill_budget,
-            valid_until,
+        #[cfg(feature = "sabotage")]
+        if self.revive_what_is_lost() {
+            return;
         }
-    }
-
-    /// A renewal is newer than before. Deadlines only move forward.
-    pub(in crate::node) fn move_deadlines(&mut self) {
-        let Some(session) = &self.session else { return };
-        let deadlines = self.deadlines_from(session.renewed_at.at);
-        let Some(session) = &mut self.session else { return };
-        if deadlines.valid_until > session.deadlines.valid_until {
-            session.deadlines = deadlines;
-            #[cfg(feature = "sabotage")]
-            session.hope_again();
-            self.out.push(Action::Deadlines(deadlines));
-        }
+        self.detach(Cause::DeadlineReached);
     }
 
     /// The session is over, for good. Work is told to stop before anything else happens.
@@ -130,29 +102,29 @@ impl Node {
         let Some(session) = self.session.take() else { return };
         // Whoever wrote over our record may hold the session for dead already: then there is no time to lose.
         let kill_at = match cause {
-            Cause::Fenced => session.deadlines.kill_at.min(self.now.at + self.config.kill_budget),
+            Cause::Fenced => session.deadlines.kill_at.min(self.ctx.now.at + self.ctx.config.kill_budget),
             _ => session.deadlines.kill_at,
         };
-        self.out.push(Action::Lose);
+        self.ctx.out.push(Action::Lose);
         for (shard, epoch) in self.holds.orphan_all() {
             let why = StopReason::Detached;
-            self.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(kill_at) });
-            self.tell(Notice::Stopping { shard, epoch, why });
+            self.ctx.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at: Some(kill_at) });
+            self.ctx.tell(Notice::Stopping { shard, epoch, why });
         }
-        self.former.lost(session.id, kill_at, self.now, cause.to_string());
+        self.former.lost(session.id, kill_at, self.ctx.now, cause.to_string());
         self.life.forget_failures();
         self.moves.clear();
         self.outbox.clear();
-        self.forget_publishing();
+        self.publishing.clear();
         self.declines.forget_admitted();
         self.vacancies.clear();
-        self.timers.stop(Timer::Renew);
-        self.timers.stop(Timer::Settle);
-        self.timers.stop(Timer::Acquire);
+        self.ctx.timers.stop(Timer::Renew);
+        self.ctx.timers.stop(Timer::Settle);
+        self.ctx.timers.stop(Timer::Acquire);
         self.requests
             .forget(|purpose| matches!(purpose, Purpose::Renew(_) | Purpose::Shards(_) | Purpose::Look(_)));
-        self.timers.set_earlier(Timer::List, self.now.at);
-        self.set_state(SessionState::Detached, cause);
+        self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
+        self.life.set_state(SessionState::Detached, cause, &mut self.ctx);
     }
 }
 
@@ -173,6 +145,21 @@ impl Session {
 
     pub(in crate::node) fn stop_at(&self) -> Moment {
         self.deadlines.stop_at
+    }
+
+    /// A renewal that was sent then is known to have landed. Deadlines only move forward.
+    fn confirm(&mut self, sent_at: Now, ctx: &mut Context) {
+        let counted_from = if ctx.rules.hold(Rule::DeadlineFromSending) { sent_at } else { ctx.now };
+        if counted_from.at > self.renewed_at.at {
+            self.renewed_at = counted_from;
+        }
+        let deadlines = ctx.deadlines_from(self.renewed_at.at);
+        if deadlines.valid_until > self.deadlines.valid_until {
+            self.deadlines = deadlines;
+            #[cfg(feature = "sabotage")]
+            self.hope_again();
+            ctx.out.push(Action::Deadlines(deadlines));
+        }
     }
 
     /// `meta` was read by a request that was issued then, and was what we know.

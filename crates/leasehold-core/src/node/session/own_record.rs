@@ -13,7 +13,7 @@ const REPORTED_MAX: usize = 32;
 impl Node {
     /// What our own record in the store says about us. Told by whatever shows it.
     pub(in crate::node) fn own_record_seen(&mut self) {
-        let me = self.me();
+        let me = self.ctx.me();
         let Some(session) = &self.session else {
             if self.namespace.is_known() && self.life.state() != SessionState::Left {
                 self.try_to_join();
@@ -42,7 +42,7 @@ impl Node {
             Some(Ok(_)) => self.detach(Cause::Fenced),
             Some(Err(error)) if error.is_too_new() => self.detach(Cause::Fenced),
             // Somebody scribbled over it: the next renewal writes it anew.
-            Some(Err(_)) => self.life.record_changed(),
+            Some(Err(_)) => self.ctx.record_changed(),
             None => self.detach(Cause::RecordGone),
         }
     }
@@ -58,31 +58,31 @@ impl Node {
         let (groups, declined) = self.advertised();
         NodeRecord {
             format: FORMAT,
-            write: WriteId::from_bits(self.rng.bits()),
-            node: self.me(),
+            write: WriteId::from_bits(self.ctx.rng.bits()),
+            node: self.ctx.me(),
             session,
             state,
             accepting: self.offers(),
             returning: self.returns(),
             weight: self.offer.weight(),
             capacity: self.offer.capacity(),
-            zone: self.config.zone.clone(),
+            zone: self.ctx.config.zone.clone(),
             address: self.offer.address().cloned(),
             labels: self.offer.labels().clone(),
             groups,
             declined: declined.into_iter().collect(),
-            ttl_ms: self.config.ttl.as_millis() as u64,
+            ttl_ms: self.ctx.config.ttl.as_millis() as u64,
             seq,
-            unproved: self.now.at < self.former.unproved_until(),
+            unproved: self.ctx.now.at < self.former.unproved_until(),
             publishes: Some(published),
             awaits: self.awaits(),
             meta: self.namespace.mark(),
             // Whoever shows no view is given nothing voluntarily.
-            view: if !self.timers.is_set(Timer::Shy) { self.planner.plan().view } else { 0 },
+            view: if !self.ctx.timers.is_set(Timer::Shy) { self.planner.plan().view } else { 0 },
             placement: self.planner.planning().own_id(),
             protocol: PROTOCOL,
             report: self.report(),
-            written_unix_ms: self.now.unix_ms,
+            written_unix_ms: self.ctx.now.unix_ms,
             extra: Default::default(),
         }
     }
@@ -108,7 +108,7 @@ impl Node {
         self.offer.is_accepting()
             && recovers
             && !self.departure.is_leaving()
-            && self.rules.hold(Rule::ReturningCounts)
+            && self.ctx.rules.hold(Rule::ReturningCounts)
     }
 
     /// Whether this node takes new shards.

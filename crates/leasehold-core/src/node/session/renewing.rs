@@ -35,32 +35,33 @@ impl Node {
             return;
         }
         let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
-        let state = if self.is_draining() { NodeState::Draining } else { NodeState::Active };
+        let state = if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active };
         let record = self.node_record(id, seq, state);
-        let (sent_at, value): (Now, Arc<[u8]>) = (self.now, record.encode().into());
-        self.life.record_sent();
+        let (sent_at, value): (Now, Arc<[u8]>) = (self.ctx.now, record.encode().into());
+        self.ctx.record_sent();
         let (write, order) = (record.write, self.mirror.tick());
         let published = Arc::new(record.publishes.unwrap_or_default());
         let session = self.session.as_mut().expect("it was there");
         session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
         session.last_sent_at = sent_at.at;
-        let swap = Swap { key: Key::Node(self.me()), expect, value: Some(value) };
+        let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Renew(write));
     }
 
     /// What others should know soon is published before the next renewal is due.
     pub(in crate::node) fn renew_if_changed(&mut self) {
-        if !self.life.has_news() || !self.timers.is_set(Timer::Renew) {
+        if !self.ctx.has_news() || !self.ctx.timers.is_set(Timer::Renew) {
             return;
         }
         let Some(session) = &self.session else { return };
-        let gap = self.facts.write_every_min.max(Duration::from_millis(10)).min(self.config.renew_every);
+        let gap =
+            self.ctx.facts.write_every_min.max(Duration::from_millis(10)).min(self.ctx.config.renew_every);
         let at = session.last_sent_at + gap;
-        if self.now.at >= at {
-            self.timers.stop(Timer::Renew);
+        if self.ctx.now.at >= at {
+            self.ctx.timers.stop(Timer::Renew);
             self.renew();
         } else {
-            self.timers.set_earlier(Timer::Renew, at);
+            self.ctx.timers.set_earlier(Timer::Renew, at);
         }
     }
 
@@ -84,19 +85,21 @@ impl Node {
         session.seq = renewal.seq;
         session.pending.retain(|pending| pending.seq > renewal.seq);
         session.published = renewal.published;
-        self.confirm(renewal.sent_at);
-        self.published();
-        if self.rules.hold(Rule::OwnRecordNotOlder) {
+        session.confirm(renewal.sent_at, &mut self.ctx);
+        self.renewals_succeed(renewal.sent_at);
+        // Claimed shards may have waited for what it publishes.
+        self.holds.look_at_claimed(&mut self.ctx);
+        if self.ctx.rules.hold(Rule::OwnRecordNotOlder) {
             // Whatever shows an older one from now on is late, or the store was rolled back.
             let stored = Stored { version, value: renewal.value };
-            self.take_in(Source::Mine, &Key::Node(self.me()), Some(&stored));
+            self.take_in(Source::Mine, &Key::Node(self.ctx.me()), Some(&stored));
         }
         self.restore_meta_after(renewal.order);
     }
 
     fn go_on_renewing(&mut self) {
-        if self.session.is_some() && !self.timers.is_set(Timer::Renew) {
-            self.timers.set(Timer::Renew, self.now.at);
+        if self.session.is_some() && !self.ctx.timers.is_set(Timer::Renew) {
+            self.ctx.timers.set(Timer::Renew, self.ctx.now.at);
         }
     }
 
@@ -110,11 +113,11 @@ impl Node {
                 match landed {
                     Some(renewal) => {
                         self.renewal_landed(renewal, stored.version);
-                        self.life.record_changed();
+                        self.ctx.record_changed();
                     }
                     // What we knew to have landed, while this one was under way: nothing is lost but this try.
                     None if session.version.as_ref() == Some(&stored.version) => self.go_on_renewing(),
-                    None if !self.rules.hold(Rule::OwnRecordNotOlder) => {
+                    None if !self.ctx.rules.hold(Rule::OwnRecordNotOlder) => {
                         session.version = Some(stored.version);
                         self.go_on_renewing();
                     }
@@ -125,7 +128,7 @@ impl Node {
                 }
             }
             Ok(_) => {
-                self.take_in(Source::Fresh(sent.issued), &Key::Node(self.me()), Some(&stored));
+                self.take_in(Source::Fresh(sent.issued), &Key::Node(self.ctx.me()), Some(&stored));
                 self.detach(Cause::Fenced);
             }
             // A newer version knows what it says, and it is not what this session wrote.
@@ -139,22 +142,16 @@ impl Node {
         }
     }
 
-    /// A renewal that was sent at `sent_at` is known to have landed.
-    fn confirm(&mut self, sent_at: Now) {
-        let took = self.now.at.since(sent_at.at);
-        let counted_from = if self.rules.hold(Rule::DeadlineFromSending) { sent_at } else { self.now };
-        let Some(session) = &mut self.session else { return };
-        if counted_from.at > session.renewed_at.at {
-            session.renewed_at = counted_from;
-        }
-        self.move_deadlines();
-        self.tell(Notice::Renewed { took });
+    /// Renewals succeed: the node is no longer degraded, and the next one follows `renew_every` after this one was sent.
+    fn renewals_succeed(&mut self, sent_at: Now) {
+        self.ctx.tell(Notice::Renewed { took: self.ctx.now.at.since(sent_at.at) });
         self.life.forget_failures();
         if self.life.state() == SessionState::Degraded {
-            self.set_state(SessionState::Attached, Cause::RenewalsSucceed);
+            self.life.set_state(SessionState::Attached, Cause::RenewalsSucceed, &mut self.ctx);
         }
-        let every = self.config.renew_every;
-        self.timers.set(Timer::Renew, (sent_at.at + every - self.rng.up_to(every / 10)).max(self.now.at));
+        let every = self.ctx.config.renew_every;
+        let at = (sent_at.at + every - self.ctx.rng.up_to(every / 10)).max(self.ctx.now.at);
+        self.ctx.timers.set(Timer::Renew, at);
     }
 
     /// There was no answer to a renewal.
@@ -169,12 +166,15 @@ impl Node {
     fn renewal_failed(&mut self, error: String) {
         let Some(session) = &self.session else { return };
         let last_sent_at = session.last_sent_at;
-        let streak = self.life.renewal_failed(self.now.at);
-        self.tell(Notice::RenewalFailed { streak, error: error.clone() });
+        let streak = self.life.renewal_failed(self.ctx.now.at);
+        self.ctx.tell(Notice::RenewalFailed { streak, error: error.clone() });
         if self.life.state() == SessionState::Attached {
-            self.set_state(SessionState::Degraded, Cause::RenewalsFail(error));
+            self.life.set_state(SessionState::Degraded, Cause::RenewalsFail(error), &mut self.ctx);
         }
-        let spaced = last_sent_at + self.config.try_timeout / 2;
-        self.timers.set(Timer::Renew, spaced.max(self.now.at) + self.rng.up_to(self.config.try_timeout / 10));
+        let spaced = last_sent_at + self.ctx.config.try_timeout / 2;
+        self.ctx.timers.set(
+            Timer::Renew,
+            spaced.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.try_timeout / 10),
+        );
     }
 }
