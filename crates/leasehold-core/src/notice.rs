@@ -70,8 +70,8 @@ pub enum Cause {
     Impossible(&'static str),
     /// The new session was healthy for long enough.
     Recovered,
-    /// It was asked to.
-    Asked,
+    /// It was told to.
+    Requested,
 }
 
 impl Cause {
@@ -88,7 +88,7 @@ impl Cause {
             Cause::ClockStoodStill(_) => "clock_stood_still",
             Cause::Impossible(_) => "impossible",
             Cause::Recovered => "recovered",
-            Cause::Asked => "asked",
+            Cause::Requested => "requested",
         }
     }
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Cause {
                 write!(f, "internal error: {what}; please report this as a bug of Leasehold")
             }
             Cause::Recovered => f.write_str("the new session was healthy for recover_window"),
-            Cause::Asked => f.write_str("requested"),
+            Cause::Requested => f.write_str("requested"),
         }
     }
 }
@@ -273,7 +273,7 @@ pub enum Notice {
         settings: Vec<Differing>,
     },
     /// What operators ask of this node, or of all, is not what it was.
-    Asked(Asked),
+    OperatorCommand(OperatorCommand),
     /// The store has a group of the other kind than this node was set up for: it takes nothing of it.
     OtherKind {
         /// The group.
@@ -345,7 +345,7 @@ impl Differing {
 
 /// What operators ask of a node, or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum OperatorCommand {
     /// This node should hand everything over and take nothing.
     Drain {
         /// Who wanted it and why.

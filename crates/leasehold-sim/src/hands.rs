@@ -1,7 +1,7 @@
 //! The hands of a simulated process: what they are told by [`leasehold_core::work::Works`], the same code that the
 //! library runs, is written down here and carried out by the world.
 
-use leasehold_core::work::{Hands, Seen, SessionLost, SessionNo, Works};
+use leasehold_core::work::{Hands, SessionLost, SessionNo, SessionStatus, Works};
 use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
 
 use crate::invariants::Violation;
@@ -216,7 +216,7 @@ impl World {
             // Telling as well would hide a broken rule of the core, which has to.
             let stop_at = if second_line { it.deadlines.stop_at } else { kill_at };
             let good_until = (!it.lost && now < stop_at).then_some(stop_at);
-            Seen { good_until, told: it.lost, kill_at }
+            SessionStatus { good_until, told: it.lost, kill_at }
         };
         let mut due = Vec::new();
         let next = node.dog.turn(|| now, look, &mut due);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::notice::{Asked, Differing, Gone, Notice};
+use leasehold_core::notice::{Differing, Gone, Notice, OperatorCommand};
 use leasehold_core::record::{
     Control, GroupRecord, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord, ShardSet,
     ShardState,
@@ -71,15 +71,15 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
         Notice::SettingsDiffer { group, settings } => {
             format!("heeds the store's settings of {group}: {}", Differing::in_words(settings))
         }
-        Notice::Asked(asked) => match asked {
-            Asked::Drain { note } => format!("is drained by an operator: {note}"),
-            Asked::Undrain => "is no longer drained by an operator".to_owned(),
-            Asked::Weight(weight) => format!("has weight {weight} by an operator"),
-            Asked::OwnWeight => "has its own weight again".to_owned(),
-            Asked::Freeze { note } => format!("moves nothing, as an operator asked: {note}"),
-            Asked::Unfreeze => "may move shards again, as an operator asked".to_owned(),
-            Asked::Pin { shard, to } => format!("sees {shard} pinned to {to} by an operator"),
-            Asked::Unpin { shard } => format!("sees {shard} no longer pinned"),
+        Notice::OperatorCommand(asked) => match asked {
+            OperatorCommand::Drain { note } => format!("is drained by an operator: {note}"),
+            OperatorCommand::Undrain => "is no longer drained by an operator".to_owned(),
+            OperatorCommand::Weight(weight) => format!("has weight {weight} by an operator"),
+            OperatorCommand::OwnWeight => "has its own weight again".to_owned(),
+            OperatorCommand::Freeze { note } => format!("moves nothing, as an operator asked: {note}"),
+            OperatorCommand::Unfreeze => "may move shards again, as an operator asked".to_owned(),
+            OperatorCommand::Pin { shard, to } => format!("sees {shard} pinned to {to} by an operator"),
+            OperatorCommand::Unpin { shard } => format!("sees {shard} no longer pinned"),
         },
         Notice::OtherKind { group, ours, stored } => {
             format!(

@@ -20,7 +20,7 @@ use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
 use crate::pulse::Pulse;
 use crate::registry::RegistryOptions;
-use crate::tasks::Place;
+use crate::tasks::RunsOn;
 
 /// A change of the settings.
 type Edit = Box<dyn FnOnce(&mut Config) + Send>;
@@ -43,7 +43,7 @@ pub struct Builder {
     hook_every: Option<Duration>,
     registry: RegistryOptions,
     dead_man: DeadManTimer,
-    place: Place,
+    runs_on: RunsOn,
     clock: Clock,
     runtime: Option<Handle>,
 }
@@ -61,7 +61,7 @@ impl Builder {
             hook_every: None,
             registry: RegistryOptions::default(),
             dead_man: DeadManTimer::Off,
-            place: Place::OwnThread,
+            runs_on: RunsOn::OwnThread,
             clock: Clock::boot(),
             runtime: None,
         }
@@ -235,7 +235,7 @@ impl Builder {
     /// Runs everything on the current runtime and its clock, for tests under `tokio::time::pause`. Do not use it in
     /// production: user code that blocks would then delay renewals.
     pub fn virtual_time(mut self) -> Self {
-        self.place = Place::CurrentRuntime;
+        self.runs_on = RunsOn::CurrentRuntime;
         self.clock = Clock::virtual_time();
         self
     }
@@ -248,7 +248,7 @@ impl Builder {
             None => Handle::try_current().map_err(|e| Error::Machine(e.to_string()))?,
         };
         let (config, handlers) = self.settings()?;
-        let Builder { store, placement, hooks, hook_every, registry, dead_man, place, clock, .. } = self;
+        let Builder { store, placement, hooks, hook_every, registry, dead_man, runs_on, clock, .. } = self;
         Setup {
             store,
             config,
@@ -258,7 +258,7 @@ impl Builder {
             hook_every,
             registry,
             dead_man,
-            place,
+            runs_on,
             clock,
             runtime,
         }
@@ -307,7 +307,7 @@ impl Builder {
             ));
         }
         problems.extend(self.registry.problems());
-        if self.dead_man == DeadManTimer::On && self.place == Place::CurrentRuntime {
+        if self.dead_man == DeadManTimer::On && self.runs_on == RunsOn::CurrentRuntime {
             problems
                 .push("the dead-man timer does not work with virtual time: turn one of them off".to_owned());
         }

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash, NoAlarm};
-use crate::driver::{Calls, Crew, Driver, Farewell, Finish, Grants, Input, Life, Publisher, Works};
+use crate::driver::{Calls, Driver, EndReport, Executor, Finish, Grants, Input, Life, Publisher, Works};
 use crate::error::Error;
 use crate::events::{self, NodeEvent};
 use crate::group::Handler;
@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::observe::Meters;
 use crate::registry::{Registry, RegistryOptions};
 use crate::rng;
-use crate::tasks::{self, Place, Tasks};
+use crate::tasks::{self, RunsOn, Tasks};
 use crate::watchdog::Watchdog;
 
 /// The longest time by which work is cut off before the dead-man timer would kill the process.
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
     pub(crate) hook_every: Option<Duration>,
     pub(crate) registry: RegistryOptions,
     pub(crate) dead_man: DeadManTimer,
-    pub(crate) place: Place,
+    pub(crate) runs_on: RunsOn,
     pub(crate) clock: Clock,
     pub(crate) runtime: Handle,
 }
@@ -71,12 +71,12 @@ impl Setup {
             let inputs = inputs.clone();
             move || drop(inputs.send(Input::SessionLost))
         };
-        let watchdog = Watchdog::start(self.place, self.clock.clone(), on_lost).map_err(Error::machine)?;
+        let watchdog = Watchdog::start(self.runs_on, self.clock.clone(), on_lost).map_err(Error::machine)?;
         let (config, facts, own) = (self.config.clone(), self.store.facts(), self.placement.clone());
         let core = leasehold_core::Node::with_placement(config, facts, rng::seed(), own);
         let (publisher, views) = Publisher::new(core.view(self.clock.read()));
         let registry =
-            Registry::new(self.store.clone(), self.registry.clone(), self.place, self.clock.clone());
+            Registry::new(self.store.clone(), self.registry.clone(), self.runs_on, self.clock.clone());
         let node = Node {
             name: self.config.node.clone(),
             clock: self.clock.clone(),
@@ -96,16 +96,16 @@ impl Setup {
     }
 
     fn launch(self, ends: Ends) -> Result<(), Error> {
-        match (self.place, self.dead_man) {
-            (Place::CurrentRuntime, _) => {
+        match (self.runs_on, self.dead_man) {
+            (RunsOn::CurrentRuntime, _) => {
                 tasks::spawn_on(&Handle::current(), self.drive(ends, NoAlarm));
                 Ok(())
             }
-            (Place::OwnThread, DeadManTimer::Off) => {
+            (RunsOn::OwnThread, DeadManTimer::Off) => {
                 tasks::on_own_thread("leasehold-driver", move || self.drive(ends, NoAlarm))
                     .map_err(Error::machine)
             }
-            (Place::OwnThread, DeadManTimer::On) => self.launch_with_dead_man(ends),
+            (RunsOn::OwnThread, DeadManTimer::On) => self.launch_with_dead_man(ends),
         }
     }
 
@@ -144,7 +144,7 @@ impl Setup {
         let meters = Arc::new(Meters::new(&config.node));
         let tasks = Tasks::on(Handle::current());
         let calls = Calls::new(store, clock.clone(), tasks, ends.inputs.clone(), meters.clone());
-        let crew = Crew {
+        let executor = Executor {
             clock: clock.clone(),
             runtime,
             inputs: ends.inputs,
@@ -155,7 +155,7 @@ impl Setup {
             handlers: Default::default(),
             sessions: Default::default(),
         };
-        let mut works = Works::new(crew, config.margin);
+        let mut works = Works::new(executor, config.margin);
         for (group, handler) in handlers {
             works.add_handler(group, handler);
         }
@@ -166,7 +166,7 @@ impl Setup {
             works,
             hooks,
             hook_every: hook_every.unwrap_or(config.renew_every),
-            farewell: Farewell::new(ends.publisher, meters, ends.finished),
+            end_report: EndReport::new(ends.publisher, meters, ends.finished),
             told: ends.told,
             inputs: ends.inbox,
             ttl: config.ttl,

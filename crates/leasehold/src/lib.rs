@@ -112,7 +112,7 @@ pub mod explain {
 /// The parts of a [`Notice`].
 pub mod notice {
     pub use leasehold_core::event::StopReason;
-    pub use leasehold_core::notice::{Asked, Cause, Differing, Gone, Notice, SessionState};
+    pub use leasehold_core::notice::{Cause, Differing, Gone, Notice, OperatorCommand, SessionState};
     pub use leasehold_core::record::MoveReason;
 }
 
@@ -144,7 +144,7 @@ pub mod view {
 ///
 /// use leasehold::config::{ConfigErrors, Gate, GroupConfig, Namespace};
 /// use leasehold::explain::{Difference, LeftOut, Move, Ranked};
-/// use leasehold::notice::{Asked, Cause, Differing, Gone, MoveReason, SessionState, StopReason};
+/// use leasehold::notice::{OperatorCommand, Cause, Differing, Gone, MoveReason, SessionState, StopReason};
 /// use leasehold::placement::{Assignment, Placement, Question};
 /// use leasehold::record::{Control, DrainWish, GroupRecord, RecordError};
 /// use leasehold::registry::{LeaseId, Registry};

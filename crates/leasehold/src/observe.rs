@@ -36,7 +36,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use leasehold_core::notice::{Asked, Differing, Gone, SessionState};
+use leasehold_core::notice::{Differing, Gone, OperatorCommand, SessionState};
 use leasehold_core::store::{Lane, Op};
 use leasehold_core::{NodeName, Notice, View};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -265,7 +265,7 @@ impl Meters {
                     "the store has other settings for this group; the values in the store override local ones"
                 );
             }
-            Notice::Asked(asked) => self.log_asked(asked),
+            Notice::OperatorCommand(command) => self.log_operator_command(command),
             Notice::OtherKind { group, ours, stored } => {
                 let (here, in_the_store) = (ours.kind(), stored.kind());
                 tracing::warn!(
@@ -306,25 +306,31 @@ impl Meters {
             other => tracing::debug!(node, ?other, "event"),
         }
     }
-    fn log_asked(&self, asked: &Asked) {
+    fn log_operator_command(&self, command: &OperatorCommand) {
         let node = self.node.as_str();
-        match asked {
-            Asked::Drain { note } => tracing::warn!(
+        match command {
+            OperatorCommand::Drain { note } => tracing::warn!(
                 node,
                 note,
                 "an operator drained this node: it hands over its shards and takes no new ones; to undo: leasehold undrain {node}"
             ),
-            Asked::Undrain => tracing::info!(node, "an operator undrained this node: it takes shards again"),
-            Asked::Weight(weight) => {
+            OperatorCommand::Undrain => {
+                tracing::info!(node, "an operator undrained this node: it takes shards again")
+            }
+            OperatorCommand::Weight(weight) => {
                 tracing::info!(node, weight, "an operator changed the weight of this node")
             }
-            Asked::OwnWeight => tracing::info!(node, "an operator removed the weight override of this node"),
-            Asked::Freeze { note } => {
+            OperatorCommand::OwnWeight => {
+                tracing::info!(node, "an operator removed the weight override of this node")
+            }
+            OperatorCommand::Freeze { note } => {
                 tracing::warn!(node, note, "an operator froze voluntary moves; to undo: leasehold unfreeze");
             }
-            Asked::Unfreeze => tracing::info!(node, "an operator unfroze voluntary moves"),
-            Asked::Pin { shard, to } => tracing::info!(node, %shard, %to, "an operator pinned a shard"),
-            Asked::Unpin { shard } => tracing::info!(node, %shard, "an operator unpinned a shard"),
+            OperatorCommand::Unfreeze => tracing::info!(node, "an operator unfroze voluntary moves"),
+            OperatorCommand::Pin { shard, to } => {
+                tracing::info!(node, %shard, %to, "an operator pinned a shard")
+            }
+            OperatorCommand::Unpin { shard } => tracing::info!(node, %shard, "an operator unpinned a shard"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::work::{Seen, SessionLost};
+use leasehold_core::work::{SessionLost, SessionStatus};
 use leasehold_core::{Deadlines, Moment};
 use tokio_util::sync::CancellationToken;
 
@@ -109,9 +109,9 @@ impl Session {
     }
 
     /// Its current state, for the watchdog.
-    pub(crate) fn look(&self) -> Seen {
+    pub(crate) fn look(&self) -> SessionStatus {
         let good_until = self.holds().then(|| self.stop_at());
-        Seen { good_until, told: self.is_told(), kill_at: self.kill_at() }
+        SessionStatus { good_until, told: self.is_told(), kill_at: self.kill_at() }
     }
 
     /// Whether all work was told that it is lost.

@@ -56,7 +56,7 @@ pub(crate) fn block_on_pool(runtime: &Handle, work: impl FnOnce() + Send + 'stat
 
 /// Where the driver of a node, or the keeper of registered keys, runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunsOn {
     /// On its own thread and runtime, where user code cannot block it.
     OwnThread,
     /// On the current runtime, for tests under virtual time.

@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use crate::alarm_clock::{AlarmClock, Bell};
 use crate::clock::Clock;
 use crate::session::Session;
-use crate::tasks::{self, Place};
+use crate::tasks::{self, RunsOn};
 
 /// Watches sessions, and work that must stop by some moment. Ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watchdog(Line);
+pub(crate) struct Watchdog(Channel);
 
 #[derive(Debug)]
-enum Line {
+enum Channel {
     Thread { orders: mpsc::Sender<Order>, bell: Bell },
     Task { orders: tokio::sync::mpsc::UnboundedSender<Order> },
 }
@@ -36,14 +36,14 @@ enum Order {
 impl Watchdog {
     /// Starts it. `on_lost` is called each time it finds a session lost, after all work was told.
     pub(crate) fn start(
-        place: Place,
+        runs_on: RunsOn,
         clock: Clock,
         on_lost: impl Fn() + Send + 'static,
     ) -> io::Result<Watchdog> {
         let dog = Dog { clock, watch: Watch::default() };
-        match place {
-            Place::OwnThread => on_thread(dog, on_lost),
-            Place::CurrentRuntime => Ok(as_task(dog, on_lost)),
+        match runs_on {
+            RunsOn::OwnThread => on_thread(dog, on_lost),
+            RunsOn::CurrentRuntime => Ok(as_task(dog, on_lost)),
         }
     }
 
@@ -59,11 +59,11 @@ impl Watchdog {
 
     fn order(&self, order: Order) {
         match &self.0 {
-            Line::Thread { orders, bell } => {
+            Channel::Thread { orders, bell } => {
                 let _ = orders.send(order);
                 bell.ring();
             }
-            Line::Task { orders } => {
+            Channel::Task { orders } => {
                 let _ = orders.send(order);
             }
         }
@@ -95,7 +95,7 @@ fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Wa
             }
         }
     })?;
-    Ok(Watchdog(Line::Thread { orders, bell }))
+    Ok(Watchdog(Channel::Thread { orders, bell }))
 }
 
 fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
@@ -115,7 +115,7 @@ fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
             }
         }
     });
-    Watchdog(Line::Task { orders })
+    Watchdog(Channel::Task { orders })
 }
 
 /// The watchdog's decisions, and how they are carried out.
@@ -182,7 +182,7 @@ mod tests {
         let clock = Clock::virtual_time();
         let calls = Arc::new(AtomicU32::new(0));
         let counted = calls.clone();
-        let dog = Watchdog::start(Place::CurrentRuntime, clock.clone(), move || {
+        let dog = Watchdog::start(RunsOn::CurrentRuntime, clock.clone(), move || {
             counted.fetch_add(1, Ordering::Relaxed);
         })
         .unwrap();
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_single_kill_comes_at_its_moment_and_the_end_kills_all() {
         let clock = Clock::virtual_time();
-        let dog = Watchdog::start(Place::CurrentRuntime, clock.clone(), || {}).unwrap();
+        let dog = Watchdog::start(RunsOn::CurrentRuntime, clock.clone(), || {}).unwrap();
         let start = clock.now();
         let (soon, late) = (CancellationToken::new(), CancellationToken::new());
         dog.kill_at(start + Duration::from_secs(60), late.clone());
@@ -223,7 +223,7 @@ mod tests {
     fn the_thread_needs_no_runtime() {
         let clock = Clock::boot();
         let (tx, rx) = mpsc::channel();
-        let dog = Watchdog::start(Place::OwnThread, clock.clone(), move || tx.send(()).unwrap()).unwrap();
+        let dog = Watchdog::start(RunsOn::OwnThread, clock.clone(), move || tx.send(()).unwrap()).unwrap();
         let start = clock.now();
         let session = Arc::new(Session::new(clock.clone(), span(start, 40, 60), Duration::ZERO));
         dog.guard(session.clone());

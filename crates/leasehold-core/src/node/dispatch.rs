@@ -252,7 +252,7 @@ impl Node {
         let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
         if !missing.is_empty() {
             self.outbox.doubt(missing.into_iter().cloned());
-            self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
+            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
         }
     }
 

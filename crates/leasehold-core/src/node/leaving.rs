@@ -215,9 +215,9 @@ impl Node {
             return;
         }
         if self.session.is_some() {
-            self.detach(Cause::Asked);
+            self.detach(Cause::Requested);
         }
-        self.life.set_state(SessionState::Left, Cause::Asked, &mut self.ctx);
+        self.life.set_state(SessionState::Left, Cause::Requested, &mut self.ctx);
         self.departure.done = true;
         self.ctx.out.push(Action::Done);
     }

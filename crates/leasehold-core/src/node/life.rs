@@ -28,7 +28,7 @@ impl Default for Life {
         Life {
             state: SessionState::Joining,
             since: Moment::ZERO,
-            cause: Cause::Asked,
+            cause: Cause::Requested,
             waiting_for: None,
             has_been_attached: false,
             healthy_since: Moment::ZERO,

@@ -66,12 +66,6 @@ impl Node {
         view
     }
 
-    /// The shards whose work runs here, with their epochs.
-    pub fn owned(&self) -> Vec<(ShardId, Epoch)> {
-        let running = self.holds.iter().filter(|(_, hold)| hold.phase() == Phase::Running);
-        running.map(|(shard, hold)| (shard.clone(), hold.epoch())).collect()
-    }
-
     /// The epoch under which this shard runs here.
     pub fn owns(&self, shard: &ShardId) -> Option<Epoch> {
         self.holds.get(shard).filter(|hold| hold.phase() == Phase::Running).map(|hold| hold.epoch())

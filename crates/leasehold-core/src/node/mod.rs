@@ -27,7 +27,7 @@
 //!   the plan wants elsewhere)
 //! - the shards: `agenda` (which are looked at again), `shards` (decides about one), `holds` and `hold` (those that are here),
 //!   `claimable` (may it be claimed?), `vacancies` and `acquiring` (is it our turn?), `writes` and `outbox` (its record),
-//!   `settling` (what became of a write), `publishing` (may it start?), `running` (its work), `verifying` (is it still ours?)
+//!   `outcomes` (what became of a write), `publishing` (may it start?), `running` (its work), `verifying` (is it still ours?)
 //! - people: `look` (the view), `overrides` (settings in the store that override the node's own), `reported` (what was told)
 //! - `assertions` (what must never be), `sabotage` (what a wrong design would do, in test builds only)
 
@@ -54,6 +54,7 @@ mod moves;
 mod namespace;
 mod offer;
 mod outbox;
+mod outcomes;
 mod overrides;
 mod pace;
 mod planner;
@@ -65,7 +66,6 @@ mod running;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod session;
-mod settling;
 mod shards;
 mod timers;
 mod vacancies;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Node;
 use crate::config::GroupConfig;
 use crate::name::{GroupName, ShardId, WriteId};
-use crate::notice::{Asked, Differing, Notice};
+use crate::notice::{Differing, Notice, OperatorCommand};
 use crate::placement::Fault;
 use crate::record::{Control, GroupRecord, ShardSet, group_settings};
 use crate::warning::Warning;
@@ -50,9 +50,9 @@ impl Node {
     /// After a new plan: where settings in the store and commands of operators override our own settings, if that is new.
     pub(super) fn tell_overrides(&mut self) {
         let control = self.mirror.control().cloned().unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
-        if let Some(before) = self.reported.asked(&control) {
-            for asked in self.asked_since(&before, &control) {
-                self.ctx.tell(Notice::Asked(asked));
+        if let Some(before) = self.reported.commands(&control) {
+            for command in self.commands_since(&before, &control) {
+                self.ctx.tell(Notice::OperatorCommand(command));
             }
         }
         let groups: Vec<GroupName> = self.offer.served().keys().cloned().collect();
@@ -102,19 +102,24 @@ impl Node {
 
     /// What operators ask of this node, or of all, that they did not ask before. Of pins only those of shards that come or go
     /// here.
-    fn asked_since(&self, before: &Control, now: &Control) -> Vec<Asked> {
+    fn commands_since(&self, before: &Control, now: &Control) -> Vec<OperatorCommand> {
         let me = &self.ctx.config.node;
-        let mut asked = Vec::new();
+        let mut commands = Vec::new();
         let (drains, drained) = (now.drain.get(me), before.drain.get(me));
         if drains != drained {
-            asked.push(drains.map_or(Asked::Undrain, |command| Asked::Drain { note: command.note.clone() }));
+            commands.push(drains.map_or(OperatorCommand::Undrain, |command| OperatorCommand::Drain {
+                note: command.note.clone(),
+            }));
         }
         let (weight, weighed) = (now.weights.get(me), before.weights.get(me));
         if weight != weighed {
-            asked.push(weight.map_or(Asked::OwnWeight, |weight| Asked::Weight(*weight)));
+            commands
+                .push(weight.map_or(OperatorCommand::OwnWeight, |weight| OperatorCommand::Weight(*weight)));
         }
         if now.freeze != before.freeze {
-            asked.push(now.freeze.clone().map_or(Asked::Unfreeze, |note| Asked::Freeze { note }));
+            commands.push(
+                now.freeze.clone().map_or(OperatorCommand::Unfreeze, |note| OperatorCommand::Freeze { note }),
+            );
         }
         let shards: BTreeSet<&ShardId> = now.pins.keys().chain(before.pins.keys()).collect();
         for shard in shards {
@@ -123,12 +128,12 @@ impl Node {
                 continue;
             }
             let shard = shard.clone();
-            asked.push(match to {
-                Some(to) => Asked::Pin { shard, to: to.clone() },
-                None => Asked::Unpin { shard },
+            commands.push(match to {
+                Some(to) => OperatorCommand::Pin { shard, to: to.clone() },
+                None => OperatorCommand::Unpin { shard },
             });
         }
-        asked
+        commands
     }
 
     /// Settings and plug-ins that do not fit together.

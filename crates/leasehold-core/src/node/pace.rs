@@ -107,6 +107,6 @@ impl Pace {
         if !ctx.timers.is_set(Timer::List) || !has_session {
             ctx.timers.set_earlier(Timer::List, until);
         }
-        ctx.timers.set_earlier(Timer::Settle, until);
+        ctx.timers.set_earlier(Timer::ReadBack, until);
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Reported {
     /// Settings that the store has otherwise than this node.
     differing: BTreeMap<GroupName, Vec<Differing>>,
     /// What operators ask for.
-    asked: Control,
+    commands: Control,
 }
 
 impl Default for Reported {
@@ -32,7 +32,7 @@ impl Default for Reported {
             warnings: BTreeSet::new(),
             other_kind: BTreeSet::new(),
             differing: BTreeMap::new(),
-            asked: Control::empty(WriteId::from_bits(0)),
+            commands: Control::empty(WriteId::from_bits(0)),
         }
     }
 }
@@ -118,7 +118,7 @@ impl Reported {
     }
 
     /// What operators ask for now; what they asked for before, if that was something else.
-    pub(super) fn asked(&mut self, now: &Control) -> Option<Control> {
-        (*now != self.asked).then(|| std::mem::replace(&mut self.asked, now.clone()))
+    pub(super) fn commands(&mut self, now: &Control) -> Option<Control> {
+        (*now != self.commands).then(|| std::mem::replace(&mut self.commands, now.clone()))
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum Timer {
     /// Look at those that have been silent for a while.
     Probe,
     /// Read back what became of writes of unknown outcome.
-    Settle,
+    ReadBack,
     /// Look at what should be here and is not.
     Acquire,
     /// Voluntary moves may go on after many nodes vanished. Follows from the freeze.
@@ -74,7 +74,7 @@ impl Timer {
         Timer::List,
         Timer::Open,
         Timer::Probe,
-        Timer::Settle,
+        Timer::ReadBack,
         Timer::Acquire,
         Timer::Unfreeze,
         Timer::Shy,
@@ -187,7 +187,7 @@ impl Node {
                 self.ask_to_open();
             }
             Timer::Probe => self.probe(),
-            Timer::Settle => self.settle(),
+            Timer::ReadBack => self.read_back(),
             Timer::Acquire => self.look_for_wanted(),
             Timer::Unfreeze => self.freeze.end(&mut self.ctx),
             Timer::Shy => {

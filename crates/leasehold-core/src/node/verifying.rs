@@ -52,7 +52,7 @@ impl Node {
             }
             None => {
                 self.outbox.doubt([shard.clone()]);
-                self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
+                self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
             }
         }
     }
@@ -78,7 +78,7 @@ impl Node {
             self.vacancies.restart(&shard);
         }
         self.note_missing_holder(&shard);
-        self.settle_by_sight(source, &shard);
+        self.outcome_seen(source, &shard);
         self.moves.note_taken(&shard, &self.mirror, self.ctx.now.at);
         self.check_held(source, &shard);
         self.planner.note_filled(&shard, self.pace.fill_next_at(), &mut self.ctx);

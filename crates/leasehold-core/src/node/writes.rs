@@ -61,7 +61,7 @@ pub(super) enum WriteKind {
 pub(super) enum Stage {
     Waiting,
     Sent,
-    Unsettled,
+    Unknown,
 }
 
 impl Node {

@@ -85,7 +85,7 @@ impl<'a> Matching<'a> {
     }
 
     /// Finds a node for every shard. Returns the node of each, and the shards that got none.
-    pub(super) fn settle(mut self) -> (Vec<u32>, Vec<u32>) {
+    pub(super) fn solve(mut self) -> (Vec<u32>, Vec<u32>) {
         self.trim();
         while let Some(shard) = self.free.pop() {
             if self.market.spill == Spill::Off {

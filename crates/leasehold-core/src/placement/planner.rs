@@ -12,7 +12,7 @@ use crate::rules::{Rule, Rules};
 
 /// Plans one group, over and over, and recomputes only what changed since the last question. Use one per group.
 pub struct Planner {
-    way: Way,
+    algorithm: Algorithm,
     spill: Spill,
     last: Option<(Question, Arc<Assignment>)>,
     fault: Option<Fault>,
@@ -27,7 +27,7 @@ pub enum Fault {
     Length(usize),
 }
 
-enum Way {
+enum Algorithm {
     Rendezvous(Box<Choices>),
     Own(Arc<dyn Placement>),
 }
@@ -35,13 +35,18 @@ enum Way {
 impl Planner {
     /// Plans with weighted rendezvous and bounded load, version 1.
     pub fn rendezvous() -> Self {
-        Planner { way: Way::Rendezvous(Box::default()), spill: Spill::On, last: None, fault: None }
+        Planner {
+            algorithm: Algorithm::Rendezvous(Box::default()),
+            spill: Spill::On,
+            last: None,
+            fault: None,
+        }
     }
 
     /// Plans with a rule of the user's own. What it answers is not trusted: a node that does not exist counts as
     /// nobody, and so does an answer that is missing.
     pub fn own(placement: Arc<dyn Placement>) -> Self {
-        Planner { way: Way::Own(placement), spill: Spill::On, last: None, fault: None }
+        Planner { algorithm: Algorithm::Own(placement), spill: Spill::On, last: None, fault: None }
     }
 
     /// Lets a test break the rule of spill-over: a shard that does not fit its first choice then stays unplaced.
@@ -52,9 +57,9 @@ impl Planner {
 
     /// Names the rule and its version; see [`Placement::id`].
     pub fn id(&self) -> String {
-        match &self.way {
-            Way::Rendezvous(_) => Rendezvous.id(),
-            Way::Own(placement) => {
+        match &self.algorithm {
+            Algorithm::Rendezvous(_) => Rendezvous.id(),
+            Algorithm::Own(placement) => {
                 caught(|| placement.id()).unwrap_or_else(|_| "a placement that panicked".into())
             }
         }
@@ -67,9 +72,9 @@ impl Planner {
         {
             return answer.clone();
         }
-        let answer = match &mut self.way {
-            Way::Rendezvous(choices) => rendezvous::place(choices, &question, self.spill),
-            Way::Own(placement) => {
+        let answer = match &mut self.algorithm {
+            Algorithm::Rendezvous(choices) => rendezvous::place(choices, &question, self.spill),
+            Algorithm::Own(placement) => {
                 let placement = placement.clone();
                 self.ask(&*placement, &question)
             }
@@ -126,9 +131,9 @@ impl Planner {
 
     /// The candidates in the order in which they should have this shard; see [`Placement::rank`].
     pub fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32> {
-        match &self.way {
-            Way::Rendezvous(_) => rendezvous::rank(question, shard),
-            Way::Own(placement) => {
+        match &self.algorithm {
+            Algorithm::Rendezvous(_) => rendezvous::rank(question, shard),
+            Algorithm::Own(placement) => {
                 let ranked = caught(|| placement.rank(question, shard));
                 let mut ranked = ranked.unwrap_or_else(|_| rendezvous::rank(question, shard));
                 ranked.retain(|&node| (node as usize) < question.nodes.len());
@@ -139,9 +144,9 @@ impl Planner {
 
     /// The same with scores, for explaining; a rule of the user's own has none.
     pub fn ranked(&self, question: &Question, shard: &ShardId) -> Vec<Ranked> {
-        match &self.way {
-            Way::Rendezvous(_) => rendezvous::ranked(question, shard),
-            Way::Own(_) => {
+        match &self.algorithm {
+            Algorithm::Rendezvous(_) => rendezvous::ranked(question, shard),
+            Algorithm::Own(_) => {
                 self.rank(question, shard).into_iter().map(|node| Ranked { node, score: None }).collect()
             }
         }
@@ -150,9 +155,9 @@ impl Planner {
     /// The most shards that each node may get, as things are: by balance, and never above its capacity. A rule of the
     /// user's own is only bound by capacity, if it cares.
     pub fn caps(&self, question: &Question) -> Vec<Option<u32>> {
-        match &self.way {
-            Way::Rendezvous(_) => rendezvous::caps(question).into_iter().map(Some).collect(),
-            Way::Own(_) => question.nodes.iter().map(|node| node.capacity).collect(),
+        match &self.algorithm {
+            Algorithm::Rendezvous(_) => rendezvous::caps(question).into_iter().map(Some).collect(),
+            Algorithm::Own(_) => question.nodes.iter().map(|node| node.capacity).collect(),
         }
     }
 }

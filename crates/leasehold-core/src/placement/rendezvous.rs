@@ -55,7 +55,7 @@ pub(super) fn place(choices: &mut Choices, question: &Question, spill: Spill) ->
         to[shard as usize] = NOBODY;
     }
     let caps = Caps::new(&question.nodes, &question.policy, to.len() as u32, &pinned);
-    let (mut to, unplaced) = Matching::new(market, under(caps, question, &pinned), to, Vec::new()).settle();
+    let (mut to, unplaced) = Matching::new(market, under(caps, question, &pinned), to, Vec::new()).solve();
     if !unplaced.is_empty() && spill == Spill::On {
         relax(market, question, &pinned, &mut to, unplaced);
     }
@@ -85,7 +85,7 @@ fn relax(market: Market<'_>, question: &Question, pinned: &[u32], to: &mut [u32]
         question.nodes.iter().zip(pinned).map(|(node, pinned)| capacity(node) - pinned).collect();
     take_up(&mut room, to);
     let open = Room { nodes: room.clone(), zone_of: vec![0; room.len()], zones: vec![UNLIMITED] };
-    let (more, unplaced) = Matching::new(market, open, vec![NOBODY; to.len()], left).settle();
+    let (more, unplaced) = Matching::new(market, open, vec![NOBODY; to.len()], left).solve();
     take_up(&mut room, &more);
     for (to, more) in to.iter_mut().zip(more) {
         if more != NOBODY {

@@ -18,7 +18,7 @@ mod timer;
 mod watch;
 mod works;
 
-pub use watch::{Order, Seen, Watch};
+pub use watch::{Order, SessionStatus, Watch};
 pub use works::{SessionLost, Works};
 
 use crate::event::Deadlines;

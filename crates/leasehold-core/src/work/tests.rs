@@ -192,7 +192,7 @@ fn work_without_handlers_is_held_until_it_is_told_to_stop() {
 fn the_watch_loses_at_stop_at_kills_at_kill_at_and_forgets() {
     let mut watch: Watch<u32, &str> = Watch::default();
     let look = |now: u64, told: bool| {
-        move |_: &u32| Seen { good_until: (now < 100).then(|| ms(100)), told, kill_at: ms(150) }
+        move |_: &u32| SessionStatus { good_until: (now < 100).then(|| ms(100)), told, kill_at: ms(150) }
     };
     watch.guard(7);
     watch.cut_off_at(ms(120), "late");

@@ -6,7 +6,7 @@ use crate::time::Moment;
 
 /// A session as the watchdog sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SessionStatus {
     /// Until when it is good; `None` once it is lost, by the clock or by word of the core.
     pub good_until: Option<Moment>,
     /// Whether everybody was told that it is lost.
@@ -56,7 +56,7 @@ impl<S: Clone, K> Watch<S, K> {
     pub fn turn(
         &mut self,
         now: impl Fn() -> Moment,
-        look: impl Fn(&S) -> Seen,
+        look: impl Fn(&S) -> SessionStatus,
         out: &mut Vec<Order<S, K>>,
     ) -> Moment {
         let mut next = Moment::NEVER;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::event::Action;
-use leasehold_core::notice::{Asked, Differing, Gone, Notice};
+use leasehold_core::notice::{Differing, Gone, Notice, OperatorCommand};
 use leasehold_core::store::{Answer, Lane, Op, Request, Swapped};
 
 use crate::world::World;
@@ -110,15 +110,15 @@ fn told(world: &World, notice: &Notice) -> Option<String> {
         Notice::SettingsDiffer { group, settings } => {
             format!("the store's settings of {group} hold: {}", Differing::in_words(settings))
         }
-        Notice::Asked(asked) => match asked {
-            Asked::Drain { note } => format!("an operator drains it: {note}"),
-            Asked::Undrain => "no operator drains it any more".into(),
-            Asked::Weight(weight) => format!("an operator gives it weight {weight}"),
-            Asked::OwnWeight => "no operator gives it a weight any more".into(),
-            Asked::Freeze { note } => format!("an operator freezes voluntary moves: {note}"),
-            Asked::Unfreeze => "no operator freezes voluntary moves any more".into(),
-            Asked::Pin { shard, to } => format!("an operator pins {shard} to {to}"),
-            Asked::Unpin { shard } => format!("no operator pins {shard} any more"),
+        Notice::OperatorCommand(asked) => match asked {
+            OperatorCommand::Drain { note } => format!("an operator drains it: {note}"),
+            OperatorCommand::Undrain => "no operator drains it any more".into(),
+            OperatorCommand::Weight(weight) => format!("an operator gives it weight {weight}"),
+            OperatorCommand::OwnWeight => "no operator gives it a weight any more".into(),
+            OperatorCommand::Freeze { note } => format!("an operator freezes voluntary moves: {note}"),
+            OperatorCommand::Unfreeze => "no operator freezes voluntary moves any more".into(),
+            OperatorCommand::Pin { shard, to } => format!("an operator pins {shard} to {to}"),
+            OperatorCommand::Unpin { shard } => format!("no operator pins {shard} any more"),
         },
         Notice::OtherKind { group, ours, stored } => {
             format!("OTHER KIND: {group} is {} here and {} in the store", ours.kind(), stored.kind())

@@ -1,7 +1,7 @@
 //! A client that watches a namespace without joining it: for callers that route requests, and for operators.
 
-mod desk;
 mod operator;
+mod record_editor;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,13 +59,13 @@ impl fmt::Debug for ClientOptions {
 pub struct Client {
     store: Arc<dyn Store>,
     clock: Clock,
-    seen: Arc<Seen>,
+    state: Arc<SharedState>,
     views: watch::Receiver<Arc<View>>,
     _tasks: Tasks,
 }
 
 /// What the client's task and its callers share. The lock is never held across an `await`.
-struct Seen(Mutex<Watching>);
+struct SharedState(Mutex<Watching>);
 
 struct Watching {
     observer: Observer,
@@ -73,7 +73,7 @@ struct Watching {
     trouble: Option<StoreError>,
 }
 
-impl Seen {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, Watching> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,16 +94,18 @@ impl Client {
         observer.listed(clock.read(), &listing);
         note_the_gone(&mut observer, &*store);
         let first = observer.view(clock.read());
-        let seen = Arc::new(Seen(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
+        let state =
+            Arc::new(SharedState(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
         let (views_tx, views) = watch::channel(Arc::new(first));
         let tasks = Tasks::on(Handle::current());
         let (watched_tx, watched) = mpsc::channel(256);
         if store.facts().watch {
             tasks.spawn(follow(store.clone(), clock.clone(), watched_tx));
         }
-        let scout = Scout { store: store.clone(), clock: clock.clone(), seen: seen.clone(), views: views_tx };
+        let scout =
+            Scout { store: store.clone(), clock: clock.clone(), state: state.clone(), views: views_tx };
         tasks.spawn(scout.run(watched, options.list_every));
-        Ok(Client { store, clock, seen, views, _tasks: tasks })
+        Ok(Client { store, clock, state, views, _tasks: tasks })
     }
 
     /// What the store said, at most about 100 ms ago.
@@ -130,27 +132,27 @@ impl Client {
 
     /// Which node holds a shard.
     pub fn whereabouts(&self, shard: &ShardId) -> Located {
-        self.seen.lock().observer.whereabouts(shard)
+        self.state.lock().observer.whereabouts(shard)
     }
 
     /// Explains where a shard runs and why; `None` if there is no such shard.
     pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
-        self.seen.lock().observer.explain(shard)
+        self.state.lock().observer.explain(shard)
     }
 
     /// What would move if the given thing changed.
     pub fn what_if(&self, change: &WhatIf) -> Result<Difference, Error> {
-        self.seen.lock().observer.what_if(change).map_err(Error::Unknown)
+        self.state.lock().observer.what_if(change).map_err(Error::Unknown)
     }
 
     /// The time since the store last answered or reported anything.
     pub fn heard_ago(&self) -> Duration {
-        self.clock.now().since(self.seen.lock().heard_at)
+        self.clock.now().since(self.state.lock().heard_at)
     }
 
     /// The error of the last request to the store, if that failed.
     pub fn trouble(&self) -> Option<StoreError> {
-        self.seen.lock().trouble.clone()
+        self.state.lock().trouble.clone()
     }
 }
 
@@ -164,7 +166,7 @@ impl fmt::Debug for Client {
 struct Scout {
     store: Arc<dyn Store>,
     clock: Clock,
-    seen: Arc<Seen>,
+    state: Arc<SharedState>,
     views: watch::Sender<Arc<View>>,
 }
 
@@ -193,7 +195,7 @@ impl Scout {
                 publish_at = publish_at.min(self.clock.now());
             }
             if self.clock.now() >= publish_at {
-                let view = self.seen.lock().observer.view(self.clock.read());
+                let view = self.state.lock().observer.view(self.clock.read());
                 self.views.send_replace(Arc::new(view));
                 not_before = self.clock.now() + VIEW_EVERY_MIN;
                 publish_at = Moment::NEVER;
@@ -202,29 +204,29 @@ impl Scout {
     }
 
     fn hear(&self, event: WatchEvent) {
-        let mut seen = self.seen.lock();
+        let mut state = self.state.lock();
         match &event {
             WatchEvent::Interrupted(why) => {
-                seen.trouble = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
+                state.trouble = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
             }
             _ => {
-                seen.heard_at = self.clock.now();
-                seen.trouble = None;
+                state.heard_at = self.clock.now();
+                state.trouble = None;
             }
         }
-        seen.observer.watched(self.clock.read(), event);
+        state.observer.watched(self.clock.read(), event);
     }
 
     fn take(&self, listed: Result<Listing, StoreError>) {
-        let mut seen = self.seen.lock();
+        let mut state = self.state.lock();
         match listed {
             Ok(listing) => {
-                seen.observer.listed(self.clock.read(), &listing);
-                note_the_gone(&mut seen.observer, &*self.store);
-                seen.heard_at = self.clock.now();
-                seen.trouble = None;
+                state.observer.listed(self.clock.read(), &listing);
+                note_the_gone(&mut state.observer, &*self.store);
+                state.heard_at = self.clock.now();
+                state.trouble = None;
             }
-            Err(error) => seen.trouble = Some(error),
+            Err(error) => state.trouble = Some(error),
         }
     }
 }

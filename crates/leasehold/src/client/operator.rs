@@ -6,7 +6,7 @@ use leasehold_core::record::{Control, DrainWish, FORMAT, GroupRecord, Meta, Reco
 use leasehold_core::store::Key;
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
 
-use super::desk::{Change, Desk};
+use super::record_editor::{Change, RecordEditor};
 use super::{Client, list};
 use crate::error::Error;
 use crate::group::Group;
@@ -91,7 +91,7 @@ impl Client {
     /// record.
     pub async fn control(&self, what: &str, mut change: impl FnMut(&mut Control)) -> Result<(), Error> {
         let unix_ms = self.clock.unix_ms();
-        self.desk()
+        self.editor()
             .rewrite::<Control>(what, &Key::Control, |found| {
                 let before = found.unwrap_or_else(|| Control::empty(WriteId::from_bits(0)));
                 let mut after = before.clone();
@@ -123,7 +123,7 @@ impl Client {
     ) -> Result<(), Error> {
         let unix_ms = self.clock.unix_ms();
         let what = format!("changing the group {group}");
-        self.desk()
+        self.editor()
             .rewrite::<GroupRecord>(&what, &Key::Group(group.clone()), |found| {
                 let is_new = found.is_none();
                 let before = found.unwrap_or_else(|| empty_group(group));
@@ -150,10 +150,10 @@ impl Client {
         let group = group_name(group)?;
         let what = format!("deleting the group {group}");
         let key = Key::Group(group.clone());
-        let record = self.desk().get::<GroupRecord>(&what, &key).await?;
+        let record = self.editor().get::<GroupRecord>(&what, &key).await?;
         let record = record.ok_or_else(|| Error::unknown(format!("group {group}")))?;
         let floor = self.highest_epoch(&what, &group).await?.max(record.epoch_floor);
-        self.desk()
+        self.editor()
             .rewrite::<Meta>(&what, &Key::Meta, |found| match found {
                 Some(meta) if meta.epoch_floor < floor => {
                     Ok(Change::Write(Meta { epoch_floor: floor, ..meta }))
@@ -161,7 +161,7 @@ impl Client {
                 _ => Ok(Change::Keep),
             })
             .await?;
-        self.desk().rewrite::<GroupRecord>(&what, &key, |_| Ok(Change::Remove)).await
+        self.editor().rewrite::<GroupRecord>(&what, &key, |_| Ok(Change::Remove)).await
     }
 
     async fn highest_epoch(&self, what: &str, group: &GroupName) -> Result<Epoch, Error> {
@@ -176,12 +176,12 @@ impl Client {
     }
 
     async fn epoch(&self, what: &str, shard: &ShardId) -> Result<Epoch, Error> {
-        let record = self.desk().get::<ShardRecord>(what, &Key::Shard(shard.clone())).await?;
+        let record = self.editor().get::<ShardRecord>(what, &Key::Shard(shard.clone())).await?;
         record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("shard {shard}")))
     }
 
-    fn desk(&self) -> Desk<'_> {
-        Desk { store: &*self.store, clock: &self.clock }
+    fn editor(&self) -> RecordEditor<'_> {
+        RecordEditor { store: &*self.store, clock: &self.clock }
     }
 }
 

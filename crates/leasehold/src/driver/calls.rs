@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 
 use super::Input;
-use super::crew::panic_text;
+use super::executor::panic_text;
 use crate::clock::Clock;
 use crate::observe::Meters;
 use crate::rng;

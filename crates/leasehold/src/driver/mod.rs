@@ -13,10 +13,10 @@
 //! stops all work in time.
 
 mod calls;
-mod crew;
 #[cfg(test)]
 mod death_tests;
-mod farewell;
+mod end_report;
+mod executor;
 mod publish;
 mod works;
 #[cfg(test)]
@@ -34,8 +34,8 @@ use leasehold_core::{Action, Command, Epoch, Event, GroupName, Moment, Now, Shar
 use tokio::sync::{broadcast, mpsc};
 
 pub(crate) use calls::{Calls, follow, unanswered};
-pub(crate) use crew::{Crew, Grants, panic_text};
-pub(crate) use farewell::Farewell;
+pub(crate) use end_report::EndReport;
+pub(crate) use executor::{Executor, Grants, panic_text};
 pub(crate) use publish::Publisher;
 pub(crate) use works::Works;
 
@@ -97,7 +97,7 @@ pub(crate) struct Driver<A> {
     pub(crate) works: Works<A>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Duration,
-    pub(crate) farewell: Farewell,
+    pub(crate) end_report: EndReport,
     pub(crate) told: broadcast::Sender<Arc<NodeEvent>>,
     pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
     /// How long after a leave was due the session has surely expired.
@@ -139,17 +139,17 @@ impl<A: Alarm> Driver<A> {
     /// Runs until the node has left, or the driver dies of a bug, and then until none of its work is left.
     pub(crate) async fn run(mut self, follow_watch: bool) {
         let panic = AssertUnwindSafe(self.live(follow_watch)).catch_unwind().await.err();
-        let Driver { core, clock, calls, mut works, farewell, inputs, life, hooks, told, .. } = self;
-        let meters = farewell.meters.clone();
+        let Driver { core, clock, calls, mut works, end_report, inputs, life, hooks, told, .. } = self;
+        let meters = end_report.meters.clone();
         match panic {
             None => {
                 works.kill_all();
-                farewell.left(&core, &clock, life.finish.unwrap_or(Finish::Unconfirmed));
+                end_report.left(&core, &clock, life.finish.unwrap_or(Finish::Unconfirmed));
             }
             // As if it had detached: work is told to stop now, and the watchdog cuts it off at the deadline.
             Some(panic) => {
                 works.lose();
-                farewell.died(&panic_text(&*panic));
+                end_report.died(&panic_text(&*panic));
             }
         }
         // Listeners learn that no more events come, and the user's hooks are dropped.
@@ -183,7 +183,7 @@ impl<A: Alarm> Driver<A> {
 
     fn wake_at(&self) -> Moment {
         let soonest = self.clock.now() + OVERDUE_PAUSE;
-        self.core.deadline().max(soonest).min(self.farewell.publisher.due_at()).min(self.life.give_up_at)
+        self.core.deadline().max(soonest).min(self.end_report.publisher.due_at()).min(self.life.give_up_at)
     }
 
     fn take(&mut self, input: Input) {
@@ -240,7 +240,7 @@ impl<A: Alarm> Driver<A> {
     /// A node that can run nothing must not attract shards: it hands over what it has and leaves. A node that only
     /// holds shards, without any user code, needs no runtime.
     fn leave_if_nothing_can_run(&mut self) {
-        if !self.life.runtime_gone || (self.works.crew.handlers.is_empty() && self.hooks.is_empty()) {
+        if !self.life.runtime_gone || (self.works.executor.handlers.is_empty() && self.hooks.is_empty()) {
             return;
         }
         tracing::error!(
@@ -261,9 +261,9 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn publish_if_due(&mut self) {
-        if self.clock.now() >= self.farewell.publisher.due_at() {
-            let view = self.farewell.publisher.publish(&self.core, &self.clock);
-            self.farewell.meters.view(&view, self.works.running());
+        if self.clock.now() >= self.end_report.publisher.due_at() {
+            let view = self.end_report.publisher.publish(&self.core, &self.clock);
+            self.end_report.meters.view(&view, self.works.running());
         }
     }
 
@@ -280,7 +280,7 @@ impl<A: Alarm> Driver<A> {
             }
         }
         if !quiet {
-            self.farewell.publisher.changed(self.clock.now());
+            self.end_report.publisher.changed(self.clock.now());
         }
     }
 
@@ -307,7 +307,7 @@ impl<A: Alarm> Driver<A> {
             }
             Action::AskGate(shard) => self.ask_gate(shard),
             Action::Tell(notice) => {
-                self.farewell.meters.tell(&notice);
+                self.end_report.meters.tell(&notice);
                 let _ = self.told.send(Arc::new(NodeEvent { unix_ms: self.clock.unix_ms(), notice }));
             }
             Action::Done => self.life.finish = Some(self.how_it_finished()),
@@ -316,12 +316,12 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn ask_gate(&self, shard: ShardId) {
-        let inputs = self.works.crew.inputs.clone();
+        let inputs = self.works.executor.inputs.clone();
         let Some(gate) = self.hooks.gate.clone() else {
             let _ = inputs.send(Input::Core(Event::Gate { shard, verdict: Verdict::Take }));
             return;
         };
-        let (runtime, clock) = (self.works.crew.runtime.clone(), self.clock.clone());
+        let (runtime, clock) = (self.works.executor.runtime.clone(), self.clock.clone());
         let within = self.hook_every;
         self.calls.tasks().spawn(async move {
             let about = shard.clone();
@@ -334,7 +334,7 @@ impl<A: Alarm> Driver<A> {
     /// Asks for weight and health regularly; only changes are passed on.
     fn start_hooks(&self) {
         let (every, clock) = (self.hook_every, self.clock.clone());
-        let (runtime, inputs) = (self.works.crew.runtime.clone(), self.works.crew.inputs.clone());
+        let (runtime, inputs) = (self.works.executor.runtime.clone(), self.works.executor.inputs.clone());
         if let Some(weight) = self.hooks.weight.clone() {
             let (clock, runtime, inputs) = (clock.clone(), runtime.clone(), inputs.clone());
             self.calls.tasks().spawn(async move {

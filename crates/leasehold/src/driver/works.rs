@@ -1,4 +1,4 @@
-//! The work that runs here: the decisions of the core's `work` module, carried out by a crew.
+//! The work that runs here: the decisions of the core's `work` module, carried out by a executor.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::Input;
-use super::crew::Crew;
+use super::executor::Executor;
 use crate::deadman::Alarm;
 use crate::group::Handler;
 use crate::tasks;
@@ -17,13 +17,13 @@ use crate::tasks;
 /// All work of one node.
 pub(crate) struct Works<A> {
     decisions: work::Works,
-    pub(crate) crew: Crew<A>,
+    pub(crate) executor: Executor<A>,
 }
 
 impl<A: Alarm> Works<A> {
     /// Nothing runs yet. When a part of a shard's work failed, the rest has `siblings_stop_within` to stop.
-    pub(crate) fn new(crew: Crew<A>, siblings_stop_within: Duration) -> Self {
-        Works { decisions: work::Works::new(crew.kill_early, siblings_stop_within), crew }
+    pub(crate) fn new(executor: Executor<A>, siblings_stop_within: Duration) -> Self {
+        Works { decisions: work::Works::new(executor.kill_early, siblings_stop_within), executor }
     }
 
     /// How many shards have work that has not ended.
@@ -33,22 +33,22 @@ impl<A: Alarm> Works<A> {
 
     /// A new session begins: the former one is over.
     pub(crate) fn open_session(&mut self) {
-        self.decisions.open_session(&mut self.crew);
+        self.decisions.open_session(&mut self.executor);
     }
 
     /// The session's deadlines moved forward; fails if the session was lost before that.
     pub(crate) fn extend(&mut self, deadlines: Deadlines) -> Result<(), SessionLost> {
-        self.decisions.extend(deadlines, &mut self.crew)
+        self.decisions.extend(deadlines, &mut self.executor)
     }
 
     /// The session is lost for good.
     pub(crate) fn lose(&mut self) {
-        self.decisions.lose(&mut self.crew);
+        self.decisions.lose(&mut self.executor);
     }
 
     /// Starts the work of a shard; returns what to tell the core if it did not start.
     pub(crate) fn start(&mut self, shard: ShardId, epoch: Epoch) -> Option<Event> {
-        let refused = self.decisions.start(shard, epoch, &mut self.crew);
+        let refused = self.decisions.start(shard, epoch, &mut self.executor);
         if let Some(Event::Ended { shard, how: Ended::Failed(why), .. }) = &refused {
             tracing::error!(%shard, %epoch, why, "the shard was not started");
         }
@@ -63,37 +63,37 @@ impl<A: Alarm> Works<A> {
         why: StopReason,
         kill_at: Option<Moment>,
     ) -> Option<Event> {
-        self.decisions.stop(shard, epoch, why, kill_at, &mut self.crew)
+        self.decisions.stop(shard, epoch, why, kill_at, &mut self.executor)
     }
 
     /// One handler of a shard is gone; returns what to tell the core if none of the work is left.
     pub(crate) fn handler_ended(&mut self, shard: &ShardId, epoch: Epoch, how: Ended) -> Option<Event> {
-        let now = self.crew.clock.now();
-        self.decisions.handler_ended(now, shard, epoch, how, &mut self.crew)
+        let now = self.executor.clock.now();
+        self.decisions.handler_ended(now, shard, epoch, how, &mut self.executor)
     }
 
     /// Nothing that a grant owns is left, or a part of it failed; returns what to tell the core if none of the work is
     /// left.
     pub(crate) fn owned_ended(&mut self, shard: &ShardId, epoch: Epoch, how: Ended) -> Option<Event> {
-        let now = self.crew.clock.now();
-        self.decisions.owned_ended(now, shard, epoch, how, &mut self.crew)
+        let now = self.executor.clock.now();
+        self.decisions.owned_ended(now, shard, epoch, how, &mut self.executor)
     }
 
     /// Adds a handler to a group, and to its shards that already run.
     pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler) {
-        let joins = self.decisions.join(&group, &mut self.crew);
-        self.crew.add_handler(group, handler, &joins);
+        let joins = self.decisions.join(&group, &mut self.executor);
+        self.executor.add_handler(group, handler, &joins);
     }
 
     /// Cuts off everything, for the end of the driver. Work that is stuck in a thread stays under the dead-man timer.
     pub(crate) fn kill_all(&mut self) {
-        self.crew.kill_all();
+        self.executor.kill_all();
     }
 
     /// Reports when the runtime of user code is shut down, until `end`.
     pub(crate) fn watch_runtime(&self, end: CancellationToken) {
-        let mut sentinel = Sentinel(Some(self.crew.inputs.clone()));
-        tasks::spawn_on(&self.crew.runtime, async move {
+        let mut sentinel = Sentinel(Some(self.executor.inputs.clone()));
+        tasks::spawn_on(&self.executor.runtime, async move {
             end.cancelled().await;
             drop(sentinel.0.take());
         });

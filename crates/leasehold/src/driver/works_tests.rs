@@ -9,14 +9,14 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::Input;
-use super::crew::{Crew, Grants};
+use super::executor::{Executor, Grants};
 use super::works::Works;
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash};
 use crate::grant::Grant;
 use crate::group::Handler;
 use crate::session::Session;
-use crate::tasks::Place;
+use crate::tasks::RunsOn;
 use crate::watchdog::Watchdog;
 
 /// Writes down what the dead-man timer was told.
@@ -47,14 +47,14 @@ fn deadlines(clock: &Clock, stop_ms: u64) -> Deadlines {
 
 impl Bench {
     fn new() -> Self {
-        Bench::at(Place::CurrentRuntime, Clock::virtual_time(), Handle::current())
+        Bench::at(RunsOn::CurrentRuntime, Clock::virtual_time(), Handle::current())
     }
 
-    fn at(place: Place, clock: Clock, runtime: Handle) -> Self {
+    fn at(runs_on: RunsOn, clock: Clock, runtime: Handle) -> Self {
         let (inputs, inbox) = unbounded_channel();
         let notes = Notes::default();
-        let crew = Crew {
-            watchdog: Watchdog::start(place, clock.clone(), || {}).unwrap(),
+        let executor = Executor {
+            watchdog: Watchdog::start(runs_on, clock.clone(), || {}).unwrap(),
             runtime,
             inputs,
             grants: Arc::new(Grants::default()),
@@ -64,14 +64,14 @@ impl Bench {
             sessions: Default::default(),
             clock: clock.clone(),
         };
-        let mut works = Works::new(crew, Duration::from_millis(200));
+        let mut works = Works::new(executor, Duration::from_millis(200));
         works.extend(deadlines(&clock, 1000)).unwrap();
         Bench { works, inbox, notes }
     }
 
     /// The newest session.
     fn session(&self) -> Arc<Session> {
-        self.works.crew.sessions.values().last().unwrap().clone()
+        self.works.executor.sessions.values().last().unwrap().clone()
     }
 
     fn handler<F, Fut>(&mut self, work: F)
@@ -129,14 +129,14 @@ async fn work_runs_until_told_to_stop_and_its_grant_ends_before_anybody_hears() 
         Ok(())
     });
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
-    let grant = bench.works.crew.grants.get(&shard()).unwrap();
+    let grant = bench.works.executor.grants.get(&shard()).unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!((grant.check(), grant.epoch()), (Ok(()), Epoch(1)));
     assert_eq!(bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None), None);
     assert_eq!(grant.check(), Ok(()), "told to stop, not yet over");
     assert_eq!(bench.next_end().await, finished(1));
     assert!(grant.is_lost());
-    assert!(bench.works.crew.grants.all().is_empty() && bench.works.running() == 0);
+    assert!(bench.works.executor.grants.all().is_empty() && bench.works.running() == 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +172,7 @@ async fn panics_and_errors_are_failures_and_a_stop_that_crosses_them_is_answered
 #[tokio::test(start_paused = true)]
 async fn work_that_ignores_the_stop_is_cut_off_and_only_then_reported() {
     let mut bench = Bench::new();
-    let clock = bench.works.crew.clock.clone();
+    let clock = bench.works.executor.clock.clone();
     let gone = Arc::new(AtomicBool::new(false));
     struct SetOnDrop(Arc<AtomicBool>);
     impl Drop for SetOnDrop {
@@ -200,11 +200,11 @@ async fn work_that_ignores_the_stop_is_cut_off_and_only_then_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_stops_all_work_and_cuts_it_off_at_kill_at() {
     let mut bench = Bench::new();
-    let clock = bench.works.crew.clock.clone();
+    let clock = bench.works.executor.clock.clone();
     let kill_at = bench.session().kill_at();
     bench.handler(|_| std::future::pending());
     bench.works.start(shard(), Epoch(1));
-    let grant = bench.works.crew.grants.get(&shard()).unwrap();
+    let grant = bench.works.executor.grants.get(&shard()).unwrap();
     // Nobody renews and nobody says anything: the watchdog acts alone.
     assert_eq!(bench.next_end().await, finished(1));
     assert!(grant.is_lost());
@@ -247,7 +247,7 @@ async fn all_handlers_of_a_group_are_one_work() {
     bench.works.start(shard(), Epoch(1));
     tokio::time::sleep(Duration::from_millis(10)).await;
     // One more joins the running work, under the same grant, and fails: the others are told to stop.
-    let clock = bench.works.crew.clock.clone();
+    let clock = bench.works.executor.clock.clone();
     let joined_at = clock.now();
     bench.handler(|grant| async move {
         assert_eq!(grant.epoch(), Epoch(1));
@@ -261,15 +261,15 @@ async fn all_handlers_of_a_group_are_one_work() {
 async fn a_group_without_handlers_is_held_and_let_go_at_once() {
     let mut bench = Bench::new();
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
-    assert!(bench.works.crew.grants.get(&shard()).unwrap().check().is_ok());
+    assert!(bench.works.executor.grants.get(&shard()).unwrap().check().is_ok());
     assert_eq!(bench.works.stop(&shard(), Epoch(1), StopReason::Moving, None), Some(finished(1)));
-    assert!(bench.works.crew.grants.get(&shard()).is_none());
+    assert!(bench.works.executor.grants.get(&shard()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_dead_man_timer_is_set_before_work_runs_moved_before_grants_and_off_when_idle() {
     let mut bench = Bench::new();
-    let clock = bench.works.crew.clock.clone();
+    let clock = bench.works.executor.clock.clone();
     let first = bench.session().die_at();
     let later = deadlines(&clock, 2000);
     bench.works.start(shard(), Epoch(1));
@@ -285,7 +285,7 @@ async fn the_dead_man_timer_is_set_before_work_runs_moved_before_grants_and_off_
 async fn a_new_session_does_not_postpone_the_dead_man_of_stuck_work() {
     let mut bench = Bench::new();
     bench.handler(|_| std::future::pending());
-    let clock = bench.works.crew.clock.clone();
+    let clock = bench.works.executor.clock.clone();
     assert_eq!(bench.works.start(shard(), Epoch(1)), None);
     // Another node fenced the session. The handler is stuck: here, nobody takes the report of its end.
     bench.works.lose();
@@ -313,7 +313,7 @@ async fn what_a_grant_owns_runs_on_after_its_handler_and_so_does_the_timer() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let guard = inbox.try_recv().unwrap();
     let grant = guard.grant().clone();
-    let soon = bench.works.crew.clock.now() + Duration::from_millis(10);
+    let soon = bench.works.executor.clock.now() + Duration::from_millis(10);
     bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(soon));
     let waited = tokio::time::timeout(Duration::from_millis(500), bench.next_end()).await;
     assert!(waited.is_err(), "the handler is gone, but not its work: {waited:?}");
@@ -343,10 +343,10 @@ async fn tasks_of_a_grant_are_cut_off_like_handlers_and_their_panics_are_failure
     });
     bench.works.start(shard(), Epoch(1));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let kill_at = bench.works.crew.clock.now() + Duration::from_millis(30);
+    let kill_at = bench.works.executor.clock.now() + Duration::from_millis(30);
     bench.works.stop(&shard(), Epoch(1), StopReason::Moving, Some(kill_at));
     assert_eq!(bench.next_end().await, finished(1));
-    assert_eq!(bench.works.crew.clock.now(), kill_at);
+    assert_eq!(bench.works.executor.clock.now(), kill_at);
     bench.works.start(shard(), Epoch(2));
     assert_eq!(failed(&bench.next_end().await), "panicked: out of luck");
 }
@@ -356,7 +356,7 @@ async fn tasks_of_a_grant_are_cut_off_like_handlers_and_their_panics_are_failure
 fn blocked_work_is_not_gone_before_it_returns() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let clock = Clock::boot();
-    let mut bench = Bench::at(Place::OwnThread, clock.clone(), runtime.handle().clone());
+    let mut bench = Bench::at(RunsOn::OwnThread, clock.clone(), runtime.handle().clone());
     let left_at = Arc::new(Mutex::new(Moment::NEVER));
     let (leaves, began) = (left_at.clone(), Arc::new(AtomicBool::new(false)));
     let begins = began.clone();
@@ -387,7 +387,7 @@ fn blocked_work_is_not_gone_before_it_returns() {
 #[test]
 fn work_ends_with_its_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut bench = Bench::at(Place::OwnThread, Clock::boot(), runtime.handle().clone());
+    let mut bench = Bench::at(RunsOn::OwnThread, Clock::boot(), runtime.handle().clone());
     bench.handler(|_| std::future::pending());
     bench.works.start(shard(), Epoch(1));
     runtime.block_on(tokio::task::yield_now());

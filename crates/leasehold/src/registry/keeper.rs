@@ -164,7 +164,7 @@ impl Keeper {
     fn take_back(&mut self, key: &str) {
         match self.wanted.remove(key).map(|wanted| wanted.before) {
             Some(Before::Other(owner, value)) => {
-                let former = Wanted { owner, value, stand: Stand::Lost, before: Before::Settled };
+                let former = Wanted { owner, value, stand: Stand::Lost, before: Before::Confirmed };
                 self.wanted.insert(key.to_owned(), former);
             }
             _ => self.drop_key(key),
@@ -172,8 +172,8 @@ impl Keeper {
     }
 
     async fn round(&mut self, round: Round) {
-        match self.settle().await {
-            Ok(()) => self.settled(),
+        match self.reconcile().await {
+            Ok(()) => self.reconciled(),
             Err(error) => self.failed(error, round),
         }
         // Callers that already got an answer see it in the health.
@@ -181,7 +181,7 @@ impl Keeper {
         self.answer();
     }
 
-    fn settled(&mut self) {
+    fn reconciled(&mut self) {
         self.retrying = false;
         let keys = self.wanted.len();
         // A refused key is no longer wanted, so a round without keys does not show that the store would take it now.
@@ -212,17 +212,17 @@ impl Keeper {
         self.error = Some(error.to_string());
         self.failing_since.get_or_insert(self.clock.now());
         let refused: Vec<String> = self.waiting.registered.iter().map(|(key, _)| key.clone()).collect();
-        let unsettled: BTreeSet<String> = refused
+        let unconfirmed: BTreeSet<String> = refused
             .into_iter()
-            .filter(|key| self.wanted.get(key).is_some_and(|wanted| !wanted.is_settled()))
+            .filter(|key| self.wanted.get(key).is_some_and(|wanted| !wanted.is_confirmed()))
             .collect();
-        for key in &unsettled {
+        for key in &unconfirmed {
             self.refused.extend(self.wanted.get(key).map(|wanted| (wanted.owner, key.clone())));
             self.take_back(key);
         }
         let failure = || StoreError::new(error.kind, error.message.clone());
         for (key, reply) in std::mem::take(&mut self.waiting.registered) {
-            let kept = self.lease_id().filter(|_| !unsettled.contains(&key));
+            let kept = self.lease_id().filter(|_| !unconfirmed.contains(&key));
             let _ = reply.send(kept.ok_or_else(failure));
         }
         for reply in std::mem::take(&mut self.waiting.removed) {

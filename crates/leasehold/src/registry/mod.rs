@@ -12,7 +12,7 @@
 
 mod keeper;
 mod options;
-mod settling;
+mod reconcile;
 mod wanted;
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::tasks::{self, Place};
+use crate::tasks::{self, RunsOn};
 use keeper::{Keeper, Order};
 pub use leasehold_store::LeaseId;
 pub use options::RegistryOptions;
@@ -73,11 +73,11 @@ pub struct Registry(Arc<Registrant>);
 #[derive(Debug)]
 struct Registrant {
     store: StoreHandle,
-    place: Place,
+    runs_on: RunsOn,
     clock: Clock,
     options: RegistryOptions,
     id: u64,
-    line: Mutex<Option<Arc<Line>>>,
+    keeper: Mutex<Option<Arc<KeeperHandle>>>,
 }
 
 #[derive(Clone)]
@@ -91,47 +91,52 @@ impl std::fmt::Debug for StoreHandle {
 
 /// The connection to a keeper. The keeper ends when the last one is dropped.
 #[derive(Debug)]
-struct Line {
+struct KeeperHandle {
     orders: mpsc::UnboundedSender<Order>,
     health: watch::Receiver<RegistryHealth>,
 }
 
 /// The keepers of this process: one per store and ttl. A keeper holds its store, so an address means the same store
 /// for as long as its entry can be used.
-static LINES: Mutex<BTreeMap<(usize, Duration), Weak<Line>>> = Mutex::new(BTreeMap::new());
+static KEEPERS: Mutex<BTreeMap<(usize, Duration), Weak<KeeperHandle>>> = Mutex::new(BTreeMap::new());
 static REGISTRANTS: AtomicU64 = AtomicU64::new(0);
 
 impl Registry {
     /// Registers keys on this store, without a node.
     pub fn on(store: Arc<dyn Store>) -> Self {
-        Registry::new(store, RegistryOptions::default(), Place::OwnThread, Clock::boot())
+        Registry::new(store, RegistryOptions::default(), RunsOn::OwnThread, Clock::boot())
     }
 
     /// The same with other options. The first registry of a process, store and ttl sets the options.
     pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
-        Ok(Registry::new(store, options, Place::OwnThread, Clock::boot()))
+        Ok(Registry::new(store, options, RunsOn::OwnThread, Clock::boot()))
     }
 
     /// The same on the current runtime and its clock, for tests under `tokio::time::pause`.
     pub fn with_virtual_time(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
-        Ok(Registry::new(store, options, Place::CurrentRuntime, Clock::virtual_time()))
+        Ok(Registry::new(store, options, RunsOn::CurrentRuntime, Clock::virtual_time()))
     }
 
     /// With options that were checked.
-    pub(crate) fn new(store: Arc<dyn Store>, options: RegistryOptions, place: Place, clock: Clock) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        options: RegistryOptions,
+        runs_on: RunsOn,
+        clock: Clock,
+    ) -> Self {
         let id = REGISTRANTS.fetch_add(1, Ordering::Relaxed);
-        let line = Mutex::new(None);
-        Registry(Arc::new(Registrant { store: StoreHandle(store), place, clock, options, id, line }))
+        let keeper = Mutex::new(None);
+        Registry(Arc::new(Registrant { store: StoreHandle(store), runs_on, clock, options, id, keeper }))
     }
 
     /// A registry on the same store whose keys have another ttl.
     pub fn with_ttl(&self, ttl: Duration) -> Result<Self, Error> {
-        let Registrant { store, place, clock, options, .. } = &*self.0;
+        let Registrant { store, runs_on, clock, options, .. } = &*self.0;
         let options = RegistryOptions { ttl, ..options.clone() };
         options.check()?;
-        Ok(Registry::new(store.0.clone(), options, *place, clock.clone()))
+        Ok(Registry::new(store.0.clone(), options, *runs_on, clock.clone()))
     }
 
     /// Registers a key, replacing whatever is there, and waits until the store has it. After an error nothing has
@@ -143,9 +148,9 @@ impl Registry {
         }
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());
-        let line = self.line()?;
+        let handle = self.keeper()?;
         let order = Order::Register { owner: self.0.id, key: key.clone(), value, reply };
-        line.orders.send(order).map_err(|_| Error::Left)?;
+        handle.orders.send(order).map_err(|_| Error::Left)?;
         let answer = waiting.await.map_err(|_| Error::Left)?;
         answer.map_err(|error| Error::store(format!("registering {key:?}"), error))
     }
@@ -153,17 +158,17 @@ impl Registry {
     /// Removes a key that was registered here. An error means that the store has not confirmed it; the removal is
     /// retried until the key is gone, and the key never comes back.
     pub async fn unregister(&self, key: &str) -> Result<(), Error> {
-        let Some(line) = self.line_if_open() else { return Ok(()) };
+        let Some(handle) = self.keeper_if_open() else { return Ok(()) };
         let (reply, waiting) = oneshot::channel();
         let order = Order::Unregister { owner: self.0.id, key: key.to_owned(), reply };
-        line.orders.send(order).map_err(|_| Error::Left)?;
+        handle.orders.send(order).map_err(|_| Error::Left)?;
         let answer = waiting.await.map_err(|_| Error::Left)?;
         answer.map_err(|error| Error::store(format!("unregistering {key:?}"), error))
     }
 
     /// The health of the keys.
     pub fn health(&self) -> RegistryHealth {
-        self.line_if_open().map(|line| line.health.borrow().clone()).unwrap_or_default()
+        self.keeper_if_open().map(|handle| handle.health.borrow().clone()).unwrap_or_default()
     }
 
     /// All live registered keys in the store, whoever registered them.
@@ -176,14 +181,14 @@ impl Registry {
     /// Removes the keys that were registered here and waits for it, for a bounded time. The last registry of this
     /// process also revokes the lease, and waits for that.
     pub async fn close(self) {
-        let Some(line) = self.take_line() else { return };
+        let Some(handle) = self.take_keeper() else { return };
         let (done, waiting) = oneshot::channel();
-        let _ = line.orders.send(Order::Forget { owner: self.0.id, done: Some(done) });
-        let mut health = line.health.clone();
+        let _ = handle.orders.send(Order::Forget { owner: self.0.id, done: Some(done) });
+        let mut health = handle.health.clone();
         let closed = async move {
             let _ = waiting.await;
             // The last registrant waits for its keeper, which revokes the lease before it ends.
-            if Arc::into_inner(line).is_some() {
+            if Arc::into_inner(handle).is_some() {
                 while health.changed().await.is_ok() {}
             }
         };
@@ -191,54 +196,54 @@ impl Registry {
         let _ = self.0.clock.timeout_at(until, closed).await;
     }
 
-    fn line_if_open(&self) -> Option<Arc<Line>> {
-        self.0.line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn keeper_if_open(&self) -> Option<Arc<KeeperHandle>> {
+        self.0.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn take_line(&self) -> Option<Arc<Line>> {
-        self.0.line.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_keeper(&self) -> Option<Arc<KeeperHandle>> {
+        self.0.keeper.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn line(&self) -> Result<Arc<Line>, Error> {
-        let mut mine = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = &*mine {
-            return Ok(line.clone());
+    fn keeper(&self) -> Result<Arc<KeeperHandle>, Error> {
+        let mut mine = self.0.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = &*mine {
+            return Ok(handle.clone());
         }
-        let line = self.shared_line()?;
-        *mine = Some(line.clone());
-        Ok(line)
+        let handle = self.shared_keeper()?;
+        *mine = Some(handle.clone());
+        Ok(handle)
     }
 
-    fn shared_line(&self) -> Result<Arc<Line>, Error> {
-        let Registrant { store, place, clock, options, .. } = &*self.0;
+    fn shared_keeper(&self) -> Result<Arc<KeeperHandle>, Error> {
+        let Registrant { store, runs_on, clock, options, .. } = &*self.0;
         let at = (Arc::as_ptr(&store.0).cast::<()>() as usize, options.ttl);
-        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = lines.get(&at).and_then(Weak::upgrade) {
-            return Ok(line);
+        let mut keepers = KEEPERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = keepers.get(&at).and_then(Weak::upgrade) {
+            return Ok(handle);
         }
         if store.0.registry().is_none() {
             return Err(Error::NoRegistry(store.0.facts().kind));
         }
-        lines.retain(|_, line| line.strong_count() > 0);
+        keepers.retain(|_, handle| handle.strong_count() > 0);
         let (orders, inbox) = mpsc::unbounded_channel();
         let (health_tx, health) = watch::channel(RegistryHealth::default());
         let keeper = Keeper::new(store.0.clone(), clock.clone(), options.clone(), inbox, health_tx);
-        match place {
-            Place::OwnThread => {
+        match runs_on {
+            RunsOn::OwnThread => {
                 tasks::on_own_thread("leasehold-registry", move || keeper.run()).map_err(Error::machine)?;
             }
-            Place::CurrentRuntime => tasks::spawn_on(&tokio::runtime::Handle::current(), keeper.run()),
+            RunsOn::CurrentRuntime => tasks::spawn_on(&tokio::runtime::Handle::current(), keeper.run()),
         }
-        let line = Arc::new(Line { orders, health });
-        lines.insert(at, Arc::downgrade(&line));
-        Ok(line)
+        let handle = Arc::new(KeeperHandle { orders, health });
+        keepers.insert(at, Arc::downgrade(&handle));
+        Ok(handle)
     }
 }
 
 impl Drop for Registrant {
     fn drop(&mut self) {
-        if let Some(line) = self.line.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = line.orders.send(Order::Forget { owner: self.id, done: None });
+        if let Some(handle) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = handle.orders.send(Order::Forget { owner: self.id, done: None });
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Stand {
 /// The previous registration of a key.
 pub(super) enum Before {
     /// The store has had this one, and its registrant was told so.
-    Settled,
+    Confirmed,
     /// The store has not had it, and there was nothing else.
     Nothing,
     /// The store has not had it; this was there, from this owner.
@@ -35,8 +35,8 @@ impl Wanted {
     /// A registration that overwrites this one.
     pub(super) fn overwritten(self, owner: u64, value: Vec<u8>) -> Wanted {
         let before = match self.before {
-            Before::Settled => Before::Other(self.owner, self.value),
-            unsettled => unsettled,
+            Before::Confirmed => Before::Other(self.owner, self.value),
+            unconfirmed => unconfirmed,
         };
         Wanted { owner, value, stand: Stand::Wished, before }
     }
@@ -48,7 +48,7 @@ impl Wanted {
         }
     }
 
-    pub(super) fn is_settled(&self) -> bool {
-        matches!(self.before, Before::Settled)
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self.before, Before::Confirmed)
     }
 }

@@ -134,7 +134,7 @@ impl Node {
             return self.ask(Lane::Work, Op::List, Purpose::List);
         }
         let mut shards: Vec<ShardId> = claims.iter().cloned().collect();
-        shards.truncate(LOOKED_AT_MAX.max(crate::node::settling::LOOK_MAX));
+        shards.truncate(LOOKED_AT_MAX.max(crate::node::outcomes::LOOK_MAX));
         shards.iter().for_each(|shard| {
             self.publishing.unconfirmed.remove(shard);
         });

@@ -119,7 +119,7 @@ impl Node {
         self.declines.forget_admitted();
         self.vacancies.clear();
         self.ctx.timers.stop(Timer::Renew);
-        self.ctx.timers.stop(Timer::Settle);
+        self.ctx.timers.stop(Timer::ReadBack);
         self.ctx.timers.stop(Timer::Acquire);
         self.requests
             .forget(|purpose| matches!(purpose, Purpose::Renew(_) | Purpose::Shards(_) | Purpose::Look(_)));

@@ -14,7 +14,7 @@ use crate::driver::unanswered;
 
 impl Keeper {
     /// Reconciles the store with the registered keys.
-    pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn reconcile(&mut self) -> Result<(), StoreError> {
         if let Some(lease) = self.lease.take_if(|lease| lease.doubtful) {
             self.replace(lease).await?;
         }
@@ -25,7 +25,7 @@ impl Keeper {
                 self.renew_at = Moment::NEVER;
                 return Ok(());
             }
-            if self.settle_once().await? == LeaseState::Alive {
+            if self.reconcile_once().await? == LeaseState::Alive {
                 return Ok(());
             }
             self.lease = None;
@@ -34,7 +34,7 @@ impl Keeper {
         Err(StoreError::new(StoreErrorKind::Damaged, "the store drops leases right after they are created"))
     }
 
-    async fn settle_once(&mut self) -> Result<LeaseState, StoreError> {
+    async fn reconcile_once(&mut self) -> Result<LeaseState, StoreError> {
         let id = match &self.lease {
             Some(lease) => lease.id.clone(),
             None => self.new_lease().await?,
@@ -60,7 +60,7 @@ impl Keeper {
                 return Ok(LeaseState::Gone);
             }
             let wanted = self.wanted.get_mut(&key).expect("nothing was taken in meanwhile");
-            (wanted.stand, wanted.before) = (Stand::There, Before::Settled);
+            (wanted.stand, wanted.before) = (Stand::There, Before::Confirmed);
         }
         Ok(LeaseState::Alive)
     }

@@ -45,7 +45,7 @@ impl Grants {
 }
 
 /// Runs work, tells it to stop and cuts it off.
-pub(crate) struct Crew<A> {
+pub(crate) struct Executor<A> {
     pub(crate) clock: Clock,
     /// Where user code runs.
     pub(crate) runtime: Handle,
@@ -59,7 +59,7 @@ pub(crate) struct Crew<A> {
     pub(crate) sessions: BTreeMap<SessionNo, Arc<Session>>,
 }
 
-impl<A: Alarm> Hands for Crew<A> {
+impl<A: Alarm> Hands for Executor<A> {
     fn arm(&mut self, at: Option<Moment>) -> Result<(), String> {
         self.alarm.set(at).map_err(|error| {
             match at {
@@ -130,7 +130,7 @@ impl<A: Alarm> Hands for Crew<A> {
     }
 }
 
-impl<A> Crew<A> {
+impl<A> Executor<A> {
     fn grant(&self, shard: &ShardId, epoch: Epoch) -> Option<Grant> {
         self.grants.get(shard).filter(|grant| grant.epoch() == epoch)
     }

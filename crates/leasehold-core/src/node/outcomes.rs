@@ -28,41 +28,41 @@ impl Node {
         }
         match outcome {
             Swapped::Applied(version) => self.landed(shard, id, version),
-            Swapped::Lost(current) => self.settle_by(shard, current.as_ref(), Settling::Lost),
+            Swapped::Lost(current) => self.decide_outcome(shard, current.as_ref(), Evidence::Lost),
             Swapped::Unknown if !self.ctx.rules.hold(Rule::UnknownIsSettled) => {
                 self.landed(shard, id, Version::new("assumed"));
             }
             Swapped::Unknown => {
-                write.stage = Stage::Unsettled;
+                write.stage = Stage::Unknown;
                 let pause = self.ctx.config.retry.pause(self.pace.failures());
-                self.ctx.timers.set_earlier(Timer::Settle, self.ctx.now.at + pause);
+                self.ctx.timers.set_earlier(Timer::ReadBack, self.ctx.now.at + pause);
             }
         }
     }
 
     /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
-    pub(super) fn settle(&mut self) {
-        self.ctx.timers.stop(Timer::Settle);
+    pub(super) fn read_back(&mut self) {
+        self.ctx.timers.stop(Timer::ReadBack);
         if self.session.is_none() {
             return;
         }
         self.ctx.agenda.add_everything();
-        let unsettled = self
+        let unknown = self
             .holds
             .iter()
-            .filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unsettled));
-        let mut shards: Vec<ShardId> = unsettled.map(|(shard, _)| shard.clone()).collect();
+            .filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unknown));
+        let mut shards: Vec<ShardId> = unknown.map(|(shard, _)| shard.clone()).collect();
         shards.extend(self.outbox.take_doubtful());
         shards.dedup();
         if shards.is_empty() {
             return;
         }
         if self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.ctx.timers.set(Timer::Settle, self.ctx.now.at + self.ctx.config.try_timeout);
+            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at + self.ctx.config.try_timeout);
             return;
         }
         if shards.len() > LOOK_MAX {
-            self.ctx.timers.set(Timer::Settle, self.ctx.now.at + self.ctx.config.try_timeout / 4);
+            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at + self.ctx.config.try_timeout / 4);
         }
         self.look_at(shards);
     }
@@ -78,7 +78,7 @@ impl Node {
         for (shard, stored) in shards.iter().zip(found) {
             let write = self.holds.get(shard).and_then(|hold| hold.write());
             match write.map(|write| write.stage) {
-                Some(Stage::Unsettled) => self.settle_by(shard, stored.as_ref(), Settling::ReadBack),
+                Some(Stage::Unknown) => self.decide_outcome(shard, stored.as_ref(), Evidence::ReadBack),
                 Some(_) => {}
                 None => {
                     self.check_held(Source::Fresh(sent.issued), shard);
@@ -90,15 +90,15 @@ impl Node {
             self.ctx.agenda.add(shard.clone());
         }
         if self.outbox.has_doubts() {
-            self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
+            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
         }
     }
 
     /// Decides what became of a write by what is in the store.
-    fn settle_by(&mut self, shard: &ShardId, current: Option<&Stored>, how: Settling) {
+    fn decide_outcome(&mut self, shard: &ShardId, current: Option<&Stored>, evidence: Evidence) {
         let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
         #[cfg(feature = "sabotage")]
-        if how == Settling::ReadBack && !self.ctx.rules.hold(Rule::NoBlindRetry) {
+        if evidence == Evidence::ReadBack && !self.ctx.rules.hold(Rule::NoBlindRetry) {
             return self.retry_blindly(shard, current);
         }
         let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
@@ -108,21 +108,21 @@ impl Node {
             return self.landed(shard, record.write, stored.version.clone());
         }
         let unchanged = current.map(|stored| &stored.version) == write.base.as_ref();
-        if how == Settling::ReadBack && unchanged && self.ctx.rules.hold(Rule::UnchangedIsUnknown) {
+        if evidence == Evidence::ReadBack && unchanged && self.ctx.rules.hold(Rule::UnchangedIsUnknown) {
             // It may still be under way. A new try on the same version settles it: at most one of them can land.
             write.stage = Stage::Waiting;
             self.outbox.add(shard);
             return;
         }
         #[cfg(feature = "sabotage")]
-        if how == Settling::ReadBack && unchanged && write.kind == WriteKind::Release {
+        if evidence == Evidence::ReadBack && unchanged && write.kind == WriteKind::Release {
             return self.run_on(shard);
         }
         self.write_lost(shard);
     }
 
     /// The watch or a listing may show our own write before its answer comes, or instead of it.
-    pub(super) fn settle_by_sight(&mut self, source: Source, shard: &ShardId) {
+    pub(super) fn outcome_seen(&mut self, source: Source, shard: &ShardId) {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return };
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
@@ -134,8 +134,8 @@ impl Node {
         }
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
-            if write.stage == Stage::Unsettled {
-                self.ctx.timers.set(Timer::Settle, self.ctx.now.at);
+            if write.stage == Stage::Unknown {
+                self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
             }
         } else if let Some(id) = shown {
             let version = seen.version.clone();
@@ -146,7 +146,7 @@ impl Node {
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.take_write() else { return };
-        if write.kind == WriteKind::Claim && (write.stage == Stage::Unsettled || write.tries.len() > 1) {
+        if write.kind == WriteKind::Claim && (write.stage == Stage::Unknown || write.tries.len() > 1) {
             self.pace.claim_hung(&mut self.ctx);
         }
         match write.kind {
@@ -168,7 +168,7 @@ impl Node {
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
-                let late = write.stage == Stage::Unsettled || write.tries.len() > 1;
+                let late = write.stage == Stage::Unknown || write.tries.len() > 1;
                 let check = Check::after(match write.replaces {
                     // It may have been under way for long, and somebody may have had the shard meanwhile.
                     Replaces::Nothing if late => Replaces::Lost,
@@ -207,7 +207,7 @@ impl Node {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Settling {
+enum Evidence {
     /// A swap was lost: nothing of that request can land any more.
     Lost,
     /// A read after an unknown outcome.

@@ -26,12 +26,12 @@ pub(super) enum Change<R> {
 }
 
 /// Reads and rewrites single records.
-pub(super) struct Desk<'a> {
+pub(super) struct RecordEditor<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) clock: &'a Clock,
 }
 
-impl Desk<'_> {
+impl RecordEditor<'_> {
     /// Changes one record. `change` is called again on the current record after each swap that was lost or in doubt,
     /// so it must be idempotent: on its own result it returns [`Change::Keep`].
     pub(super) async fn rewrite<R: Record>(

@@ -10,20 +10,20 @@ use crate::clock::Clock;
 use crate::observe::Meters;
 
 /// Reports the state of the node. If it is dropped early, the driver died, and it reports that.
-pub(crate) struct Farewell {
+pub(crate) struct EndReport {
     pub(crate) publisher: Publisher,
     pub(crate) meters: Arc<Meters>,
     pub(crate) finished: watch::Sender<Option<Finish>>,
     said: bool,
 }
 
-impl Farewell {
+impl EndReport {
     pub(crate) fn new(
         publisher: Publisher,
         meters: Arc<Meters>,
         finished: watch::Sender<Option<Finish>>,
     ) -> Self {
-        Farewell { publisher, meters, finished, said: false }
+        EndReport { publisher, meters, finished, said: false }
     }
 
     /// The node has left, or gave up on leaving.
@@ -55,7 +55,7 @@ impl Farewell {
     }
 }
 
-impl Drop for Farewell {
+impl Drop for EndReport {
     fn drop(&mut self) {
         if !self.said {
             self.mourn("it was dropped, because its runtime was shut down");
