@@ -146,7 +146,7 @@ pub struct Deadlines {
     pub stop_at: Moment,
     /// Work is killed from here on.
     pub kill_at: Moment,
-    /// Somebody else may start from here on.
+    /// Another node may start from here on.
     pub valid_until: Moment,
 }
 

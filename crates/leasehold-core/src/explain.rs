@@ -23,7 +23,7 @@ pub struct Explanation {
     /// Why its record cannot be used, and who mends it. Then nothing is known of its holder and epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
-    /// Whether its work kept crashing, so that whoever holds it does not run it.
+    /// Whether its work kept crashing, so that its holder does not run it.
     pub quarantined: bool,
     /// Why it last moved.
     pub moved_because: Option<MoveReason>,

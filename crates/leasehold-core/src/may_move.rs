@@ -48,7 +48,7 @@ pub struct Receiver<'a> {
     pub ttl: Duration,
     /// The hash of what it plans with.
     pub view: u64,
-    /// When somebody else had to take a shard that had been given up for it, if it has not taken one since.
+    /// When another node had to take a shard that had been given up for it, if it has not taken one since.
     pub missed_at: Option<Moment>,
     /// How much room it has.
     pub room: Room,

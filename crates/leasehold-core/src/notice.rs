@@ -9,7 +9,7 @@ use crate::record::{MoveReason, ShardSet};
 use crate::store::Key;
 use crate::warning::Warning;
 
-/// Where a node stands with its session.
+/// The state of a node's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SessionState {
     /// It has not yet had a session: it reads the store, or waits until it may join.
@@ -57,7 +57,7 @@ pub enum Cause {
     RenewalsSucceed,
     /// `stop_at` came without a confirmed renewal.
     DeadlineReached,
-    /// Another node proved this session dead, or somebody wrote over its record.
+    /// Another node fenced this session, or its record was overwritten.
     Fenced,
     /// The session's record is gone from the store.
     RecordGone,

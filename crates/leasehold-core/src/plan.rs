@@ -72,7 +72,7 @@ impl Member {
         let Some(served) = self.groups.get(name) else { return declined };
         match group.set {
             ShardSet::Numbered(slots) => {
-                // What is beyond the group may be anything, in a record that somebody damaged.
+                // What is beyond the group may be anything, in a damaged record.
                 let ranges = served.slots_declined.ranges().take_while(|(from, _)| *from < slots);
                 let all = ranges.flat_map(|(from, last)| from..=last.min(slots - 1));
                 declined.extend(all.map(|slot| ShardId::slot(name, slot)));

@@ -22,7 +22,7 @@ pub enum Rule {
     StopBeforeRelease,
     /// A read-back that shows no change does not mean that the write failed.
     UnchangedIsUnknown,
-    /// A write of unknown outcome is settled, never assumed.
+    /// The outcome of a write is found out, never assumed.
     UnknownIsSettled,
     /// A write of unknown outcome is never repeated over whatever is there by then.
     NoBlindRetry,
@@ -56,11 +56,11 @@ pub enum Rule {
     GenerationChecked,
     /// Nothing starts before a renewal that publishes it has landed.
     PublishBeforeStart,
-    /// Whoever claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
+    /// A node that claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
     NodesBeforeStart,
     /// A release is relied on only if the shard was published when it was claimed.
     PublishedBeforeTrust,
-    /// Whoever has read all node records reads the shard's record once more before it starts: it must still be its claim.
+    /// A node that has read all node records reads the shard's record once more before it starts: it must still be its claim.
     ClaimStillThere,
     /// A shard that another live session publishes is not started.
     PublishedIsHeld,

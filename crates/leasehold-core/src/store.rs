@@ -117,7 +117,7 @@ pub struct Listing {
     /// Keys that are in the namespace but that Leasehold did not make, for people to see.
     pub foreign: Vec<String>,
     /// Places in the store that cannot be read, and where nobody can tell which records are in them: records that are not
-    /// among the entries may be there, and whoever asks for one is told that it is damaged. For people to see.
+    /// among the entries may be there, and reading one says that it is damaged. For people to see.
     pub unreadable: Vec<String>,
     /// The store's own mark of identity at that time (etcd cluster id, Redis run and replication id, …): another one
     /// means that acknowledged writes may be gone. Empty if the store has none.
@@ -209,9 +209,9 @@ pub enum StoreErrorKind {
     TimedOut,
     /// The store is there and too busy or locked; try again.
     Busy,
-    /// The store refuses: permissions, credentials, read-only, full. Trying again helps only after somebody acts.
+    /// The store refuses: permissions, credentials, read-only, full. Retrying helps only after an operator acts.
     Refused,
-    /// The store's own data is damaged or is not what it should be. Somebody must act.
+    /// The store's own data is damaged or inconsistent. An operator must act.
     Damaged,
 }
 

@@ -1,4 +1,4 @@
-//! Moments on the boot clock. The core never reads a clock: whoever drives it says what time it is.
+//! Moments on the boot clock. The core never reads a clock: its driver says what time it is.
 
 use std::fmt;
 use std::ops::{Add, Sub};

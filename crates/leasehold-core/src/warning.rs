@@ -1,4 +1,4 @@
-//! Settings and plug-ins that do not fit together: nothing breaks at once, and somebody should know before it does.
+//! Settings and plug-ins that do not fit together: nothing breaks at once, and an operator should know before it does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ pub enum Warning {
         /// This node's `max_ttl`, in milliseconds.
         max_ttl_ms: u64,
     },
-    /// A group's record was deleted, and this node wrote it anew with its own settings.
-    GroupWrittenAnew(
+    /// A group's record was deleted, and this node wrote it again with its own settings.
+    GroupRecreated(
         /// The group.
         GroupName,
     ),
@@ -53,7 +53,7 @@ impl Warning {
             Warning::PlacementPanicked { .. } | Warning::PlacementLength { .. } => "placement",
             Warning::PlacementsDiffer(_) => "placements_differ",
             Warning::TtlAboveMax { .. } => "ttl_above_max",
-            Warning::GroupWrittenAnew(_) => "group_written_anew",
+            Warning::GroupRecreated(_) => "group_recreated",
         }
     }
 
@@ -65,7 +65,7 @@ impl Warning {
             }
             Warning::PlacementsDiffer(_) => "placement".into(),
             Warning::TtlAboveMax { node, .. } => node.to_string(),
-            Warning::GroupWrittenAnew(group) => group.to_string(),
+            Warning::GroupRecreated(group) => group.to_string(),
         }
     }
 
@@ -114,7 +114,7 @@ impl fmt::Display for Warning {
                 "{node} has a ttl of {ttl_ms} ms, above the max_ttl of {max_ttl_ms} ms here: if the store is emptied, this \
                  node does not wait long enough for that session to end; set max_ttl on every node to the longest ttl"
             ),
-            Warning::GroupWrittenAnew(group) => write!(
+            Warning::GroupRecreated(group) => write!(
                 f,
                 "the record of {group} was deleted: this node wrote it again with its own settings; changes by operators \
                  are lost; set them again with: leasehold group set {group}"

@@ -1,6 +1,6 @@
 //! The published test vectors are what this implementation answers.
 //!
-//! `REWRITE=1 cargo test -p leasehold-core --test placement_vectors` writes them anew.
+//! `REWRITE=1 cargo test -p leasehold-core --test placement_vectors` writes them again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -82,7 +82,7 @@ fn add(accounts: &Mutex<Connection>, shard: &str, epoch: Epoch, amount: i64) -> 
         rusqlite::params![shard, amount, i64::try_from(epoch.0)?],
     )?;
     if written == 0 {
-        return Err(format!("{shard}: epoch {epoch} is behind; somebody else holds it").into());
+        return Err(format!("{shard}: epoch {epoch} is too old: another node holds the shard").into());
     }
     Ok(())
 }

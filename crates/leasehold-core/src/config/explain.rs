@@ -38,7 +38,7 @@ pub struct Explanation {
     pub recovery_worst: Duration,
     /// For how long nobody claims after the store was emptied, restored or rolled back.
     pub settle_for: Duration,
-    /// For how long nobody takes the shards of a node whose record was damaged or deleted by somebody else.
+    /// For how long nobody takes the shards of a node whose record was damaged or deleted by something other than Leasehold.
     pub lost_for: Duration,
     /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store, if the store can prove
     /// that a process is gone. Others wait until its session has run out.
@@ -132,9 +132,9 @@ impl Config {
             failover_worst: sum([sessions_every, self.silent_for(), self.debounce, calls(6)]),
             // Released, read, claimed.
             move_gap_worst: sum([looks_at_shard, calls(3)]),
-            // Listed, claimed, published, all nodes read, after all ranks before and a pause for a store error; and somebody
-            // who only planned to take it looks, and takes that back. The first in rank may be one that
-            // comes back, and whoever takes it may have started this moment.
+            // Listed, claimed, published, all nodes read, after all ranks before and a pause for a store error; and another
+            // node that only planned to take it reads that, and takes its publication back. The first in rank may be one that
+            // comes back, and the node that takes it may have started this moment.
             returns_within: self.returns_within(facts),
             gathers,
             unowned_worst: sum([

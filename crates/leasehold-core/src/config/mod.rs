@@ -51,7 +51,7 @@ pub struct Config {
     /// How often the session is renewed, counted from one sending to the next. At least `try_timeout`, and so short
     /// that after it three more tries of `try_timeout` end before work is told to stop.
     pub renew_every: Duration,
-    /// How long one try of a renewal, or another store call, may take before it is tried anew. At least 10 ms.
+    /// How long one try of a renewal, or another store call, may take before it is retried. At least 10 ms.
     pub try_timeout: Duration,
     /// How long before the session ends all work is told to stop. Covers telling, stopping and killing: at least
     /// twice `kill_budget`.
@@ -60,7 +60,7 @@ pub struct Config {
     pub kill_budget: Duration,
     /// How often everything is listed again, whatever the watch says. From `try_timeout` to `ttl`.
     pub list_every: Duration,
-    /// How long a change of the roster must rest before shards are planned anew. Less than `takeover_delay`.
+    /// Quiet period after a membership change before a new plan is made. Less than `takeover_delay`.
     pub debounce: Duration,
     /// How long the k-th node in rank waits per rank before it takes a shard that stays unowned. At most `ttl`.
     pub takeover_delay: Duration,
@@ -120,9 +120,9 @@ pub enum Gate {
 /// What is known of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// Nothing: whoever creates it waits until no earlier holder can be running.
+    /// Nothing: the node that creates it waits until no earlier holder can be running.
     Unknown,
-    /// It is new (demo, tests, benchmarks): whoever creates it need not wait.
+    /// It is new (demo, tests, benchmarks): the node that creates it does not wait.
     New,
 }
 

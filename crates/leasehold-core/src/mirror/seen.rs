@@ -14,7 +14,7 @@ use crate::time::Moment;
 pub struct Seen<R> {
     /// Its version in the store.
     pub version: Version,
-    /// A sum over its bytes: whoever writes past the store may leave the version as it is.
+    /// A checksum of its bytes: a program that writes around the store may leave the version as it is.
     pub(super) sum: u64,
     /// What it says, or why that cannot be read.
     pub record: Result<R, RecordError>,

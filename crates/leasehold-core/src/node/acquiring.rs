@@ -70,7 +70,7 @@ impl Node {
             return None;
         }
         // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
-        // and whoever took what others are about to write would only have to give it back.
+        // and a node that took what others are about to write would only have to give it back.
         if self.is_behind() {
             self.ctx.agenda.wake_at(shard, self.ctx.now.at + delay);
             return None;
@@ -97,7 +97,7 @@ impl Node {
         let Some(rank) = ranked.iter().position(|node| self.ctx.is_me(node)) else {
             return Turn::Others { ours_at: None };
         };
-        // Nobody is late before the plan gives it to somebody.
+        // Nobody is late before the plan gives it to a node.
         let since =
             self.vacancies.turn_since(shard).map_or(self.ctx.now.at, |since| unowned_since.max(since));
         let delay = self.ctx.config.turn_lasts(&self.ctx.facts);

@@ -25,10 +25,10 @@ pub(super) enum Never {
 impl Never {
     fn as_str(self) -> &'static str {
         match self {
-            Never::StartWithoutSession => "work was to start without a session",
-            Never::EpochDidNotRise => "work was to start at an epoch that is not above the last one",
-            Never::ReleaseWhileWorkRuns => "a shard was to be released while its work runs",
-            Never::TwoHolds => "a shard was to be held twice",
+            Never::StartWithoutSession => "tried to start work without a session",
+            Never::EpochDidNotRise => "tried to start work at an epoch that is not above the last one",
+            Never::ReleaseWhileWorkRuns => "tried to release a shard while its work runs",
+            Never::TwoHolds => "tried to hold a shard twice",
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Claimable {
     Withheld,
     /// Not before then.
     At(Moment),
-    /// Not before this node's record was read anew.
+    /// Not before this node's record was read again.
     AfterReading(crate::name::NodeName),
     /// Now, by replacing this version.
     Now { expect: Option<Version>, above: Epoch, why: MoveReason, vacated: bool },
@@ -89,8 +89,8 @@ impl Node {
                 return Claimable::Now { expect, above, why, vacated: false };
             }
         };
-        // Only a release tells for certain which epoch was the last. Anything else may be a late copy, or stand where somebody
-        // deleted a record with a higher one.
+        // Only a release tells for certain which epoch was the last. Anything else may be a late copy, or stand where
+        // a record with a higher epoch was deleted.
         let above = match record.is_release() {
             true => record.epoch,
             false => record.epoch.max(self.epoch_published(&shard.group)),
@@ -115,11 +115,11 @@ impl Node {
             }
             ShardState::Held { holder } if self.session_id() == Some(holder.session) => {
                 // It names this session, and we do not run it: a claim whose answer was lost, or a late copy of an earlier one.
-                // It starts anew, above everything that we have held since.
+                // It starts again, above everything that we have held since.
                 Claimable::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }
             ShardState::Held { holder } => match self.is_over(holder, order) {
-                // Somebody wrote over the record of another, who may have the shard and not know it yet.
+                // The record was overwritten, and its former holder may still have the shard without knowing it.
                 Over::Yes | Over::Since(_) if self.is_withheld(shard) => Claimable::Withheld,
                 Over::Yes | Over::Since(_) => {
                     Claimable::Now { expect, above, why: MoveReason::Failover, vacated: false }
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Whether a shard that has no record has had one, as far as anybody tells. Then somebody deleted it.
+    /// Whether a shard that has no record has had one, as far as any record tells. Then it was deleted.
     pub(super) fn had_record(&self, shard: &ShardId) -> bool {
         let filled = self.planner.group(&shard.group).map(|settings| &settings.filled);
         shard.name.as_slot().zip(filled).is_some_and(|(slot, filled)| filled.contains(slot))

@@ -129,7 +129,7 @@ impl Node {
     pub(super) fn must_decline(&self, shard: &ShardId) -> bool {
         let wanted_here = match self.planner.plan().wanted(shard) {
             Some(node) => self.ctx.is_me(node),
-            // Whoever tells what it knows is not planned for anything else; what nobody knows must be found out all the same.
+            // A node that lists what it knows is not planned for anything else; what no node knows must be found out all the same.
             None => self.declines.are_many() && self.planner.plan().has(shard) && !self.hands_over(),
         };
         wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard)

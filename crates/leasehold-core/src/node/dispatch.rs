@@ -38,7 +38,7 @@ impl Node {
                 self.on_swapped(&sent, outcomes);
             }
             // An answer that does not fit its question is no answer.
-            _ => self.on_failure(sent, "the store's answer does not fit the request".into()),
+            _ => self.on_failure(sent, "the store's answer does not match the request".into()),
         }
     }
 
@@ -124,7 +124,7 @@ impl Node {
     fn on_read(&mut self, sent: &Sent, found: &[Option<Stored>]) {
         let source = Source::Fresh(sent.issued);
         let read = || sent.keys.iter().zip(found);
-        // `meta` is read last and looked at first: of a store that is not the one it was nothing else counts.
+        // `meta` is read last and looked at first: if the store was replaced, nothing else that it says counts.
         let meta = read().filter(|(key, _)| **key == Key::Meta);
         let others = read().filter(|(key, _)| **key != Key::Meta);
         for (key, stored) in meta.chain(others) {
@@ -228,7 +228,7 @@ impl Node {
             self.store_changed(what);
             return false;
         }
-        // Before anything else: of a store that is not the one it was nothing else counts.
+        // Before anything else: if the store was replaced, nothing else that it says counts.
         if !self.check_meta(source) {
             return false;
         }

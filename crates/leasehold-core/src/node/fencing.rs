@@ -339,7 +339,7 @@ impl Node {
                 self.ctx.tell(Notice::Fenced { node: node.clone(), session, silent_for });
                 self.take_in(Source::Mine, &Key::Node(node), Some(&Stored { version, value }));
             }
-            // It renewed, or somebody was quicker; what is there now has been taken in.
+            // It renewed, or another node was quicker; what is there now has been taken in.
             Swapped::Lost(_) if self.fencing.proven_gone.contains(&session) => self.process_gone(session),
             Swapped::Lost(_) => {}
             Swapped::Unknown => {

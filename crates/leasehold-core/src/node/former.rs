@@ -62,7 +62,7 @@ impl Former {
         self.kill_at
     }
 
-    /// A new session begins: the time without one is over, and so is whoever had our name.
+    /// A new session begins: the time without one is over, and so is any other session of our name.
     pub(super) fn session_begins(&mut self, at: Moment) {
         self.rival = None;
         if let Some((detached_at, cause)) = self.detached_at.take() {

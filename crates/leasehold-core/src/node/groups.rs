@@ -26,9 +26,9 @@ impl Node {
             let (record, expect) = match self.mirror.groups.get(&group.group) {
                 None => {
                     // It was there before: whatever operators had set in it is lost.
-                    let anew = Warning::GroupWrittenAnew(group.group.clone());
-                    if self.mirror.lasting.contains_key(&group.group) && self.reported.warning(&anew) {
-                        self.ctx.tell(Notice::Warning(anew));
+                    let recreated = Warning::GroupRecreated(group.group.clone());
+                    if self.mirror.lasting.contains_key(&group.group) && self.reported.warning(&recreated) {
+                        self.ctx.tell(Notice::Warning(recreated));
                     }
                     let fresh = GroupRecord {
                         format: FORMAT,
@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// A slot's record that is missing was lost if there was one before: one node keeps that in the group's record, and
-    /// puts back what somebody took out of it.
+    /// restores what was removed from it.
     fn says_more(&self, record: &GroupRecord, lasting: Lasting) -> Option<GroupRecord> {
         let plan = self.planner.plan().groups.get(&record.group)?;
         let first = plan.answer.to.iter().find_map(|to| *to)?;

@@ -29,7 +29,7 @@ pub(super) struct Hold {
     /// How many times in a row its work ended by itself.
     failures: u32,
     quarantined: bool,
-    /// Somebody wants it tried again, once what is being written of it is settled.
+    /// It is to be tried again, once the outcome of the write under way is known.
     pardoned: bool,
     /// What a claim must still pass before the work starts.
     check: Check,
@@ -51,7 +51,7 @@ pub(super) enum Phase {
     Resting { until: Moment },
     /// Its work keeps crashing; it is held and not run.
     Quarantined,
-    /// Nothing of it runs, and it is to be released once an earlier write of its record is settled.
+    /// Nothing of it runs, and it is to be released once the outcome of an earlier write is known.
     Stopped { why: Option<StopReason>, started: Started },
     /// Nothing of it runs; its record is being written without our name.
     Releasing,
@@ -126,7 +126,7 @@ impl Hold {
         self.quarantined
     }
 
-    /// Whether somebody wants it tried again.
+    /// Whether it is to be tried again.
     pub(super) fn is_pardoned(&self) -> bool {
         self.pardoned
     }
@@ -144,7 +144,7 @@ impl Hold {
         matches!(self.phase, Phase::Running | Phase::Stopping { .. })
     }
 
-    /// Whether it is on its way to somebody else, as far as it depends on us. Work that does not stop keeps nobody waiting.
+    /// Whether it is on its way to another node, as far as that depends on us. Work that does not stop delays no other move.
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.phase, Phase::Stopping { stuck: false, .. } | Phase::Stopped { .. } | Phase::Releasing)
     }
@@ -208,7 +208,7 @@ impl Hold {
         self.phase = Phase::Stopping { why, since, stuck: true };
     }
 
-    /// Its work ended by itself. Says how many times in a row; who ran for long enough begins anew.
+    /// Its work ended by itself. Says how many times in a row; work that ran for long enough starts counting again.
     pub(super) fn work_ended(&mut self, at: Moment, healthy_after: Duration) -> u32 {
         if at.since(self.started_at) >= healthy_after {
             self.failures = 0;
@@ -228,7 +228,7 @@ impl Hold {
         self.quarantined = true;
     }
 
-    /// Its work is to be tried again; `false` if what is being written of it must be settled first.
+    /// Its work is to be tried again; `false` if the outcome of the write under way must be known first.
     pub(super) fn pardon(&mut self) -> bool {
         self.pardoned = self.write.is_some();
         if !self.pardoned {
@@ -258,7 +258,7 @@ impl Hold {
         self.write = Some(write);
     }
 
-    /// Its record is written anew.
+    /// Its record is written again.
     pub(super) fn rewrite(&mut self, write: Write) {
         self.write = Some(write);
     }

@@ -1,4 +1,4 @@
-//! Which life of the namespace this is: `meta`, and what to do when the store is not the one it was.
+//! Which life of the namespace this is: `meta`, and what to do when the store was emptied, restored or replaced.
 
 use super::Node;
 use super::requests::{Purpose, Sent};
@@ -27,7 +27,7 @@ impl Node {
         if !self.ctx.rules.hold(Rule::GenerationChecked) {
             return false;
         }
-        let what = format!("its identity was {known} and is {generation}");
+        let what = format!("its identity changed from {known} to {generation}");
         self.namespace.set_generation(generation);
         self.store_changed(what);
         true
@@ -53,12 +53,12 @@ impl Node {
         let fresh = matches!(source, Source::Fresh(_)) || source == Source::Mine;
         match self.mirror.meta.as_ref().map(|seen| (&seen.record, seen.version.clone())) {
             None if fresh && self.ctx.rules.hold(Rule::GenerationChecked) => {
-                self.store_changed("its meta record is gone".into());
+                self.store_changed("its meta record is missing".into());
                 return false;
             }
             Some((Ok(meta), _)) if meta.incarnation != incarnation => {
                 if fresh && self.ctx.rules.hold(Rule::GenerationChecked) {
-                    self.store_changed("it has another incarnation".into());
+                    self.store_changed("its incarnation changed".into());
                     return false;
                 }
                 self.look_again(vec![Key::Meta]);
@@ -82,7 +82,7 @@ impl Node {
                 if let Some(before) = self.namespace.mark() {
                     known.merge(&before);
                 }
-                // Somebody put back an older one: what is known is written again, with the same proof as after damage.
+                // An older one was put back: what is known is written again, with the same proof as after damage.
                 if known.mark() != meta.mark() {
                     self.meta_is_damaged();
                 }
@@ -100,7 +100,7 @@ impl Node {
                 self.schedule_opening();
             }
             Some((Err(error), _)) if error.is_too_new() => {
-                let what = format!("its meta record was {error}");
+                let what = format!("its meta record cannot be read ({error})");
                 self.store_changed(what);
                 return false;
             }
@@ -117,7 +117,7 @@ impl Node {
         true
     }
 
-    /// Somebody damaged `meta`, or put back an older one. A node that has read it since its session began restores it once a
+    /// `meta` was damaged, or an older one was put back. A node that has read it since its session began restores it once a
     /// renewal that it sent after this has landed: then the store still is the one that it knew. A node without a session knows nothing for
     /// certain, so it forgets which incarnation this was and neither restores nor joins. GUARANTEES, "At most one holder".
     fn meta_is_damaged(&mut self) {
@@ -174,7 +174,7 @@ impl Node {
         let meta = match &seen.record {
             Ok(meta) => meta.clone(),
             Err(error) if error.is_too_new() => {
-                let (why, ttl_max) = (format!("its meta record was {error}"), self.ttl_max());
+                let (why, ttl_max) = (format!("its meta record cannot be read ({error})"), self.ttl_max());
                 return self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
             Err(error) => {
@@ -195,13 +195,14 @@ impl Node {
         }
         let generation = self.namespace.generation();
         if !meta.generation.is_empty() && !generation.is_empty() && meta.generation != generation {
-            let why = format!("its identity was {} and is {generation}", meta.generation);
+            let why = format!("its identity changed from {} to {generation}", meta.generation);
             return self.begin_incarnation(Some(version), why);
         }
         if meta.protocol.0 > PROTOCOL.1 || meta.protocol.1 < PROTOCOL.0 {
             let (oldest, newest) = meta.protocol;
             let why = format!(
-                "this namespace speaks protocol {oldest} to {newest}, this node {PROTOCOL:?}: upgrade it"
+                "the namespace uses protocol versions {oldest} to {newest}, but this node supports {} to {}: upgrade this node",
+                PROTOCOL.0, PROTOCOL.1
             );
             let ttl_max = self.ttl_max();
             return self.life.wait_for(why, ttl_max, &mut self.ctx);
@@ -271,8 +272,7 @@ impl Node {
         self.ctx
             .timers
             .set(Timer::Open, at.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.debounce));
-        let why =
-            "the namespace is new, or the store was replaced: waiting until no earlier holder can be running";
+        let why = "the namespace is new, or the store was replaced: waiting in case earlier holders are still running";
         let ttl_max = self.ttl_max();
         self.life.wait_for(why.into(), ttl_max, &mut self.ctx);
     }

@@ -188,7 +188,7 @@ impl Node {
     pub(super) fn on_left(&mut self, session: SessionId, outcome: Swapped) {
         let over = match &outcome {
             Swapped::Applied(_) => true,
-            // Whoever wrote there, it was not this session: fenced, or our own word whose answer was lost.
+            // This session did not write it: it was fenced, or this is our own last word, whose answer was lost.
             Swapped::Lost(_) => self.mirror.dead.contains_key(&session),
             Swapped::Unknown => false,
         };

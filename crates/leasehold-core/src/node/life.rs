@@ -1,5 +1,5 @@
-//! Where this node stands with its session: the state that people see, since when and why, and what its record should
-//! say anew. The session itself is in `session`, the sessions before it are in `former`.
+//! The state of our session that people see, since when and why. The session itself is in `session`, the sessions before it
+//! are in `former`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::context::Context;
 use crate::notice::{Cause, Notice, SessionState};
 use crate::time::Moment;
 
-/// Where this node stands with its session.
+/// The state of our session that people see.
 #[derive(Debug)]
 pub(super) struct Life {
     state: SessionState,

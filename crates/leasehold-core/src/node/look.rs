@@ -39,7 +39,7 @@ impl Node {
             view.problems.retain(|problem| problem.kind != "silent_node");
         }
         if now.at < self.freeze.until() && view.frozen.is_none() {
-            view.frozen = Some("much of the roster vanished at once".into());
+            view.frozen = Some("many nodes vanished at once".into());
         }
         for shard in &mut view.shards {
             if let Some(hold) = self.holds.get(&shard.id.0) {
@@ -91,7 +91,7 @@ impl Node {
     /// Why a shard that runs here has not moved to where it is wanted.
     pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
         let to = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node));
-        // Handing over heeds no stabiliser; all that it may lack is somebody to hand over to.
+        // Handing over heeds no stabiliser; all that it may lack is a node to hand over to.
         match (self.hands_over(), to) {
             (true, None) => Some(Unmoved::NoReceiver),
             (false, Some(_)) => self.may_move(shard, to).err(),

@@ -26,9 +26,9 @@ pub(super) struct Moves {
     begun_at: Vec<Moment>,
     /// When a shard's record last changed, wherever it is.
     moved_at: BTreeMap<ShardId, Moment>,
-    /// For whom a shard was given up voluntarily, at which epoch, until somebody has it.
+    /// For whom a shard was given up voluntarily, at which epoch, until a node has it.
     given_up_for: BTreeMap<ShardId, (NodeName, Epoch)>,
-    /// When somebody else had to take what had been given up for a node that has taken nothing since.
+    /// When another node had to take what had been given up for a node that has taken nothing since.
     missed_at: BTreeMap<NodeName, Moment>,
     /// When this node may next give a shard up for one that is full and has to give one up itself.
     swap_places_at: Moment,
@@ -78,7 +78,7 @@ impl Moves {
         self.missed_at.remove(node);
     }
 
-    /// A claim of ours landed: whoever plays along in a ring of full nodes may go on at once.
+    /// A claim of ours landed: if we are in a ring of full nodes, the next swap may follow at once.
     pub(super) fn claim_landed(&mut self, at: Moment) {
         self.swap_places_at = self.swap_places_at.min(at);
     }
@@ -196,7 +196,7 @@ impl Node {
         true
     }
 
-    /// Whether a node has a shard that should be here, or with somebody who has one that should be here, and so on. Only
+    /// Whether a node has a shard that should be here, or with a node that has one that should be here, and so on. Only
     /// shards count that may move now, as far as we can tell.
     fn leads_here(&self, from: &NodeName) -> bool {
         let mut gives: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();

@@ -80,7 +80,7 @@ impl Namespace {
         self.distrusted.as_ref()
     }
 
-    /// The store is not the one it was: this incarnation must not go on, and the first reason for that counts.
+    /// The store was emptied, restored or replaced: this incarnation must not go on, and the first reason for that counts.
     pub(super) fn distrust(&mut self, why: String) {
         if self.distrusted.is_none() {
             self.distrusted = Some((self.incarnation, why));

@@ -1,8 +1,8 @@
-//! Settling what was written: what follows from what landed, and from what did not.
+//! What became of a write, and what follows from that.
 //!
 //! Unknown is an outcome. A write that got no answer may have landed, or may yet land. Reading back shows our write
-//! (applied), another version than the one we conditioned on (it never will), or that same version: still unknown,
-//! and settled only by a successful swap past it.
+//! (applied), another version than the one that it replaces (it never will), or that same version: still unknown, until a
+//! swap of that version succeeds.
 
 use super::Node;
 use super::hold::Phase;
@@ -109,7 +109,7 @@ impl Node {
         }
         let unchanged = current.map(|stored| &stored.version) == write.base.as_ref();
         if evidence == Evidence::ReadBack && unchanged && self.ctx.rules.hold(Rule::UnchangedIsUnknown) {
-            // It may still be under way. A new try on the same version settles it: at most one of them can land.
+            // It may still be under way. A new try on the same version decides it: at most one of them can land.
             write.stage = Stage::Waiting;
             self.outbox.add(shard);
             return;
@@ -129,7 +129,7 @@ impl Node {
         let holder = seen.good().and_then(|record| record.holder()).map(|holder| holder.session);
         let foreign = holder.is_some_and(|session| Some(session) != self.session_id());
         if write.kind == WriteKind::Claim && foreign && write.base.as_ref() != Some(&seen.version) {
-            // Somebody else was quicker. Our claim can land no more, and whoever waits for us need not wait for its answer.
+            // Another node was quicker. Our claim can no longer land, and a node that waits for us need not wait for its answer.
             return self.write_lost(shard);
         }
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
@@ -170,7 +170,7 @@ impl Node {
             WriteKind::Claim => {
                 let late = write.stage == Stage::Unknown || write.tries.len() > 1;
                 let check = Check::after(match write.replaces {
-                    // It may have been under way for long, and somebody may have had the shard meanwhile.
+                    // It may have been under way for long, and another node may have had the shard meanwhile.
                     Replaces::Nothing if late => Replaces::Lost,
                     replaces => replaces,
                 });

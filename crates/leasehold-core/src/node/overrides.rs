@@ -39,7 +39,7 @@ impl Node {
         self.offer.served().iter().filter_map(|(group, ours)| {
             let stored = self.kind_otherwise(group)?;
             let why = format!(
-                "it was set up for {} shards, and the store has {} ones",
+                "it serves {} shards, but the group in the store has {} ones",
                 ours.shards.kind(),
                 stored.kind()
             );
@@ -83,8 +83,8 @@ impl Node {
         }
     }
 
-    /// The settings that the store has otherwise: somebody who starts a node with a new number should hear why nothing
-    /// happens.
+    /// The settings that differ from those in the store: an operator who starts a node with another number should learn why
+    /// nothing happens.
     fn differing(&self, group: &GroupName) -> Vec<Differing> {
         let (Some(ours), Some(stored)) = (self.offer.served().get(group), self.group_in_store(group)) else {
             return Vec::new();

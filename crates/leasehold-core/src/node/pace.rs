@@ -21,7 +21,7 @@ pub(super) struct Pace {
     paused_until: Moment,
     /// When a group may next be told which of its slots have had a record.
     fill_next_at: Moment,
-    /// How many times in a row a claim hung until somebody else took the shard.
+    /// How many times in a row a claim hung until another node took the shard.
     claims_hung: u32,
 }
 

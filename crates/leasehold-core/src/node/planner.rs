@@ -1,5 +1,5 @@
 //! Who should hold what: the roster, the groups' settings and the plan that follows from them. `planning` says when to
-//! plan anew, and what follows from a new plan.
+//! make a new plan, and what follows from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

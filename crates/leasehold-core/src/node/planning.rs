@@ -9,7 +9,7 @@ use crate::record::{NodeState, Served, ShardState};
 use crate::time::Moment;
 
 impl Node {
-    /// Plans anew once the roster has rested for a moment, so that several changes make one plan.
+    /// Makes a new plan after the debounce, so that several changes make one plan.
     pub(super) fn replan_soon(&mut self) {
         let at = self.ctx.now.at + self.ctx.config.debounce;
         let latest_at = self.planner.begin_debounce(self.ctx.now.at + self.ctx.config.debounce * 4);
@@ -120,7 +120,7 @@ impl Node {
         self.begin_to_look_for_wanted();
     }
 
-    /// A named shard that nobody holds and that is not engaged here. Whoever has it engaged tells if there is no room for it;
+    /// A named shard that nobody holds and that is not engaged here. A node that has it engaged reports if there is no room for it;
     /// if nobody has, it is retired in a while.
     fn is_about_to_retire(&self, shard: &ShardId) -> bool {
         let record = self.mirror.shard_record(shard);

@@ -53,7 +53,7 @@ impl Reported {
         !std::mem::replace(&mut self.no_receiver, true)
     }
 
-    /// There is a new plan: whether somebody can receive is asked anew.
+    /// There is a new plan: shards without a receiver are reported again.
     pub(super) fn forget_no_receiver(&mut self) {
         self.no_receiver = false;
     }
@@ -81,8 +81,8 @@ impl Reported {
 
     /// The warnings that hold with a new plan. Says which are new.
     pub(super) fn warnings_now(&mut self, mut now: BTreeSet<Warning>) -> Vec<Warning> {
-        // Nobody takes that back but whoever sets the group anew.
-        let lasting = |warning: &&Warning| matches!(warning, Warning::GroupWrittenAnew(_));
+        // It holds until an operator sets the group again.
+        let lasting = |warning: &&Warning| matches!(warning, Warning::GroupRecreated(_));
         now.extend(self.warnings.iter().filter(lasting).cloned());
         let fresh = now.difference(&self.warnings).cloned().collect();
         self.warnings = now;

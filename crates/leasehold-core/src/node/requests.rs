@@ -120,7 +120,7 @@ impl Node {
     }
 
     pub(super) fn on_answer(&mut self, id: RequestId, answer: Answer) {
-        // An answer that comes twice, or after we gave up, is settled by reading instead.
+        // An answer that comes twice, or after we gave up, is ignored: reading back shows what became of it.
         let Some(sent) = self.requests.sent.remove(&id) else { return };
         self.take_answer(sent, answer);
     }

@@ -34,7 +34,7 @@ pub(super) enum Timer {
     Shy,
     /// Stop waiting for others that start with us.
     Gather,
-    /// Plan anew.
+    /// Make a new plan.
     Replan,
     /// The first of those that ended a lost session, and count in the plan, must be back.
     Returning,

@@ -29,12 +29,12 @@ impl Vacancies {
         }
     }
 
-    /// The time without an owner begins anew, or is over. Says since when it was.
+    /// The time without an owner starts again, or is over. Says since when it ran.
     pub(super) fn restart(&mut self, shard: &ShardId) -> Option<Moment> {
         self.unowned_since.remove(shard)
     }
 
-    /// Somebody has a shard, or nobody should. Says since when it was unowned.
+    /// A shard has an owner, or should have none. Says since when it was unowned.
     pub(super) fn taken(&mut self, shard: &ShardId) -> Option<Moment> {
         self.turn_since.remove(shard);
         self.unowned_since.remove(shard)
@@ -57,12 +57,12 @@ impl Vacancies {
         self.turn_since.remove(shard);
     }
 
-    /// Nobody was late until now: all turns begin anew.
+    /// Nobody was late until now: all turns start again.
     pub(super) fn restart_turns(&mut self) {
         self.turn_since.clear();
     }
 
-    /// Nobody could take anything until now: all times without an owner begin anew.
+    /// Nobody could take anything until now: all times without an owner start again.
     pub(super) fn restart_all(&mut self) {
         self.unowned_since.clear();
     }
@@ -86,7 +86,7 @@ impl Vacancies {
         self.look_until = until;
     }
 
-    /// The session is over: what it waited for counts anew in the next one.
+    /// The session is over: the next one counts from its own start.
     pub(super) fn clear(&mut self) {
         self.unowned_since.clear();
         self.turn_since.clear();

@@ -72,7 +72,7 @@ impl Node {
 
     pub(super) fn shard_has_changed(&mut self, source: Source, shard: ShardId) {
         self.moves.note_moved(&shard, self.ctx.now.at);
-        // Whatever its record says now, the time in which it had no holder begins anew; unless it is our own claim,
+        // Whatever its record says now, the time without a holder starts again; unless it is our own claim,
         // which the watch may show before the answer does.
         if !self.holds.contains(&shard) {
             self.vacancies.restart(&shard);

@@ -163,7 +163,7 @@ impl Node {
         let started = hold.started();
         let (state, mut why) = self.vacated_state(shard, why);
         if started == Started::No && self.ctx.rules.hold(Rule::UnstartedIsNoRelease) {
-            // Nobody looked whether somebody else runs it: that is left to whoever claims it next.
+            // Nobody checked whether another node runs it: the next node that claims it must.
             why = MoveReason::Unstarted;
         }
         if let ShardState::Vacant { successor: Some(to), .. } = &state
@@ -219,7 +219,7 @@ impl Node {
         (ShardState::Vacant { successor, reserved_ms: None }, reason)
     }
 
-    /// Writes the record of a shard that we hold anew: it was damaged, or something in it changed.
+    /// Writes the record of a shard that we hold again: it was damaged, or something in it changed.
     pub(super) fn rewrite(&mut self, shard: &ShardId, why: MoveReason) {
         let Some(session) = self.session_id() else { return };
         let (me, ttl_ms) = (self.ctx.me(), self.ctx.config.ttl.as_millis() as u64);
@@ -275,7 +275,7 @@ impl Node {
         true
     }
 
-    /// A named shard that has been vacant for long, although whoever has it engaged would have taken it.
+    /// A named shard that has been vacant for long, although a node that has it engaged would have taken it.
     pub(super) fn retire_if_nobody_has_it(&mut self, shard: &ShardId) {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
@@ -295,7 +295,7 @@ impl Node {
         self.outbox.add(shard);
     }
 
-    /// Forgets a claim of which nobody has heard yet; `false` if somebody may have, or if it counts whatever is planned.
+    /// Forgets a claim that was not sent; `false` if it may have been, or if it counts whatever the plan says.
     pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId) -> bool {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return false };
         let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.outbox.contains(shard);
@@ -349,8 +349,8 @@ impl Node {
                     && write.tries.is_empty()
                     && !published.contains(&shard)
                 {
-                    // A release is relied on only by whoever had published the shard before: else somebody may have looked in
-                    // between, and not seen us.
+                    // Only a session that had published the shard before relies on a release: otherwise another one may
+                    // have looked in between, and not seen us.
                     write.replaces = Replaces::Other;
                 }
                 write.stage = Stage::Sent;

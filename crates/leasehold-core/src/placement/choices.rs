@@ -1,7 +1,7 @@
 //! The first choice of every shard, kept from question to question.
 //!
 //! This is where the time goes: shards × nodes. So the first choices are kept, and a node that joins is only compared
-//! with each shard's first choice so far; a node that leaves only makes those choose anew that had chosen it. Caps,
+//! with each shard's first choice so far; if a node leaves, only the shards that had chosen it choose again. Caps,
 //! pins and zones are applied afterwards, from scratch: they depend on everything, but cost little.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Choices {
     /// The best node for each shard, or [`NOBODY`].
     pub(super) first: Vec<u32>,
     shards: Arc<[ShardId]>,
-    /// Shards whose choice leaves somebody out.
+    /// Shards whose choice leaves a node out.
     biased: Vec<ShardId>,
 }
 
@@ -83,7 +83,7 @@ impl Choices {
         (self.shards, self.hashes, self.first) = (shards, hashes, first);
     }
 
-    /// Lets the shards choose anew that somebody declines, or declined at the last question.
+    /// Lets the shards choose again that a node declines, or declined at the last question.
     fn leave_out(&mut self, question: &Question, exceptions: &Exceptions) {
         let finder = Finder::new(&self.shards);
         for id in std::mem::take(&mut self.biased) {
@@ -121,7 +121,7 @@ fn reconsider(field: &Field, moved: &[u32], fresh: &[u32], former: u32, hash: u6
 enum Change {
     Nothing,
     Some {
-        /// For each former node, where it is now; [`NOBODY`] if those that chose it must choose anew.
+        /// For each former node, where it is now; [`NOBODY`] if those that chose it must choose again.
         moved: Vec<u32>,
         /// Nodes that may now be the best for a shard that had chosen another.
         fresh: Vec<u32>,

@@ -72,7 +72,7 @@ impl Exceptions {
         }
     }
 
-    /// The shards that somebody declines, with who does.
+    /// The declined shards, each with the nodes that decline it.
     pub(super) fn all_declined(&self) -> &[(u32, Vec<u32>)] {
         &self.declined
     }

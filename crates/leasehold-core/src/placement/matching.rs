@@ -4,7 +4,7 @@
 //! still free and whose node and zone still have room. What is done here gives the same answer with far less work
 //! (deferred acceptance): every shard asks its best node; a node or zone that is full keeps the best and turns the
 //! worst away, which then asks the best of the nodes that would still take it. Both sides judge a pair by the same
-//! order, so there is only one answer that leaves no shard and node wishing for each other, whoever asks first.
+//! order, so there is only one answer in which no shard and node prefer each other, in whatever order they are asked.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -19,7 +19,7 @@ pub struct GroupRecord {
     /// Every new epoch in this group is above this.
     #[serde(default)]
     pub epoch_floor: Epoch,
-    /// These slots have had a record: one that is missing was lost, and may be held by somebody.
+    /// These slots have had a record: one that is missing was lost, and the shard may be held.
     #[serde(default)]
     pub filled: Slots,
     /// When it was written, for people.

@@ -61,7 +61,7 @@ impl Meta {
         }
     }
 
-    /// Takes in what somebody else knows of this incarnation. Nothing in it ever falls, and what is open stays open.
+    /// Takes in what another node knows of this incarnation. Nothing in it ever falls, and what is open stays open.
     pub fn merge(&mut self, mark: &MetaMark) {
         if mark.incarnation != self.incarnation {
             return;
@@ -79,7 +79,7 @@ impl Meta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetaState {
-    /// Holders of an earlier incarnation may still be running: nobody claims. Whoever has seen this same record for
+    /// Holders of an earlier incarnation may still be running: nobody claims. A node that has seen this same record for
     /// `max_ttl × (1 + drift)` on its own clock opens the namespace.
     Settling,
     /// Shards may be claimed.

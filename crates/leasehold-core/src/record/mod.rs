@@ -118,7 +118,7 @@ pub trait Record: Serialize + DeserializeOwned {
         serde_json::to_vec(self).expect("records are plain data with text keys")
     }
 
-    /// Reads a stored value, whoever wrote it.
+    /// Reads a stored value, from whichever writer.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         let record: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
         if record.format() > FORMAT {

@@ -7,7 +7,7 @@ use super::{Extra, MetaMark, Published, Record, RecordError, SlotSet, check_floo
 use crate::name::{GroupName, NodeName, SessionId, ShardId, ShardName, WriteId};
 use crate::placement::RENDEZVOUS;
 
-/// `nodes/<name>`: a node's session. Written only by that session, or by whoever fences it.
+/// `nodes/<name>`: a node's session. Written only by that session, or by the node that fences it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// The format of this record.
@@ -23,7 +23,7 @@ pub struct NodeRecord {
     /// Whether it takes new shards.
     pub accepting: bool,
     /// It lost a session and takes nothing yet, but will once its new one has been healthy for a while. Until then the
-    /// others count it in their plans, so that whoever is back first does not take everything.
+    /// others count it in their plans, so that the first one back does not take everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,
     /// How much of the work it takes, relative to the others; 0 takes nothing.
@@ -57,7 +57,7 @@ pub struct NodeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publishes: Option<Published>,
     /// Shards that the session has claimed and does not start because another session publishes them, or some of them if
-    /// they are many. Whoever only plans to take one of them stops publishing it.
+    /// they are many. A node that only plans to take one of them stops publishing it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaits: Vec<ShardId>,
     /// What the node knows of `meta`.

@@ -141,7 +141,7 @@ impl ShardRecord {
         }
     }
 
-    /// Whether its last holder gave it up, with all its work stopped. Whoever claims it then need not look for anybody else
+    /// Whether its last holder gave it up, with all its work stopped. A node that claims it then need not look for others
     /// who may be running it: that holder had looked before it started.
     pub fn is_release(&self) -> bool {
         matches!(self.state, ShardState::Vacant { .. })

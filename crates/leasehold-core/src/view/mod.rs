@@ -31,7 +31,7 @@ pub struct View {
     pub groups: Vec<GroupView>,
     /// The shards, ordered by group and name.
     pub shards: Vec<ShardView>,
-    /// What somebody should look at.
+    /// Problems that need an operator.
     pub problems: Vec<Problem>,
 }
 
@@ -119,7 +119,7 @@ pub enum NodePhase {
     Drained,
     /// It left by itself.
     Left,
-    /// Somebody proved that its session is over.
+    /// Its session was proved to be over.
     Fenced,
     /// The kernel proves that its process is gone; nobody has fenced its session yet.
     Gone,

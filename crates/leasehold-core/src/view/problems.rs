@@ -1,4 +1,4 @@
-//! What somebody should look at.
+//! Problems that need an operator.
 
 use serde::Serialize;
 
@@ -11,12 +11,12 @@ use crate::store::Key;
 use crate::time::Now;
 use crate::warning::Warning;
 
-/// Something that somebody should look at.
+/// A problem that needs an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// A fixed word: `corrupt_record`, `missing_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
     /// `silent_node`, `unserved_group`, `settling`, `name_taken`, `placement`, `placements_differ`, `ttl_above_max` or
-    /// `group_written_anew`.
+    /// `group_recreated`.
     pub kind: &'static str,
     /// What it is about: a shard, a node, a key.
     pub subject: String,

@@ -163,7 +163,7 @@ impl Works {
         }
         if let Some(kill_at) = kill_at {
             let session_ends_at = self.timer.kill_at(work.session);
-            // Somebody else may run it then: the kernel sees to it as well. A node that leaves in time keeps what is
+            // Another node may run it then: the kernel enforces it as well. A node that leaves in time keeps what is
             // stuck until its session ends.
             if may_run_elsewhere(why) && kill_at < session_ends_at.min(work.gone_by) {
                 self.timer.hurry(shard, work.gone_by, kill_at);

@@ -202,7 +202,7 @@ fn the_default_survives_the_outage_that_the_design_promises() {
 
 /// A shard was given up for a node that had not looked yet when its former holder took it back, again and again.
 #[test]
-fn whoever_has_to_look_gets_the_time_to_look() {
+fn a_node_that_has_to_look_gets_the_time_to_look() {
     for ttl in [1_000, 10_000, 30_000, 300_000] {
         for poll_ms in [10, 1_000, 7_500] {
             let (config, polled) = (good(ttl), Facts { poll_every: ms(poll_ms), ..objects() });
@@ -224,7 +224,7 @@ fn explanations_read_well() {
     golden("objects-30s.txt", include_str!("objects-30s.txt"), &explained.to_string());
 }
 
-/// Compares with the file beside this one. `REWRITE=1 cargo test -p leasehold-core --test config` writes it anew.
+/// Compares with the file beside this one. `REWRITE=1 cargo test -p leasehold-core --test config` writes it again.
 fn golden(file: &str, expected: &str, actual: &str) {
     if std::env::var_os("REWRITE").is_some() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config").join(file);

@@ -259,7 +259,7 @@ impl fmt::Display for Move {
                 write!(f, "{} reads {} unchanged, takes its release for failed, and runs on", a(p), x(s))
             }
             Move::Repair(p, s) => {
-                write!(f, "{} sees no record of {}, which it runs, and writes it anew", a(p), x(s))
+                write!(f, "{} sees no record of {}, which it runs, and writes it again", a(p), x(s))
             }
             Move::Hole(s) => write!(f, "the store loses the record of {}", x(s)),
             Move::Vanish(n) => write!(f, "the store loses record {}", r(n)),
@@ -268,7 +268,7 @@ impl fmt::Display for Move {
             Move::CreateMeta(p) => write!(f, "{} begins a new incarnation, which settles", a(p)),
             Move::OpenMeta(p) => write!(f, "{} opens the new incarnation", a(p)),
             Move::LearnMeta(p) => write!(f, "{} learns of the incarnation", a(p)),
-            Move::DamageMeta => write!(f, "somebody damages meta"),
+            Move::DamageMeta => write!(f, "meta is damaged"),
             Move::RestoreMeta(p) => write!(f, "{} writes meta back as it knew it", a(p)),
             Move::ReplaceMeta(p) => {
                 write!(f, "{} begins a new incarnation over the damaged meta, which settles", a(p))

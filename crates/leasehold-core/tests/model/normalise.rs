@@ -4,7 +4,7 @@ use crate::setup::{Rule, Setup};
 use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Request, Session, State, Work};
 
 impl State {
-    /// Forgets what cannot matter any more, and numbers lives and epochs anew.
+    /// Forgets what cannot matter any more, and renumbers lives and epochs.
     pub(crate) fn normalise(&mut self, setup: &Setup) {
         for proc in &mut self.procs[..setup.procs] {
             if proc.phase == Phase::Lost && proc.holding.iter().all(|holding| holding.work == Work::None) {

@@ -162,7 +162,7 @@ impl State {
         }
         self.abandon_renewal(setup, p);
         let before = self.procs[p];
-        // It sees all versions anew, which only makes it wait for longer: in the model it need not.
+        // It sees all versions as new, which only makes it wait longer: in the model it need not.
         self.procs[p] = Proc { silent: before.silent, settled: before.settled, ..Proc::default() };
         for (holding, before) in self.procs[p].holding.iter_mut().zip(before.holding) {
             (holding.late, holding.late_creates) = (before.late, before.late_creates);
@@ -230,7 +230,7 @@ impl State {
             {
                 proc.renewal = Request::None;
             }
-            // Everybody sees every version at once: whoever sees it later only waits for longer. Only where nobody
+            // Everybody sees every version at once: a node that sees it later only waits longer. Only where nobody
             // fences, and so nobody notices that a view is old, do old views make a difference.
             if setup.holds(Rule::FenceBeforeTakeover) {
                 proc.silent[n] = u8::from(matches!(state, Life::Active | Life::Absent));

@@ -192,7 +192,7 @@ impl State {
             // before all former sessions are over.
             Life::Absent => setup.vanishes == 0,
             Life::Left => former.proves,
-            // Over a live record only where a renewal is no swap; whoever reads it cannot tell.
+            // Over a live record only where a renewal is no swap; a reader cannot tell.
             Life::Fenced | Life::Active => true,
         };
     }
@@ -210,7 +210,7 @@ impl State {
     }
 
     fn hear_renewal(&mut self, setup: &Setup, p: usize) {
-        // Whoever reads the store at all reads `meta` with that, and most of all after it has joined.
+        // A node that reads the store at all reads `meta` with it, and most of all after it has joined.
         self.procs[p].read |= self.meta == Meta::Open && self.procs[p].incarnation == 1;
         let proc = &mut self.procs[p];
         let since = if setup.holds(Rule::DeadlineFromSending) { proc.age } else { 0 };

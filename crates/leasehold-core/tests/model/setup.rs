@@ -20,7 +20,7 @@ pub(crate) enum Rule {
     LostIsForEver,
     /// A silent session is fenced by a swap of the version that was silent, before its shards are taken.
     FenceBeforeTakeover,
-    /// The same, but whoever takes over has just read that the version is still the silent one. Not needed for safety:
+    /// The same, but the node that takes over has just read that the version is still the silent one. Not needed for safety:
     /// the swap is what makes that read unnecessary.
     FenceAfterFreshRead,
     /// A session is silent for the whole ttl, with drift, before it is fenced.
@@ -57,14 +57,14 @@ pub(crate) enum Rule {
     FloorAboveAll,
     /// Nothing starts before a renewal that publishes it has landed.
     PublishBeforeStart,
-    /// Whoever claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
+    /// A node that claimed a record that was not a release reads all node records, and `meta` after them, before it starts.
     NodesBeforeStart,
     /// A shard that another live session publishes is not started.
     PublishedIsHeld,
     /// Only a session that published a shard before it claimed it relies on the release that it replaced: else the
     /// record may have been lost before anybody could see the publication.
     PublishedBeforeTrust,
-    /// Whoever reads all node records before it starts reads the shard's record after them: it must still be its claim.
+    /// A node that reads all node records before it starts reads the shard's record after them: it must still be its claim.
     ClaimStillThere,
     /// What was given up before it started is no release.
     UnstartedIsNoRelease,

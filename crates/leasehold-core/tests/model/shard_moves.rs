@@ -240,7 +240,7 @@ impl State {
         let shard = self.shards[x];
         let knows_floor = setup.wipes == 0 || self.procs[p].incarnation == 1;
         let above = shard.epoch.max(if knows_floor { shard.floor } else { 0 });
-        // Whoever replaces a record that was lost takes an epoch above the time of day, which is above all.
+        // A node that replaces a record that was lost takes an epoch above the time of day, which is above all.
         let lost = setup.holes > 0 && shard.state == Hold::Absent;
         let given_out = self.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
         let above = if lost { above.max(shard.started).max(given_out) } else { above };

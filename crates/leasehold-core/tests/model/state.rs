@@ -45,7 +45,7 @@ pub(crate) enum Work {
     Stopping,
 }
 
-/// A session: which process, and which of its lives (numbered anew after every step, oldest first).
+/// A session: which process, and which of its lives (renumbered after every step, oldest first).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Session {
     pub(crate) owner: u8,
@@ -147,7 +147,7 @@ pub(crate) enum Hold {
     Absent,
     Vacant,
     Held,
-    /// Given up by somebody who had not started it, or held by a session that is dead: no release.
+    /// Given up by a node that had not started it, or held by a session that is dead: no release.
     Unstarted,
 }
 
@@ -163,7 +163,7 @@ pub(crate) enum Release {
     Unstarted,
 }
 
-/// A shard record. Epochs are numbered anew after every step; only their order counts.
+/// A shard record. Epochs are renumbered after every step; only their order counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shard {
     pub(crate) state: Hold,

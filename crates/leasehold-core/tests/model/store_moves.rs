@@ -49,7 +49,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Somebody scribbles over `meta`.
+    /// `meta` is overwritten with garbage.
     pub(crate) fn meta_is_damaged(&mut self) {
         if self.from.damages > 0 && matches!(self.from.meta, Meta::Settling | Meta::Open) {
             self.plain(Move::DamageMeta, |setup, state| {
@@ -60,7 +60,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Who is sure that the store is the one that it knew writes `meta` back as it knew it; who knows nothing begins anew.
+    /// A node that is sure that the store is the one that it knew writes `meta` back as it knew it; one that knows nothing begins a new incarnation.
     fn restore(&mut self, p: usize) {
         let proc = self.from.procs[p];
         let sure = proc.vouched || !self.setup.holds(Rule::RestoredByTheRenewed);

@@ -101,7 +101,7 @@ fn write(history: &mut History, lives: &mut Lives, which: u8, how: u8) -> Key {
             let (session, seq, alive) = match (lives.sessions.get(&key).copied(), how % 4) {
                 (Some((session, seq, true)), 0 | 1) => (session, seq + 1, true),
                 (Some((session, seq, true)), 2) => (session, seq + 1, false),
-                // A tombstone of somebody who does not know how far it had counted.
+                // A tombstone by a node that does not know how far it had counted.
                 (Some((session, _, true)), _) => (session, 1, false),
                 (Some((_, _, false)) | None, _) => fresh,
             };

@@ -83,7 +83,7 @@ fn nodes_that_engage_disjoint_names_own_all_of_them() {
     let epochs = world.epochs.clone();
     tell(&mut world, "run 60s");
     assert_eq!(epochs, world.epochs);
-    // A name that nobody had engaged before goes to whoever engages it.
+    // A name that nobody had engaged before goes to the node that engages it.
     tell(&mut world, "command b engage tenants/left-7b");
     tell(&mut world, "run 5s");
     assert_eq!(running(&world), [("a", 200), ("b", 201)].into());

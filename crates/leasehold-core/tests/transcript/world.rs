@@ -291,7 +291,7 @@ impl World {
         self.at(at, name, Happening::Event(Event::Answered(id, Answer::Failed(error))));
     }
 
-    /// Somebody writes a record without asking what was there.
+    /// Another program writes a record without asking what was there.
     pub(crate) fn write(&mut self, key: &Key, value: Option<Arc<[u8]>>) {
         let stored = self.shelf.put(key, value);
         self.tell_changes(vec![(key.clone(), stored)]);

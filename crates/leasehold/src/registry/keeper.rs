@@ -51,7 +51,7 @@ pub(super) struct Keeper {
 
 pub(super) struct Lease {
     pub(super) id: LeaseId,
-    /// A write under it has an unknown outcome and might land later: only revoking it settles that.
+    /// A write under it has an unknown outcome and might land later: only revoking it rules that out.
     pub(super) doubtful: bool,
 }
 

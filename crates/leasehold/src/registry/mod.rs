@@ -5,9 +5,9 @@
 //! use. After an outage all keys are registered again automatically; a key that was unregistered meanwhile stays gone.
 //!
 //! On every store, the last one to register a key owns it: registering takes a key from its current owner, and keeping
-//! it alive never does. The keys are checked with every renewal, a third of the ttl after the last. A key that
-//! somebody removed is then registered again. A key that somebody else registered, or wrote by hand, stays theirs:
-//! there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its
+//! it alive never does. The keys are checked with every renewal, a third of the ttl after the last. A key
+//! that was removed is then registered again. A key that another process registered, or that was written by hand, stays as
+//! it is: there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its
 //! owner calls [`Registry::register`] again.
 
 mod keeper;
@@ -40,7 +40,7 @@ pub struct RegistryHealth {
     pub lease: Option<LeaseId>,
     /// How many keys should be there, over all registries that share the lease.
     pub keys: usize,
-    /// The keys among them that somebody else overwrote.
+    /// The keys among them that another process overwrote.
     pub taken: Vec<String>,
     /// How many tries in a row have failed.
     pub failures: u32,
@@ -58,7 +58,7 @@ pub enum RegistryState {
     Idle,
     /// All keys are there.
     Healthy,
-    /// Somebody else overwrote some of them; the others are there.
+    /// Another process overwrote some of them; the others are there.
     Overwritten,
     /// The store does not answer, or lost the keys; they are registered again as soon as possible. Or the store
     /// refused a key, which was not registered, and nothing has been kept since.
@@ -171,7 +171,7 @@ impl Registry {
         self.keeper_if_open().map(|handle| handle.health.borrow().clone()).unwrap_or_default()
     }
 
-    /// All live registered keys in the store, whoever registered them.
+    /// All live registered keys in the store, from all processes.
     pub async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let store = &self.0.store.0;
         let registry = store.registry().ok_or(Error::NoRegistry(store.facts().kind))?;

@@ -66,7 +66,7 @@ impl Keeper {
     }
 
     /// The keys that must be written. Keys that were there before are read first, and all of them with every renewal:
-    /// somebody may have removed or overwritten one.
+    /// one may have been removed or overwritten.
     async fn missing(&mut self, due: bool) -> Result<Vec<String>, StoreError> {
         let unsure = |stand: Stand| stand == Stand::Lost || (due && stand != Stand::Wished);
         let unsure: Vec<String> =

@@ -13,11 +13,11 @@ pub(super) struct Wanted {
 pub(super) enum Stand {
     /// It must be written, replacing whatever is there.
     Wished,
-    /// It was there before an outage, and must be written again unless somebody else owns it now.
+    /// It was there before an outage, and must be written again unless another process owns it now.
     Lost,
     /// It is there, under the current lease.
     There,
-    /// Somebody else overwrote it: it is left alone until it is free.
+    /// Another process overwrote it: it is left alone until it is free.
     Taken,
 }
 

@@ -111,7 +111,7 @@ async fn operators_move_shards_by_wishes() {
 
     let epoch = bench.witness.epoch(&mine).unwrap();
     client.release(&mine).await.unwrap();
-    until("it starts anew", 60, || bench.witness.epoch(&mine).unwrap() > epoch).await;
+    until("it starts again", 60, || bench.witness.epoch(&mine).unwrap() > epoch).await;
     let error = client.release(&shard("orders/99")).await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error}");
 

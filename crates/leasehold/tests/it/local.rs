@@ -42,7 +42,7 @@ async fn two_on_one_store() {
     witness.assert_no_overlap();
 }
 
-/// Somebody left a transaction open: what the operator reads says so, although the calls' time was up first.
+/// A transaction was left open: what the operator reads says so, although the calls' time was up first.
 #[tokio::test]
 async fn a_locked_store_is_named_where_operators_look() {
     let ended = tokio::time::timeout(Duration::from_secs(30), locked_under_a_node()).await;

@@ -469,7 +469,7 @@ async fn a_group_is_given_twice_only_with_the_same_settings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_holds_a_shard_knows_its_group() {
+async fn the_holder_of_a_shard_knows_its_group() {
     let bench = Bench::new();
     let node = bench.node("a").hold(Group::numbered("orders", 4)).start().await.unwrap();
     while node.owned().is_empty() {

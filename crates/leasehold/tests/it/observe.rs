@@ -87,7 +87,7 @@ impl Recorder for Kept {
 }
 
 thread_local! {
-    /// The log lines of this thread, while somebody wants them. A test under virtual time has one thread.
+    /// The log lines of this thread, while a test wants them. A test under virtual time has one thread.
     static LINES: RefCell<Option<Vec<(Level, String)>>> = const { RefCell::new(None) };
 }
 

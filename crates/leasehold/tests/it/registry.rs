@@ -136,7 +136,7 @@ async fn a_failed_overwrite_leaves_what_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_closes_last_waits_until_the_lease_is_revoked() {
+async fn the_last_one_to_close_waits_until_the_lease_is_revoked() {
     let bench = Bench::new();
     let (first, second) = (registry(bench.store()), registry(bench.store()));
     let (mine, theirs) = (first.register("a", "1").await.unwrap(), second.register("b", "1").await.unwrap());
@@ -187,7 +187,7 @@ async fn pauses_grow_as_configured_and_start_anew_after_success() {
     }
 }
 
-/// The last one to register a key has it, and whoever had it before is told.
+/// The last one to register a key has it, and its former owner is told.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_removed_comes_back_and_one_that_was_taken_is_left_alone() {
     let bench = Bench::new();

@@ -108,7 +108,7 @@ fn dropping_everything_at_once_is_safe() {
     });
 }
 
-/// Whoever got the answer that a key is registered finds it in the health, on whichever thread it looks.
+/// A caller that was told that a key is registered finds it in the health, on any thread.
 #[test]
 fn an_answer_of_the_registry_comes_after_its_health() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -91,8 +91,8 @@ impl Node {
         true
     }
 
-    /// The epoch above which a claimed shard must start, if its claim is not. Somebody else may have had it meanwhile:
-    /// whoever took its publication back has told its epochs, and those of whoever died are unknown.
+    /// The epoch above which a claimed shard must start, if its claim is not. Another session may have had it meanwhile:
+    /// one that took its publication back has published its epochs; those of one that died are unknown.
     fn epoch_too_low(&self, shard: &ShardId) -> Option<Epoch> {
         let hold = self.holds.get(shard)?;
         let (replaced, blockers) = (hold.check().replaced?, &hold.check().blockers);

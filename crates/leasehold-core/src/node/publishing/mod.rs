@@ -1,7 +1,7 @@
 //! Publish before start: which shards this session says that it may be running, and whether a claimed shard may start.
 //!
 //! A node's record publishes what it holds, is claiming or is planned to take, and nothing starts before a renewal that
-//! carries it has landed. Whoever claimed a record that was not a release then reads all node records and `meta`, and
+//! carries it has landed. A node that claimed a record that was not a release then reads all node records and `meta`, and
 //! starts only if no other live session publishes the shard. Of two that claim one shard, because its record was deleted
 //! in between, the later to publish sees the other. GUARANTEES, "At most one holder".
 
@@ -32,7 +32,7 @@ const AWAITED_MAX: usize = 64;
 pub(in crate::node) struct Publishing {
     /// The highest epoch held in each group, in all sessions of this process.
     epochs: BTreeMap<GroupName, Epoch>,
-    /// Decides how long lists of names are hashed. Another one, if a hash hits a shard that somebody else waits for.
+    /// Decides how long lists of names are hashed. Another one, if a hash hits a shard that another node waits for.
     salt: u32,
     /// Claimed shards that wait for a reading of all node records.
     unread: BTreeSet<ShardId>,
@@ -124,7 +124,7 @@ impl Node {
             .filter(|(_, hold)| hold.is_published())
             .map(|(shard, hold)| (shard, Some(hold)));
         let me = &self.ctx.config.node;
-        // Whoever recovers starts nothing yet, and must not keep others from it.
+        // A recovering node starts nothing yet, and must not keep others from starting.
         let starts = matches!(
             self.life.state(),
             SessionState::Joining | SessionState::Attached | SessionState::Degraded
@@ -154,7 +154,7 @@ impl Node {
         let claimed = |shard: &&ShardId| {
             self.holds.get(shard).is_some_and(|hold| matches!(hold.phase(), Phase::Claimed { .. }))
         };
-        // A hash that hits a shard by accident stays until somebody says so.
+        // A hash that hits a shard by accident stays until its node is told so.
         let hit = self.publishing.withheld.iter().filter(|shard| self.is_hit_by_a_hash(shard));
         self.publishing.awaited.iter().filter(claimed).chain(hit).take(AWAITED_MAX).cloned().collect()
     }
@@ -268,11 +268,11 @@ impl Node {
         self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && unknown(node))
     }
 
-    /// A node's record changed: whoever waits for what it publishes is considered again.
+    /// A node's record changed: shards that wait for what it publishes are looked at again.
     pub(in crate::node) fn publication_changed(&mut self, node: &NodeName) {
         self.ctx.agenda.extend(std::mem::take(&mut self.publishing.withheld));
         self.ctx.agenda.extend(self.publishing.awaited.iter().cloned());
-        // Somebody waits for what we publish and do not have: it is taken back at once.
+        // Another node waits for what we publish and do not have: that is taken back at once.
         let record = self.mirror.node_record(node);
         let Some(record) = record.filter(|record| record.state.is_alive() && !record.awaits.is_empty())
         else {
@@ -304,7 +304,7 @@ impl Node {
         })
     }
 
-    /// We do not have a shard any more: if somebody waits for that to be said, it is said at once.
+    /// We no longer have a shard: if another node waits for that, our record says so at once.
     pub(in crate::node) fn take_back(&mut self, shard: &ShardId) {
         if self.may_be_published(shard) && self.is_awaited_elsewhere(shard) {
             self.ctx.record_changed();

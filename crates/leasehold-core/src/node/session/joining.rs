@@ -55,7 +55,7 @@ impl Node {
             // While we had a session nobody had to prove anything.
             self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl_max / 2);
             return self.life.wait_for(
-                "our node record is damaged: waiting until nobody can be using it".into(),
+                "our node record is damaged: waiting until no session can be using it".into(),
                 ttl_max,
                 &mut self.ctx,
             );
@@ -92,7 +92,7 @@ impl Node {
                     "the node name {me} is used by a live session: use another name, or stop that process"
                 ),
                 false => {
-                    format!("an earlier session of {me} may still be alive: waiting until it is proved dead")
+                    format!("an earlier session of {me} may still be alive: waiting until it can be fenced")
                 }
             };
             self.life.wait_for(why, ttl, &mut self.ctx);
@@ -146,7 +146,7 @@ impl Node {
         let wait = self.ttl_max().max(lost.ttl());
         self.fencing.note_lost_session(&lost, wait, &mut self.mirror, &mut self.ctx);
         self.life.wait_for(
-            "the record of our earlier session is gone: waiting until it must be over".into(),
+            "the record of our earlier session is missing: waiting until that session must have ended".into(),
             wait,
             &mut self.ctx,
         );

@@ -100,7 +100,7 @@ impl Node {
     /// The session is over, for good. Work is told to stop before anything else happens.
     pub(in crate::node) fn detach(&mut self, cause: Cause) {
         let Some(session) = self.session.take() else { return };
-        // Whoever wrote over our record may hold the session for dead already: then there is no time to lose.
+        // The node that wrote over our record may already treat the session as over: then there is no time to lose.
         let kill_at = match cause {
             Cause::Fenced => session.deadlines.kill_at.min(self.ctx.now.at + self.ctx.config.kill_budget),
             _ => session.deadlines.kill_at,
@@ -138,7 +138,7 @@ impl Session {
         self.version.clone()
     }
 
-    /// Our record has this version, whoever wrote it.
+    /// Our record has this version, written by us or not.
     pub(in crate::node) fn set_version(&mut self, version: Version) {
         self.version = Some(version);
     }

@@ -1,4 +1,4 @@
-//! The record that our session lives in: what it says, and what follows when somebody shows it to us.
+//! The record that our session lives in: what it says, and what follows when we see it in the store.
 
 use crate::name::{SessionId, WriteId};
 use crate::node::Node;
@@ -41,7 +41,7 @@ impl Node {
             }
             Some(Ok(_)) => self.detach(Cause::Fenced),
             Some(Err(error)) if error.is_too_new() => self.detach(Cause::Fenced),
-            // Somebody scribbled over it: the next renewal writes it anew.
+            // It was damaged: the next renewal writes it again.
             Some(Err(_)) => self.ctx.record_changed(),
             None => self.detach(Cause::RecordGone),
         }
@@ -77,7 +77,7 @@ impl Node {
             publishes: Some(published),
             awaits: self.awaits(),
             meta: self.namespace.mark(),
-            // Whoever shows no view is given nothing voluntarily.
+            // A node that shows no view is given nothing voluntarily.
             view: if !self.ctx.timers.is_set(Timer::Shy) { self.planner.plan().view } else { 0 },
             placement: self.planner.planning().own_id(),
             protocol: PROTOCOL,
