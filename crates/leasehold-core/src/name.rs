@@ -1,4 +1,4 @@
-//! Names and ids. A name that was made is valid; there is no way to have an invalid one.
+//! Names and ids. Every name that exists is valid: the constructors check it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The longest name, in bytes: what the narrowest of the stores can still carry after escaping.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// Why a text is no name.
+/// Why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nothing is there.

@@ -126,7 +126,7 @@ pub enum Notice {
         to: SessionState,
         /// Why.
         cause: Cause,
-        /// How long it stood as before.
+        /// How long the former state lasted.
         after: Duration,
     },
     /// The node has to wait before it may join or claim.
@@ -162,18 +162,18 @@ pub enum Notice {
         /// Why.
         error: String,
     },
-    /// Another node is there.
+    /// Another node joined.
     NodeJoined {
         /// Which.
         node: NodeName,
-        /// Its life.
+        /// Its session.
         session: SessionId,
     },
-    /// Another node is gone.
+    /// Another node left, was fenced, or its record vanished.
     NodeGone {
         /// Which.
         node: NodeName,
-        /// Its life.
+        /// Its session.
         session: SessionId,
         /// Whether it left by itself.
         how: Gone,
@@ -182,7 +182,7 @@ pub enum Notice {
     Fenced {
         /// Which.
         node: NodeName,
-        /// Its life.
+        /// Its session.
         session: SessionId,
         /// For how long it had been silent.
         silent_for: Duration,
@@ -318,7 +318,7 @@ pub enum Notice {
     },
 }
 
-/// A setting of a group that the store has otherwise than this node.
+/// A setting of a group that differs between the store and this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differing {
     /// Its name.

@@ -1,4 +1,4 @@
-//! Roster and plan: who is there, and who should hold what. Pure functions of what the mirror shows.
+//! Roster and plan: which nodes there are, and which should hold what. Pure functions of what the mirror shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

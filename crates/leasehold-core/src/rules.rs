@@ -64,7 +64,7 @@ pub enum Rule {
     ClaimStillThere,
     /// A shard that another live session publishes is not started.
     PublishedIsHeld,
-    /// What was given up before it started is no release.
+    /// Giving up a claim that never started is not a release.
     UnstartedIsNoRelease,
     /// `meta` is restored only by a session that was renewed after the damage was seen.
     MetaRestoredByTheLiving,

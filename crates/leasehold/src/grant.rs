@@ -137,7 +137,7 @@ impl Grant {
     /// Whether the work may go on. Call it before every side effect; it costs two atomic loads and a clock read.
     ///
     /// It fails from `stop_at` on, even if every task and thread that should report it is stuck. Once it has failed,
-    /// it fails for ever. While the work is being stopped for a planned move it still succeeds: the shard is held
+    /// it always fails. While the work is being stopped for a planned move it still succeeds: the shard is held
     /// until the work has ended.
     #[inline]
     pub fn check(&self) -> Result<(), Lost> {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 
-/// The value of `stop_at` once the session is lost: no clock shows an earlier time, so every check fails for ever.
+/// The value of `stop_at` once the session is lost: no clock shows an earlier time, so every check fails from then on.
 const LOST: u64 = 0;
 
 /// The deadlines of one session, shared by its grants, the driver and the watchdog.

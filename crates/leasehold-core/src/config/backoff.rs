@@ -12,7 +12,7 @@ pub enum Backoff {
         /// The longest pause.
         max: Duration,
     },
-    /// These, then the last one for ever.
+    /// These pauses in order, then the last one again and again.
     Steps(Vec<Duration>),
 }
 

@@ -30,7 +30,7 @@ pub struct Config {
     pub node: NodeName,
     /// How much of the work it takes, relative to the other nodes. 0 takes nothing.
     pub weight: u32,
-    /// The most shards that it holds in all groups together; `None` is no limit, and 0 is refused.
+    /// The most shards that it holds in all groups together; `None` means no limit, and 0 is refused.
     pub capacity: Option<u32>,
     /// Where it stands, for zone rules.
     pub zone: Option<String>,
@@ -104,7 +104,7 @@ pub struct GroupConfig {
     pub shards: ShardSet,
     /// Its rules, if the store does not say otherwise.
     pub policy: Policy,
-    /// The most shards of this group that this node holds; `None` is no limit, and 0 is refused.
+    /// The most shards of this group that this node holds; `None` means no limit, and 0 is refused.
     pub capacity: Option<u32>,
 }
 

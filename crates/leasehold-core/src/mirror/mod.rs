@@ -144,7 +144,7 @@ impl Mirror {
         self.nodes.entry(name.clone()).or_insert(absent);
     }
 
-    /// Sessions that are over and that no record names any more need not be remembered for ever.
+    /// Sessions that are over and that no record names any more are forgotten after a while.
     pub fn prune(&mut self, older_than: Moment) {
         self.nodes.retain(|_, node| node.seen.is_some() || node.first_seen_at >= older_than);
         if self.dead.values().all(|learned_at| *learned_at >= older_than) {

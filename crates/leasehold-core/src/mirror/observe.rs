@@ -200,7 +200,7 @@ impl Mirror {
         if let Some(Ok(record)) = &record
             && !record.state.is_alive()
         {
-            // A session that is over is over for ever, whenever and from wherever we learn of it. One that never had a record
+            // A session that is over stays over, whenever and from wherever we learn of it. One that never had a record
             // while we looked has done nothing since we looked for it.
             let absent = self.nodes.get(name).filter(|node| node.seen.is_none());
             self.note_over(absent.map_or(now, |node| node.first_seen_at), record.session);

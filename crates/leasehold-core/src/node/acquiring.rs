@@ -102,7 +102,7 @@ impl Node {
             self.vacancies.turn_since(shard).map_or(self.ctx.now.at, |since| unowned_since.max(since));
         let delay = self.ctx.config.turn_lasts(&self.ctx.facts);
         let comes_back = self.comes_back_or_just_did(wanted);
-        // Counted for the shard, not for the session: who comes back again and again is not waited for again and again.
+        // Counted once per shard, not per session: a node that comes back again and again is not waited for each time.
         let patience = if comes_back { self.recover_window_of(wanted) } else { Duration::ZERO };
         Turn::Others { ours_at: Some(since + delay * (rank as u32).clamp(1, 4) + patience) }
     }

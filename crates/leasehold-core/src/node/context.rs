@@ -5,7 +5,7 @@ use super::agenda::Agenda;
 use super::timers::{Timer, Timers};
 use crate::config::Config;
 use crate::event::{Action, Deadlines};
-use crate::name::NodeName;
+use crate::name::{NodeName, WriteId};
 use crate::notice::Notice;
 use crate::rng::Rng;
 use crate::rules::{Rule, Rules};
@@ -55,6 +55,11 @@ impl Context {
 
     pub(super) fn me(&self) -> NodeName {
         self.config.node.clone()
+    }
+
+    /// The id of a new write.
+    pub(super) fn write_id(&mut self) -> WriteId {
+        WriteId::from_bits(self.rng.bits())
     }
 
     /// Our record would say something else now that others should know soon: the renewal is sent early.

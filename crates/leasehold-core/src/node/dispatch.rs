@@ -37,7 +37,7 @@ impl Node {
             {
                 self.on_swapped(&sent, outcomes);
             }
-            // An answer that does not fit its question is no answer.
+            // An answer that does not match its request counts as a failure.
             _ => self.on_failure(sent, "the store's answer does not match the request".into()),
         }
     }
@@ -243,8 +243,8 @@ impl Node {
         true
     }
 
-    /// A listing that may be behind proves nothing, but it is a reason to look at what it shows otherwise than we
-    /// know it, and at what we hold and it does not show.
+    /// A listing that may be behind proves nothing, but it is a reason to read what it shows differently from
+    /// what we know, and what we hold and it does not show.
     fn doubt(&mut self, listing: &Listing, doubtful: Vec<Key>) {
         self.look_again(doubtful);
         let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();

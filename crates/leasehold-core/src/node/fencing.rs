@@ -67,12 +67,12 @@ impl Fencing {
         self.silent.get(node) == Some(version)
     }
 
-    /// A read of ours that was sent then failed: until one succeeds, we cannot hear anybody.
+    /// One of our reads, sent then, failed: until one succeeds, no node can be heard.
     pub(super) fn reads_failed(&mut self, sent_at: Moment) {
         self.reads_fail_since = self.reads_fail_since.min(sent_at);
     }
 
-    /// A read of ours succeeded. The time in which we could not have heard a node does not count as its silence.
+    /// One of our reads succeeded. The time in which we could not have heard a node does not count as its silence.
     pub(super) fn reads_succeeded(&mut self, mirror: &mut Mirror, ctx: &Context) {
         let at = ctx.now.at;
         let failing = std::mem::replace(&mut self.reads_fail_since, Moment::NEVER);
@@ -316,7 +316,7 @@ impl Node {
         record.state = NodeState::Fenced;
         record.accepting = false;
         record.seq += 1;
-        record.write = WriteId::from_bits(self.ctx.rng.bits());
+        record.write = self.ctx.write_id();
         record.written_unix_ms = self.ctx.now.unix_ms;
         let value: Arc<[u8]> = record.encode().into();
         let swap = Swap { key: Key::Node(name.clone()), expect, value: Some(value.clone()) };

@@ -27,7 +27,7 @@ pub(super) struct Former {
 }
 
 impl Former {
-    /// A session of ours is over, or never began.
+    /// One of our sessions is over, or never began.
     pub(super) fn add(&mut self, session: SessionId) {
         self.sessions.insert(session);
     }

@@ -12,7 +12,7 @@ use crate::store::{Key, Lane, Swap, Version};
 use crate::warning::Warning;
 
 impl Node {
-    /// Writes settings of ours that the store does not have, or that were damaged there, and which slots have had a record.
+    /// Writes our groups' settings where the store has none or a damaged record, and which slots have had a record.
     pub(super) fn mend_groups(&mut self) {
         if self.ctx.now.at >= self.ctx.timers.at(Timer::Fill) {
             self.ctx.timers.stop(Timer::Fill);
@@ -88,7 +88,7 @@ impl Node {
     }
 
     pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
-        record.write = WriteId::from_bits(self.ctx.rng.bits());
+        record.write = self.ctx.write_id();
         record.written_unix_ms = self.ctx.now.unix_ms;
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Group(record.group.clone()), expect, value };

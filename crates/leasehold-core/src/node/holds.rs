@@ -90,7 +90,7 @@ impl Holds {
         }
     }
 
-    /// Shards that have no record any more need not be remembered for ever.
+    /// Shards without a record are forgotten, once there are many of them.
     pub(super) fn prune(&mut self, shards: usize, has_record: impl Fn(&ShardId) -> bool) {
         if self.started.len() > shards {
             self.started.retain(|shard, _| has_record(shard));

@@ -47,7 +47,7 @@ impl Node {
         self.ctx.timers.set(Timer::List, self.ctx.now.at);
     }
 
-    /// Looks at `meta` while we work under an incarnation; `false` if it is no longer the one.
+    /// Compares `meta` with the incarnation that we work under; `false` if it is another one now.
     pub(super) fn check_meta(&mut self, source: Source) -> bool {
         let Some(incarnation) = self.namespace.incarnation() else { return true };
         let fresh = matches!(source, Source::Fresh(_)) || source == Source::Mine;
@@ -250,7 +250,7 @@ impl Node {
         if self.requests.any(|purpose| matches!(purpose, Purpose::Meta)) {
             return;
         }
-        meta.write = WriteId::from_bits(self.ctx.rng.bits());
+        meta.write = self.ctx.write_id();
         meta.seq += 1;
         meta.written_unix_ms = self.ctx.now.unix_ms;
         let swap = Swap { key: Key::Meta, expect, value: Some(meta.encode().into()) };

@@ -164,12 +164,13 @@ impl Node {
         }
     }
 
-    /// Says that a session of ours is over, which frees all that it held.
+    /// Writes that one of our sessions is over, which frees all that it held.
     pub(super) fn send_left(&mut self, session: SessionId, expect: Option<Version>) {
         let me = self.ctx.me();
         let known = self.mirror.node_record(&me);
         let seq = known.map_or(1, |record| record.seq + 1);
-        let record = self.node_record(session, seq, NodeState::Left);
+        let write = self.ctx.write_id();
+        let record = self.node_record(write, session, seq, NodeState::Left);
         let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
         self.ask_swap(Lane::Renewal, swap, Purpose::Left(session));
     }
@@ -178,7 +179,8 @@ impl Node {
     pub(super) fn send_last_word(&mut self) {
         let Some(session) = &self.session else { return };
         let (id, seq, expect) = (session.id(), session.next_seq(), session.version());
-        let record = self.node_record(id, seq, NodeState::Left);
+        let write = self.ctx.write_id();
+        let record = self.node_record(write, id, seq, NodeState::Left);
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(record.encode().into()) };
         self.requests.forget(|purpose| matches!(purpose, Purpose::Renew(_)));
         self.ctx.timers.stop(Timer::Renew);

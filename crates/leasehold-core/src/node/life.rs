@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::Node;
 use super::context::Context;
+use super::timers::Timer;
+use super::vacancies::Vacancies;
 use crate::notice::{Cause, Notice, SessionState};
 use crate::time::Moment;
 
@@ -86,7 +87,7 @@ impl Life {
         self.has_been_attached
     }
 
-    /// A session begins. Says in which state: who had one before must prove itself first.
+    /// A session begins. Says in which state: after an earlier session, the new one must first be healthy for a while.
     pub(super) fn session_begins(&mut self, at: Moment) -> SessionState {
         self.renewals_failed = 0;
         self.healthy_since = at;
@@ -109,26 +110,44 @@ impl Life {
         self.renewals_failed
     }
 
-    /// A renewal failed. Says how many have in a row.
-    pub(super) fn renewal_failed(&mut self, at: Moment) -> u32 {
-        self.healthy_since = at;
-        self.renewals_failed += 1;
-        self.renewals_failed
+    /// A renewal that was sent then landed: the session is no longer degraded, and the next renewal follows `renew_every` after
+    /// this one was sent.
+    pub(super) fn renewal_landed(&mut self, sent_at: Moment, ctx: &mut Context) {
+        ctx.tell(Notice::Renewed { took: ctx.now.at.since(sent_at) });
+        self.forget_failures();
+        if self.state == SessionState::Degraded {
+            self.set_state(SessionState::Attached, Cause::RenewalsSucceed, ctx);
+        }
+        let every = ctx.config.renew_every;
+        let next_at = sent_at + every - ctx.rng.up_to(every / 10);
+        ctx.timers.set(Timer::Renew, next_at.max(ctx.now.at));
     }
 
-    /// A renewal landed, or there is nothing to renew any more.
+    /// A renewal failed, or its outcome is unknown: the session is degraded, and the renewal is sent again soon.
+    pub(super) fn renewal_failed(&mut self, error: String, last_sent_at: Moment, ctx: &mut Context) {
+        self.healthy_since = ctx.now.at;
+        self.renewals_failed += 1;
+        ctx.tell(Notice::RenewalFailed { streak: self.renewals_failed, error: error.clone() });
+        if self.state == SessionState::Attached {
+            self.set_state(SessionState::Degraded, Cause::RenewalsFail(error), ctx);
+        }
+        let try_timeout = ctx.config.try_timeout;
+        let spaced = (last_sent_at + try_timeout / 2).max(ctx.now.at);
+        let jitter = ctx.rng.up_to(try_timeout / 10);
+        ctx.timers.set(Timer::Renew, spaced + jitter);
+    }
+
+    /// Renewals succeed again, or there is nothing to renew.
     pub(super) fn forget_failures(&mut self) {
         self.renewals_failed = 0;
     }
-}
 
-impl Node {
     /// A new session has been healthy for long enough: it takes shards again.
-    pub(super) fn recovered(&mut self) {
-        self.life.set_state(SessionState::Attached, Cause::Recovered, &mut self.ctx);
+    pub(super) fn recovered(&mut self, vacancies: &mut Vacancies, ctx: &mut Context) {
+        self.set_state(SessionState::Attached, Cause::Recovered, ctx);
         // Nobody was late while we could not have taken anything ourselves.
-        self.vacancies.restart_turns();
-        self.ctx.record_changed();
-        self.ctx.replan_now();
+        vacancies.restart_turns();
+        ctx.record_changed();
+        ctx.replan_now();
     }
 }

@@ -108,8 +108,8 @@ use timers::{Stage, Timer};
 use vacancies::Vacancies;
 
 /// How often one step goes through the shards, at most. What is done for one shard may be a reason to look at another, in
-/// the next round. Should two shards be such a reason for each other for ever, they go on in the next step instead of
-/// keeping this one from its end.
+/// the next round. If two shards kept causing each other, they would continue in the next step instead of
+/// keeping this one from ending.
 const ROUNDS_MAX: usize = 4;
 
 /// One node: a stable name that has one session after another and holds shards through them.

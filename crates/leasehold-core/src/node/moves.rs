@@ -185,8 +185,8 @@ impl Node {
         room.less(in_all, of_group)
     }
 
-    /// Nodes that are all full and each have what the next one should have would wait for each other for ever. If this
-    /// node and the receiver are in such a ring, it gives its shard up all the same, as the others in the ring do: each
+    /// Nodes that are all full and each have what the next one should have would wait for each other without end. If this
+    /// node and the receiver are in such a ring, it gives its shard up nevertheless, as the others in the ring do: each
     /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
     fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
         if self.ctx.now.at < self.moves.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {

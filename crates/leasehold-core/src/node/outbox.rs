@@ -39,7 +39,7 @@ impl Outbox {
         self.unsent.pop_first()
     }
 
-    /// Something that may be late shows these shards otherwise than we hold them: their records are read.
+    /// An observation that may be late differs from what we hold: the records of these shards are read.
     pub(super) fn doubt(&mut self, shards: impl IntoIterator<Item = ShardId>) {
         self.doubtful.extend(shards);
     }

@@ -21,8 +21,8 @@ impl Node {
         self.offer.served().iter().filter(|(group, _)| self.kind_otherwise(group).is_none())
     }
 
-    /// What the store has of a group, if that is of the other kind than we were set up for. Numbers and rules of the store
-    /// go before ours, but who was set up for names cannot run slots, nor the other way round: the work would be given
+    /// What the store has of a group, if that is of the other kind than we were set up for. Numbers and policies in
+    /// the store override ours, but a node that serves names cannot run slots, nor the other way round: the work would be given
     /// shards that it never offered to run.
     pub(super) fn kind_otherwise(&self, group: &GroupName) -> Option<ShardSet> {
         let ours = self.offer.served().get(group)?.shards;

@@ -17,7 +17,7 @@ pub(super) struct Reported {
     warnings: BTreeSet<Warning>,
     /// Groups that the store has of the other kind than this node was set up for.
     other_kind: BTreeSet<GroupName>,
-    /// Settings that the store has otherwise than this node.
+    /// Settings that differ between the store and this node.
     differing: BTreeMap<GroupName, Vec<Differing>>,
     /// What operators ask for.
     commands: Control,

@@ -24,7 +24,9 @@ impl Node {
         if self.ctx.now.unix_ms < record.written_unix_ms + self.ctx.config.renew_every.as_millis() as u64 {
             return;
         }
-        let record = self.node_record(session, record.seq + 1, NodeState::Active);
+        let seq = record.seq + 1;
+        let write = self.ctx.write_id();
+        let record = self.node_record(write, session, seq, NodeState::Active);
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Node(self.ctx.me()), expect: Some(version), value };
         self.ask_swap(Lane::Renewal, swap, Purpose::Group);

@@ -171,7 +171,7 @@ impl Node {
     fn fire(&mut self, timer: Timer) {
         match timer {
             Timer::GiveUp => self.give_up_requests(),
-            Timer::Recovered => self.recovered(),
+            Timer::Recovered => self.life.recovered(&mut self.vacancies, &mut self.ctx),
             Timer::Renew => {
                 self.ctx.timers.stop(timer);
                 self.renew();

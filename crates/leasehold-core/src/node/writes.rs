@@ -330,7 +330,7 @@ impl Node {
             while swaps.len() < self.ctx.facts.swaps_max.max(1)
                 && let Some(shard) = self.outbox.next()
             {
-                let id = WriteId::from_bits(self.ctx.rng.bits());
+                let id = self.ctx.write_id();
                 let unix_ms = self.ctx.now.unix_ms;
                 let keeps = self.ctx.rules.hold(Rule::RecordsStay);
                 let Some(write) = self.holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {

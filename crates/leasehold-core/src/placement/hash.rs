@@ -6,7 +6,7 @@ use crate::name::{NodeName, ShardId};
 
 /// The slot of a numbered group that a key belongs to: the 64 bits of its hash, scaled down to `0..slots`.
 ///
-/// A group without slots has no place for a key; the answer is then 0, which is no shard of that group either.
+/// A group without slots has no place for a key; the answer is then 0, although the group has no such shard.
 pub fn slot_of_key(key: &[u8], slots: u32) -> u32 {
     ((u128::from(xxh3_64(key)) * u128::from(slots)) >> 64) as u32
 }

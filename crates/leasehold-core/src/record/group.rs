@@ -65,7 +65,7 @@ pub struct Policy {
     pub cooldown_ms: u64,
     /// A shard that started is not moved voluntarily for this long.
     pub min_run_ms: u64,
-    /// The most voluntary moves that one node begins per `move_window_ms`; 0 is no limit.
+    /// The most voluntary moves that one node begins per `move_window_ms`; 0 means no limit.
     pub moves_max: u32,
     /// See `moves_max`.
     pub move_window_ms: u64,

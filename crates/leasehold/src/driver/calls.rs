@@ -149,7 +149,7 @@ fn expect(asked: usize, answered: usize) -> Result<(), StoreError> {
     Err(StoreError::new(StoreErrorKind::Damaged, message))
 }
 
-/// Passes on the events of the watch, and reopens it for ever, with growing pauses. Each gap is reported once; only a
+/// Passes on the events of the watch, and reopens it without end, with growing pauses. Each gap is reported once; only a
 /// store without a watch ends this.
 pub(crate) async fn follow(store: Arc<dyn Store>, clock: Clock, watched: Sender<WatchEvent>) {
     let mut pause = WATCH_PAUSE.0;

@@ -169,9 +169,10 @@ impl Node {
         let replaced =
             self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref()?.best());
         self.publishing.take_over_epochs(replaced.and_then(|record| record.publishes.as_ref()));
-        let record = self.node_record(session, 1, NodeState::Active);
+        let write = self.ctx.write_id();
+        let record = self.node_record(write, session, 1, NodeState::Active);
         let value: Arc<[u8]> = record.encode().into();
-        let (write, sent_at) = (record.write, self.ctx.now);
+        let sent_at = self.ctx.now;
         let published = Arc::new(record.publishes.unwrap_or_default());
         self.join = Some(PendingJoin { session, write, sent_at, published, value: value.clone() });
         self.ctx.out.push(Action::OpenSession(session));

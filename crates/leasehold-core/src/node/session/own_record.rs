@@ -47,9 +47,10 @@ impl Node {
         }
     }
 
-    /// Our record, as it should be now.
+    /// Our record with what it should say now, for this write.
     pub(in crate::node) fn node_record(
-        &mut self,
+        &self,
+        write: WriteId,
         session: SessionId,
         seq: u64,
         state: NodeState,
@@ -58,7 +59,7 @@ impl Node {
         let (groups, declined) = self.advertised();
         NodeRecord {
             format: FORMAT,
-            write: WriteId::from_bits(self.ctx.rng.bits()),
+            write,
             node: self.ctx.me(),
             session,
             state,

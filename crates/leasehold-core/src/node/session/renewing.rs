@@ -9,7 +9,7 @@ use crate::name::WriteId;
 use crate::node::Node;
 use crate::node::requests::{Purpose, Sent};
 use crate::node::timers::Timer;
-use crate::notice::{Cause, Notice, SessionState};
+use crate::notice::Cause;
 use crate::record::{NodeRecord, NodeState, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
@@ -36,10 +36,11 @@ impl Node {
         }
         let (id, seq, expect) = (session.id, session.next_seq(), session.version.clone());
         let state = if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active };
-        let record = self.node_record(id, seq, state);
+        let write = self.ctx.write_id();
+        let record = self.node_record(write, id, seq, state);
         let (sent_at, value): (Now, Arc<[u8]>) = (self.ctx.now, record.encode().into());
         self.ctx.record_sent();
-        let (write, order) = (record.write, self.mirror.tick());
+        let order = self.mirror.tick();
         let published = Arc::new(record.publishes.unwrap_or_default());
         let session = self.session.as_mut().expect("it was there");
         session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
@@ -86,7 +87,7 @@ impl Node {
         session.pending.retain(|pending| pending.seq > renewal.seq);
         session.published = renewal.published;
         session.confirm(renewal.sent_at, &mut self.ctx);
-        self.renewals_succeed(renewal.sent_at);
+        self.life.renewal_landed(renewal.sent_at.at, &mut self.ctx);
         // Claimed shards may have waited for what it publishes.
         self.holds.look_at_claimed(&mut self.ctx);
         if self.ctx.rules.hold(Rule::OwnRecordNotOlder) {
@@ -142,18 +143,6 @@ impl Node {
         }
     }
 
-    /// Renewals succeed: the node is no longer degraded, and the next one follows `renew_every` after this one was sent.
-    fn renewals_succeed(&mut self, sent_at: Now) {
-        self.ctx.tell(Notice::Renewed { took: self.ctx.now.at.since(sent_at.at) });
-        self.life.forget_failures();
-        if self.life.state() == SessionState::Degraded {
-            self.life.set_state(SessionState::Attached, Cause::RenewalsSucceed, &mut self.ctx);
-        }
-        let every = self.ctx.config.renew_every;
-        let at = (sent_at.at + every - self.ctx.rng.up_to(every / 10)).max(self.ctx.now.at);
-        self.ctx.timers.set(Timer::Renew, at);
-    }
-
     /// There was no answer to a renewal.
     pub(in crate::node) fn renewal_unanswered(&mut self, write: WriteId, error: String) {
         let pending = self.session.as_ref().is_some_and(|s| s.pending.iter().any(|p| p.write == write));
@@ -164,17 +153,8 @@ impl Node {
     }
 
     fn renewal_failed(&mut self, error: String) {
-        let Some(session) = &self.session else { return };
-        let last_sent_at = session.last_sent_at;
-        let streak = self.life.renewal_failed(self.ctx.now.at);
-        self.ctx.tell(Notice::RenewalFailed { streak, error: error.clone() });
-        if self.life.state() == SessionState::Attached {
-            self.life.set_state(SessionState::Degraded, Cause::RenewalsFail(error), &mut self.ctx);
+        if let Some(session) = &self.session {
+            self.life.renewal_failed(error, session.last_sent_at, &mut self.ctx);
         }
-        let spaced = last_sent_at + self.ctx.config.try_timeout / 2;
-        self.ctx.timers.set(
-            Timer::Renew,
-            spaced.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.try_timeout / 10),
-        );
     }
 }
