@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Grant, Group, Node, clock};
 use leasehold_core::event::Event;
 use leasehold_core::store::{Answer, Op, Request, Stored, Swapped, Version};
-use leasehold_core::{Action, Config, GroupConfig, Moment, Now};
+use leasehold_core::{Action, Config, GroupConfig, GroupName, Moment, Now, ShardId};
 use leasehold_local::Local;
 use leasehold_store::wrap::Counting;
 use leasehold_store::{MemoryServer, Store};
@@ -143,8 +143,9 @@ fn holding(shards: u32) -> (leasehold_core::Node, Answering, Moment, u64) {
     let facts = MemoryServer::new().open("bench").facts();
     let mut config = Config::new("bench".parse().expect("a name"), &facts);
     config.namespace = leasehold_core::config::Namespace::New;
+    let group: GroupName = "g".parse().expect("a name");
     config.groups.push(GroupConfig {
-        group: "g".parse().expect("a name"),
+        group: group.clone(),
         shards: leasehold_core::record::ShardSet::Numbered(shards),
         policy: Default::default(),
         capacity: None,
@@ -152,7 +153,8 @@ fn holding(shards: u32) -> (leasehold_core::Node, Answering, Moment, u64) {
     let mut node = leasehold_core::Node::new(config, facts, [7; 32]);
     let mut store = Answering::default();
     let (mut at, mut steps) = (Moment::from_millis(1000), 0);
-    while (node.owned().len() as u32) < shards {
+    let all: Vec<ShardId> = (0..shards).map(|slot| ShardId::slot(&group, slot)).collect();
+    while !all.iter().all(|shard| node.owns(shard).is_some()) {
         steps += drive(&mut node, &mut store, &mut at);
     }
     (node, store, at, steps)
