@@ -1,70 +1,61 @@
 //! Leasehold's proof: the real core under virtual time, a simulated store, and every fault that we could think of.
 //!
-//! A run is a world of several nodes, each the real [`leasehold_core::Node`] with a clock of its own, on one simulated
-//! store shaped like one of the real ones. One seed decides everything: the settings, the schedule of faults, and
-//! every draw of chance after that. The same seed gives the same run, byte for byte, because nothing in here reads a
-//! clock, a random source, or a map without order.
+//! A run is a world of several nodes. Each node is the real [`leasehold_core::Node`] with its own clock, and all of them
+//! share one simulated store that behaves like one of the real ones. One seed decides everything: the scenario, the
+//! schedule of faults, and every random draw after that. The same seed gives the same run, byte for byte, because
+//! nothing here reads a clock, a random source or an unordered map.
 //!
-//! Workers are part of the world. The oracle sees when user code really ran and which epoch its writes carried, in
-//! true time that nobody inside the world can read, and judges that by the invariants. First faults strike for a
-//! while, then everything heals, and the world must come back to full ownership and to rest by itself.
+//! User code is part of the world. The oracle sees in true time, which nobody inside the world can read, when user code
+//! really ran and which epochs its writes carried, and the invariants judge that. First faults strike for a while. Then
+//! everything heals, and the world must return to full ownership and to rest by itself.
+//!
+//! # Where a change goes
+//!
+//! - A new fault: `faults/`. The head of `faults/mod.rs` lists the steps.
+//! - A new invariant: one file in `invariants/`, named after the promise. The head of `invariants/mod.rs` says where to
+//!   call it.
+//! - How a kind of store behaves: `store/shape.rs`.
+//! - A safety rule that can be switched off: `sabotage/`.
+//!
+//! | folder | what it has |
+//! | --- | --- |
+//! | `world/` | the event loop, virtual time, machines, processes, the driver, the network, operators |
+//! | `store/` | the simulated store, how it is read and watched, what makes it slow or unavailable |
+//! | `workload/` | simulated user code, and the fenced sink that it writes to |
+//! | `faults/` | the faults, their schedule, how they strike, and whether they took effect |
+//! | `oracle/` | what really happened, and how the end of a run is judged |
+//! | `invariants/` | one file for each promise |
+//! | `runner/` | options, many seeds at once, the shortest schedule that still fails |
+//! | `report/` | the result of a run, and its story in words |
+//! | `sabotage/` | rules switched off, to show that the invariants notice |
 
-mod bounds;
-mod clock;
-mod driver;
-mod fault_coverage;
-mod fault_words;
 mod faults;
-mod hands;
-mod heal;
-mod inflict;
 mod invariants;
-mod lifecycle;
-mod machine;
-mod network;
-mod operator;
-mod options;
 mod oracle;
-mod outcome;
-mod parts;
-mod process;
-mod profile;
-mod provocation;
-mod queue;
-mod reading;
-mod records;
 pub mod report;
 mod rng;
 mod runner;
 mod sabotage;
-mod setting;
-mod shape;
-mod shrink;
-mod sink;
 mod store;
-mod timeline;
-mod trace;
-mod watch;
-mod weather;
-mod words;
-mod worker;
+mod workload;
 mod world;
 
-pub use clock::{Instant, MS, SECOND};
-pub use fault_coverage::FaultCoverage;
-pub use faults::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Planned, Raise, Target, Way};
+pub use faults::{
+    Comeback, Damage, Fault, FaultCoverage, FaultKind, Going, Grace, Kind, Place, Planned, Profile, Raise,
+    Target, Way,
+};
 pub use invariants::Violation;
-pub use options::{Mistake, Options, Tracing, parse_keep};
 pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
-pub use outcome::{Mark, Outcome, Stats};
-pub use profile::{FaultKind, Profile};
+pub use report::outcome::{Mark, Outcome, Stats};
+pub use report::timeline::Timeline;
+pub use report::trace::{Line, transcript};
+pub use runner::options::{Mistake, Options, Tracing, parse_keep};
+pub use runner::shrink::shrink;
 pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
 pub use sabotage::{Duty, Order, Sabotage, sabotage_table};
-pub use shape::StoreKind;
-pub use shrink::shrink;
 pub use store::Generation;
-pub use timeline::Timeline;
-pub use trace::{Line, transcript};
+pub use store::shape::StoreKind;
+pub use world::clock::{Instant, MS, SECOND};
 
 /// Runs one seed to its end.
 pub fn run(options: &Options, seed: u64) -> Outcome {
@@ -73,5 +64,5 @@ pub fn run(options: &Options, seed: u64) -> Outcome {
 
 /// The faults of one seed, as they would strike.
 pub fn schedule(options: &Options, seed: u64) -> Vec<Planned> {
-    faults::planned(options, seed, &setting::Setting::new(options, seed))
+    faults::planned(options, seed, &world::scenario::Setting::new(options, seed))
 }

@@ -2,8 +2,8 @@
 //! clock: nothing can be noticed before the first instruction after that, and [`super::freezes_are_noticed`] judges what is.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "at_most_one_running_worker";
 

@@ -3,8 +3,8 @@
 //! [`super::at_most_one_running_worker`].
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, RunNo, SessionNo, ShardNo, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "at_most_one_valid_grant";
 

@@ -3,7 +3,7 @@
 
 use leasehold_core::record::ZoneRule;
 
-use crate::heal::Census;
+use crate::oracle::Census;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "balance_within_bound";
@@ -52,7 +52,7 @@ pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
 mod tests {
     use super::*;
     use crate::faults::Comeback;
-    use crate::process::Leaving;
+    use crate::world::process::Leaving;
 
     #[test]
     fn one_who_holds_all_is_noticed() {

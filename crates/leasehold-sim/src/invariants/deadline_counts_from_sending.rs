@@ -3,7 +3,7 @@
 
 use leasehold_core::Moment;
 
-use crate::clock::MS;
+use crate::world::clock::MS;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "deadline_counts_from_sending";

@@ -1,7 +1,7 @@
 //! Once all faults are over, a node that an operator drains holds nothing within the stated bound, if there is
 //! somebody else.
 
-use crate::heal::Census;
+use crate::oracle::Census;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "drains_finish";

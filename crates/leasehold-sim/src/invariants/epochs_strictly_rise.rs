@@ -2,8 +2,8 @@
 //! [`super::at_most_one_running_worker`], is a start that a machine had decided on before it was frozen with its clock.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "epochs_strictly_rise";
 

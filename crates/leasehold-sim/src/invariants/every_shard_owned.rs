@@ -1,7 +1,7 @@
 //! Once all faults are over, every shard is owned within the stated bound.
 
-use crate::clock::SECOND;
-use crate::heal::Census;
+use crate::oracle::Census;
+use crate::world::clock::SECOND;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "every_shard_owned";
@@ -31,7 +31,7 @@ mod tests {
     use leasehold_core::store::Key;
 
     use super::*;
-    use crate::records::Loss;
+    use crate::oracle::records::Loss;
 
     #[test]
     fn a_shard_that_nobody_takes_is_noticed_and_what_was_lost_may_take_longer() {

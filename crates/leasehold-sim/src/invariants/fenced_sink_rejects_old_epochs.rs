@@ -2,8 +2,8 @@
 //! later run, however late that write arrives.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Fence, Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "fenced_sink_rejects_old_epochs";
 

@@ -1,8 +1,8 @@
 //! A machine that was frozen, at once or little by little, for more than the margin since its session was last renewed is noticed
 //! at the first instruction after that: the wall clock ran on and the boot clock did not, so that all grants are lost.
 
-use crate::clock::MS;
 use crate::oracle::SessionNo;
+use crate::world::clock::MS;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "freezes_are_noticed";

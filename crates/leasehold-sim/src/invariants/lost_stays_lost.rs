@@ -1,8 +1,8 @@
 //! A grant that was lost is lost for ever: no late confirmation makes it good again, and nothing begins under it.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "lost_stays_lost";
 

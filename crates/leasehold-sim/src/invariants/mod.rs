@@ -1,5 +1,11 @@
-//! The promises, one file each. Those of the first kind are judged at everything that happens; those of the second
-//! kind when all faults are over and the world has had its time to heal.
+//! The promises, one file each, named after the promise.
+//!
+//! To add one, write a file with its `NAME` and a function `judge`, and call it:
+//! - at every observation of the oracle, if it is about when user code ran: add it to [`ALWAYS`];
+//! - when the world has had its time to heal: `oracle/healing.rs`;
+//! - otherwise where the thing happens that it is about, for example `world/driver.rs` or `world/network.rs`.
+//!
+//! Then break the rule behind it (`sabotage/`) to see that it notices.
 
 pub(crate) mod at_most_one_running_worker;
 pub(crate) mod at_most_one_valid_grant;
@@ -29,8 +35,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::clock::{Instant, MS};
 use crate::oracle::{Happening, State};
+use crate::world::clock::{Instant, MS};
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,8 +89,8 @@ pub(crate) mod tests {
     use leasehold_core::Epoch;
 
     use super::Violation;
-    use crate::clock::{Instant, MS};
     use crate::oracle::{Happening, Oracle, RunEnd, Until};
+    use crate::world::clock::{Instant, MS};
 
     /// A little history to try an invariant on: session `n` is that of process `n`, good until 100.
     pub(crate) struct World(Oracle);

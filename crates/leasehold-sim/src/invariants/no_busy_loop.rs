@@ -1,7 +1,7 @@
 //! Nobody spins: a core that is called when it asked to be does not ask for the same moment again and again, and the
 //! world is not busier than any number of faults explains. A run that would go on for ever ends here.
 
-use crate::clock::{MS, SECOND};
+use crate::world::clock::{MS, SECOND};
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "no_busy_loop";

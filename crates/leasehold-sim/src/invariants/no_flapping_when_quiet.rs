@@ -1,6 +1,6 @@
 //! When everything is where it should be and nothing happens, nothing moves.
 
-use crate::heal::Census;
+use crate::oracle::Census;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "no_flapping_when_quiet";

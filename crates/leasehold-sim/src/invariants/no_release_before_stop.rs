@@ -1,8 +1,8 @@
 //! A session gives a shard up, or says that it is over, only after everything that it ran there has ended.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "no_release_before_stop";
 

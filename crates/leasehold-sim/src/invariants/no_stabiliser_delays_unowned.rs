@@ -5,9 +5,9 @@ use leasehold_core::notice::SessionState;
 use leasehold_core::record::{GroupRecord, Record};
 use leasehold_core::store::Key;
 
-use crate::clock::{Instant, SECOND};
-use crate::process::Leaving;
-use crate::records::RecordState;
+use crate::oracle::records::RecordState;
+use crate::world::clock::{Instant, SECOND};
+use crate::world::process::Leaving;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "no_stabiliser_delays_unowned";
@@ -68,7 +68,7 @@ mod tests {
     use leasehold_core::ShardId;
 
     use super::*;
-    use crate::records::Loss;
+    use crate::oracle::records::Loss;
 
     #[test]
     fn a_shard_that_is_left_vacant_in_calm_times_is_noticed() {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use leasehold_core::notice::SessionState;
 
-use crate::clock::{Instant, SECOND};
-use crate::heal::Census;
-use crate::profile::FaultKind;
-use crate::weather::Trouble;
+use crate::faults::FaultKind;
+use crate::oracle::Census;
+use crate::store::impairment::Trouble;
+use crate::world::clock::{Instant, SECOND};
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "no_stampede";

@@ -2,7 +2,7 @@
 
 use leasehold_core::notice::SessionState;
 
-use crate::heal::Census;
+use crate::oracle::Census;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "nobody_stays_detached";

@@ -2,8 +2,8 @@
 //! anybody told it, as after a pause, and of code which runs on after the work has ended.
 
 use super::Judgement;
-use crate::clock::Instant;
 use crate::oracle::{Happening, State};
+use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "old_grants_fail_checks";
 

@@ -1,8 +1,8 @@
 //! User code is told to stop, then cut off, before its grant ends: never is anything of it left after that.
 
 use super::Judgement;
-use crate::clock::{Instant, MS};
 use crate::oracle::{Happening, Run, RunEnd, State};
+use crate::world::clock::{Instant, MS};
 
 pub(crate) const NAME: &str = "stopped_before_deadline";
 

@@ -1,8 +1,8 @@
 //! Whoever begins in a namespace that asks for a newer protocol, or has a newer format, opens no session there.
 
-use crate::clock::{Instant, SECOND};
 use crate::faults::Fault;
-use crate::process::Version;
+use crate::world::clock::{Instant, SECOND};
+use crate::world::process::Version;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "unspoken_protocol_is_refused";

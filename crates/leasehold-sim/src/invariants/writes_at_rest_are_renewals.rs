@@ -1,7 +1,7 @@
 //! At rest, the only writes are the nodes' renewals, one per node and renewal, however many shards there are. Old records of
 //! nodes that are gone may still be removed, each after at most one write per group that raises the group's epoch floor.
 
-use crate::heal::Census;
+use crate::oracle::Census;
 use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "writes_at_rest_are_renewals";

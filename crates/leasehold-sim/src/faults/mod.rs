@@ -1,0 +1,24 @@
+//! What goes wrong, or is asked for, while a run lasts.
+//!
+//! To add a fault:
+//! 1. [`kind`]: a kind with its name and class for `--faults`, and how often it is drawn.
+//! 2. [`fault`]: a variant of [`Fault`] with what it needs to know, and for how long it is on.
+//! 3. [`schedule`]: `draw` makes one from the seed. [`words`]: how a schedule prints it.
+//! 4. [`strike`]: how it begins and how it ends. [`damage`] does the same for single records.
+//! 5. [`coverage`]: when it counts as having taken effect. `tests/faults.rs` fails for a kind that never does.
+
+mod coverage;
+mod damage;
+mod fault;
+mod kind;
+mod profile;
+mod schedule;
+mod strike;
+mod words;
+
+pub use coverage::FaultCoverage;
+pub use fault::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Raise, Target, Way};
+pub use kind::FaultKind;
+pub use profile::Profile;
+pub use schedule::Planned;
+pub(crate) use schedule::planned;

@@ -1,0 +1,124 @@
+//! The world as it is at one look from outside: who lives, who holds what, and whether all of that is settled.
+
+use leasehold_core::View;
+use leasehold_core::notice::SessionState;
+
+use crate::oracle::records::RecordState;
+use crate::world::World;
+use crate::world::process::Leaving;
+
+/// The world as it is at one look.
+pub(crate) struct Census {
+    /// The live processes.
+    pub(crate) alive: Vec<usize>,
+    /// For each shard that should be held: whether a live process holds it, and where its work runs.
+    pub(crate) shards: Vec<Owned>,
+}
+
+/// How one shard is owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) shard: usize,
+    pub(crate) holder: Option<usize>,
+    pub(crate) running: bool,
+}
+
+impl World {
+    /// What each live process knows, with its number. Not cheap.
+    fn views(&self, census: &Census) -> Vec<(usize, View)> {
+        let alive = census.alive.iter().copied();
+        alive.map(|process| (process, self.processes[process].core.view(self.now_of(process)))).collect()
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        let alive = (0..self.processes.len()).filter(|process| self.processes[*process].alive);
+        let alive: Vec<usize> = alive.collect();
+        let shards = self.shards_wanted().map(|shard| {
+            let RecordState::Held { session, .. } = self.records.get(shard).state else {
+                return Owned { shard, holder: None, running: false };
+            };
+            let holder = alive.iter().copied().find(|process| {
+                let last = self.processes[*process].sessions.last();
+                last.is_some_and(|last| last.id == session && !last.lost)
+            });
+            let open = &self.oracle.state.shard(shard).open;
+            let running = open
+                .iter()
+                .any(|run| Some(self.oracle.state.process_of(&self.oracle.state.runs[*run])) == holder);
+            Owned { shard, holder, running }
+        });
+        Census { shards: shards.collect(), alive }
+    }
+
+    /// Whether any work was told to stop and still runs. Stubborn work can take long, and starts again when it has ended.
+    fn is_stopping_work(&self) -> bool {
+        let state = &self.oracle.state;
+        self.shards_wanted()
+            .any(|shard| state.shard(shard).open.iter().any(|run| state.runs[*run].told_at.is_some()))
+    }
+
+    /// Where everybody stands, for people.
+    pub(crate) fn standings(&self, census: &Census) -> String {
+        let views = self.views(census);
+        let each = views.iter().map(|(process, view)| {
+            let node = &self.processes[*process];
+            let (held, wanted) = view.me.as_ref().map_or((0, 0), |me| (me.held, me.wanted));
+            let waiting = view.me.as_ref().and_then(|me| me.waiting_for.as_deref()).unwrap_or("");
+            let frozen = if view.frozen.is_some() { ", frozen" } else { "" };
+            format!(
+                "{} p{process} {} holds {held} of {wanted}{frozen} {waiting}",
+                node.name, node.session_state
+            )
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Census {
+    pub(crate) fn all_owned(&self) -> bool {
+        self.shards.iter().all(|shard| shard.holder.is_some())
+    }
+
+    /// Everybody is attached, holds what the plan gives to it and nothing else, and all of that runs.
+    pub(crate) fn all_settled(&self, world: &World) -> bool {
+        // What is cheap to know comes first.
+        let leaving = self.alive.iter().any(|process| world.processes[*process].leaving != Leaving::No);
+        if leaving || !self.shards.iter().all(|shard| shard.running) || world.is_stopping_work() {
+            return false;
+        }
+        let views = world.views(self);
+        let at_home = |process: usize, view: &View| {
+            let me = view.me.as_ref();
+            let calm =
+                view.frozen.is_none() && world.processes[process].session_state == SessionState::Attached;
+            let placed =
+                view.shards.iter().all(|shard| shard.wanted.is_none() || shard.wanted == shard.holder);
+            calm && placed && me.is_some_and(|me| me.held == me.wanted)
+        };
+        let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
+        let anybody_else = views.iter().any(|(process, _)| !drained(*process));
+        let handed_over = views.iter().all(|(process, view)| {
+            !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
+        });
+        // Everybody knows of everybody, and plans with the same view.
+        let agreed = views.iter().all(|(_, view)| {
+            let alive = view.nodes.iter().filter(|node| node.state.is_alive());
+            alive.clone().count() == views.len() && alive.clone().all(|node| node.agrees)
+        });
+        handed_over && agreed && views.iter().all(|(process, view)| at_home(*process, view))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_world_is_not_settled_while_work_is_stopping() {
+        let mut world = World::healed(2, 3);
+        assert!(world.census().all_settled(&world));
+        let run = world.oracle.state.shard(2).open[0];
+        world.oracle.state.runs[run].told_at = Some(world.at);
+        assert!(!world.census().all_settled(&world));
+    }
+}

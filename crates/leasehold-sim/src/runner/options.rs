@@ -1,0 +1,135 @@
+//! What a run is asked to be.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::faults::{Fault, Profile};
+use crate::sabotage::Sabotage;
+use crate::store::shape::StoreKind;
+use crate::world::clock::Instant;
+
+/// What a run is asked to be. The seed decides everything that is not said here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many shards the group has at first.
+    pub shards: u32,
+    /// What the store is shaped like; `None` lets the seed choose.
+    pub store: Option<StoreKind>,
+    /// Which faults may strike.
+    pub faults: Profile,
+    /// For how long faults may strike. The healing phase comes after that.
+    pub faults_for: Duration,
+    /// These faults, at these instants, instead of those that the seed would draw.
+    pub script: Option<Vec<(Instant, Fault)>>,
+    /// Of the schedule, only the faults with these numbers; `None` is all of them.
+    pub keep: Option<Vec<usize>>,
+    /// The rule that is switched off.
+    pub sabotage: Option<Sabotage>,
+    /// Whether the story of the run is written down.
+    pub tracing: Tracing,
+}
+
+/// Whether the story of a run is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracing {
+    /// No: faster.
+    Off,
+    /// Yes.
+    On,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            nodes: 5,
+            shards: 16,
+            store: None,
+            faults: Profile::all(),
+            faults_for: Duration::from_secs(120),
+            script: None,
+            keep: None,
+            sabotage: None,
+            tracing: Tracing::Off,
+        }
+    }
+}
+
+/// Something that cannot be, as somebody wrote it, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl Mistake {
+    pub(crate) fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Mistake { what: what.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.advice)
+    }
+}
+
+/// Words in quotes, one after the other.
+pub(crate) fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads the numbers of faults to keep, such as `1,4,7`, or `none`.
+pub fn parse_keep(text: &str) -> Result<Vec<usize>, Mistake> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    let wrong: Vec<&str> = words.iter().copied().filter(|word| word.parse::<usize>().is_err()).collect();
+    if wrong.is_empty() {
+        return Ok(words.iter().filter_map(|word| word.parse().ok()).collect());
+    }
+    let what = format!("{} is no number of a fault", quoted(&wrong));
+    Err(Mistake::new(what, "the schedule of a run numbers them, such as 1,4,7; or say none"))
+}
+
+impl Options {
+    /// Whether the faults to keep are in the schedule of that seed.
+    pub fn check_keep(&self, seed: u64) -> Result<(), Mistake> {
+        let whole = Options { keep: None, ..self.clone() };
+        let count = crate::schedule(&whole, seed).len();
+        let beyond: Vec<String> =
+            self.keep.iter().flatten().filter(|number| **number >= count).map(usize::to_string).collect();
+        if beyond.is_empty() {
+            return Ok(());
+        }
+        let numbered = match count {
+            0 => "it has none".to_owned(),
+            _ => format!("they are numbered from 0 to {}", count - 1),
+        };
+        let what = format!("there is no fault {} in the schedule of seed {seed}", beyond.join(", "));
+        Err(Mistake::new(what, numbered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_to_keep_are_those_of_the_schedule() {
+        assert_eq!(parse_keep("none"), Ok(Vec::new()));
+        assert_eq!(parse_keep("1, 4,7"), Ok(vec![1, 4, 7]));
+        for wrong in ["", ",", "a", "-1", "1,,2", "1.5"] {
+            assert!(parse_keep(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse_keep("a,1,b").unwrap_err().what.contains("\"a\", \"b\""));
+        let keeping = |keep| Options { keep: Some(keep), ..Options::default() };
+        let count = crate::schedule(&Options::default(), 3).len();
+        assert_eq!(keeping(vec![0, count - 1]).check_keep(3), Ok(()));
+        assert!(keeping(vec![0, count]).check_keep(3).unwrap_err().what.contains(&count.to_string()));
+    }
+}

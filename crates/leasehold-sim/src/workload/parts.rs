@@ -1,0 +1,48 @@
+//! What user code consists of besides its handler: parts that its grant owns, and parts that nobody knows of.
+
+use crate::workload::{WorkDue, Worker};
+use crate::world::clock::SECOND;
+use crate::world::scenario::DeadMan;
+use crate::world::{Due, Judged, World};
+
+impl World {
+    /// What the work consists of besides its handler.
+    pub(crate) fn draw_parts(&mut self, worker: usize) {
+        let armed = self.setting.dead_man == DeadMan::Armed;
+        let rng = &mut self.processes[self.workers[worker].process].parts;
+        let it = &mut self.workers[worker];
+        if rng.permille(200) {
+            it.owned = 1 + rng.below(2) as u32;
+            // Nobody but the kernel can end a thread that does not look at its grant.
+            it.stubborn = armed && rng.permille(400);
+        }
+        if rng.permille(100) {
+            it.strays = 1 + rng.below(3) as u32;
+        }
+    }
+
+    /// Stubborn parts look at nothing for a while.
+    pub(crate) fn outlast(&mut self, worker: usize) {
+        let Worker { process, owned, .. } = self.workers[worker];
+        for _ in 0..owned {
+            let after = self.processes[process].parts.below(2 * self.setting.ttl);
+            self.put(after, Due::Work { worker, what: WorkDue::PartStop });
+        }
+    }
+
+    /// Something of the work that nobody knows of looks at the grant.
+    pub(crate) fn stray(&mut self, worker: usize) -> Judged {
+        self.check(worker)?;
+        let it = &mut self.workers[worker];
+        it.strays -= 1;
+        if it.strays > 0 {
+            self.plan_stray(worker);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn plan_stray(&mut self, worker: usize) {
+        let after = self.processes[self.workers[worker].process].parts.below(4 * SECOND);
+        self.put(after, Due::Work { worker, what: WorkDue::Stray });
+    }
+}

@@ -1,0 +1,262 @@
+//! The hands of a simulated process: what they are told by [`leasehold_core::work::Works`], the same code that the
+//! library runs, is written down here and carried out by the world.
+
+use leasehold_core::work::{Hands, SessionLost, SessionNo, SessionStatus, Works};
+use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
+
+use crate::invariants::Violation;
+use crate::oracle::Happening;
+use crate::sabotage::{Duty, Sabotage};
+use crate::workload::{WorkDue, Worker};
+use crate::world::process::Session;
+use crate::world::scenario::DeadMan;
+use crate::world::{Due, Judged, World};
+
+/// Something that the world must do for a process.
+enum Order {
+    Arm(Option<Moment>),
+    Guard(SessionNo, Moment),
+    Tell(usize),
+    CutOff(usize, Moment),
+    Close(usize),
+}
+
+/// The hands of one process, for one call.
+pub(crate) struct SimHands<'a> {
+    now: Moment,
+    sessions: &'a mut Vec<Session>,
+    workers: &'a [Worker],
+    mine: &'a [usize],
+    sabotage: Option<Sabotage>,
+    orders: Vec<Order>,
+}
+
+impl SimHands<'_> {
+    fn broken(&self, duty: Duty) -> bool {
+        self.sabotage == Some(Sabotage::Driver(duty))
+    }
+
+    fn session(&mut self, number: SessionNo) -> Option<&mut Session> {
+        self.sessions.iter_mut().rev().find(|it| it.no == Some(number))
+    }
+
+    fn worker(&self, shard: &ShardId, epoch: Epoch) -> Option<usize> {
+        let is_it = |worker: &usize| self.workers[*worker].is(shard, epoch);
+        self.mine.iter().copied().find(is_it)
+    }
+}
+
+impl Hands for SimHands<'_> {
+    fn arm(&mut self, at: Option<Moment>) -> Result<(), String> {
+        self.orders.push(Order::Arm(at));
+        Ok(())
+    }
+
+    fn open(&mut self, session: SessionNo, deadlines: Deadlines) {
+        if let Some(newest) = self.sessions.last_mut() {
+            (newest.no, newest.deadlines) = (Some(session), deadlines);
+            self.orders.push(Order::Guard(session, deadlines.stop_at));
+        }
+    }
+
+    fn extend(&mut self, session: SessionNo, deadlines: Deadlines) -> Result<(), SessionLost> {
+        // This second line of defence would hide a broken rule of the core.
+        let refuses = !matches!(self.sabotage, Some(Sabotage::Core(_)));
+        if refuses && !self.holds(session) {
+            self.lose(session);
+            return Err(SessionLost);
+        }
+        self.session(session).ok_or(SessionLost)?.deadlines = deadlines;
+        Ok(())
+    }
+
+    fn lose(&mut self, session: SessionNo) {
+        if let Some(session) = self.session(session) {
+            session.lost = true;
+        }
+    }
+
+    fn holds(&mut self, session: SessionNo) -> bool {
+        let (now, unchecked) = (self.now, self.broken(Duty::CheckBeforeStart));
+        self.session(session).is_some_and(|it| unchecked || it.good_at(now))
+    }
+
+    fn run(&mut self, _: SessionNo, _: &ShardId, _: Epoch) -> usize {
+        1
+    }
+
+    fn tell(&mut self, shard: &ShardId, epoch: Epoch) {
+        self.orders.extend(self.worker(shard, epoch).map(Order::Tell));
+    }
+
+    fn cut_off_at(&mut self, shard: &ShardId, epoch: Epoch, at: Moment) {
+        self.orders.extend(self.worker(shard, epoch).map(|worker| Order::CutOff(worker, at)));
+    }
+
+    fn close(&mut self, shard: &ShardId, epoch: Epoch) -> bool {
+        // Work that is gone is no longer among those that run.
+        let is_it = |worker: &Worker| worker.is(shard, epoch);
+        let Some(worker) = self.workers.iter().rposition(is_it) else { return true };
+        let forgets = self.broken(Duty::OwnedWorkCounts) || self.broken(Duty::EndedMeansEnded);
+        let closes = self.workers[worker].owned == 0 || forgets;
+        if closes {
+            self.orders.push(Order::Close(worker));
+        }
+        closes
+    }
+}
+
+impl World {
+    /// Lets the shared code decide something about a process's work, and does what follows.
+    pub(crate) fn decide<R>(
+        &mut self,
+        process: usize,
+        call: impl FnOnce(&mut Works, &mut SimHands<'_>) -> R,
+    ) -> Result<R, Violation> {
+        let now = self.now_of(process).at;
+        let node = &mut self.processes[process];
+        let mut hands = SimHands {
+            now,
+            sessions: &mut node.sessions,
+            workers: &self.workers,
+            mine: &node.workers,
+            sabotage: self.sabotage,
+            orders: Vec::new(),
+        };
+        let answer = call(&mut node.works, &mut hands);
+        for order in hands.orders {
+            self.obey(process, order)?;
+        }
+        Ok(answer)
+    }
+
+    fn obey(&mut self, process: usize, order: Order) -> Judged {
+        match order {
+            Order::Arm(at) => self.arm(process, at),
+            Order::Guard(session, stop_at) => {
+                self.processes[process].dog.guard(session);
+                self.plan_guard(process, stop_at);
+            }
+            Order::Tell(worker) => self.tell_worker(worker)?,
+            Order::CutOff(worker, at) => {
+                self.processes[process].dog.cut_off_at(at, worker);
+                self.plan_guard(process, at);
+            }
+            Order::Close(worker) => self.workers[worker].closed = true,
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self, process: usize, at: Option<Moment>) {
+        self.processes[process].armed = at;
+        self.plan_dead_man(process);
+    }
+
+    fn plan_dead_man(&mut self, process: usize) {
+        let node = &self.processes[process];
+        let (Some(armed), DeadMan::Armed) = (node.armed, self.setting.dead_man) else { return };
+        let at = self.slots[node.slot].clock.when(armed);
+        if at < node.dead_man_at {
+            self.processes[process].dead_man_at = at;
+            self.put_at(at, Due::DeadMan { process });
+        }
+    }
+
+    /// The kernel's timer may be due. It kills whoever has not moved it on, also one that stands still.
+    pub(crate) fn dead_man(&mut self, process: usize) -> Judged {
+        let now = self.now_of(process).at;
+        let node = &mut self.processes[process];
+        if !node.alive || self.at < node.dead_man_at {
+            return Ok(());
+        }
+        node.dead_man_at = crate::world::clock::Instant::MAX;
+        // The kernel of a frozen machine does nothing either.
+        if self.slots[node.slot].clock.frozen {
+            return Ok(());
+        }
+        let Some(armed) = node.armed else { return Ok(()) };
+        if now < armed {
+            self.plan_dead_man(process);
+            return Ok(());
+        }
+        let handlers = self.processes[process].workers.iter().any(|it| self.workers[*it].has_handler());
+        let forgets = self.broken(Duty::TimerOutlastsHandlers) && !handlers;
+        if forgets || self.broken(Duty::KillAtDeadline) {
+            return Ok(());
+        }
+        self.tell_of(process, || "is killed by its dead-man timer".to_owned());
+        self.die(process)?;
+        let slot = self.processes[process].slot;
+        self.put(crate::world::clock::SECOND, Due::Spawn { slot });
+        Ok(())
+    }
+
+    fn plan_guard(&mut self, process: usize, next: Moment) {
+        let node = &mut self.processes[process];
+        let at = self.slots[node.slot].clock.when(next);
+        if at < node.guard_at {
+            node.guard_at = at;
+            self.put_at(at, Due::Guard { process });
+        }
+    }
+
+    /// The watchdog takes a turn. It needs no core, no store and nobody's answer.
+    pub(crate) fn guard(&mut self, process: usize) -> Judged {
+        let now = self.now_of(process).at;
+        let second_line = !matches!(self.sabotage, Some(Sabotage::Core(_)));
+        let node = &mut self.processes[process];
+        if self.at < node.guard_at {
+            return Ok(());
+        }
+        node.guard_at = crate::world::clock::Instant::MAX;
+        let (sessions, early) = (&node.sessions, node.kill_early);
+        let look = |number: &SessionNo| {
+            let it = sessions.iter().rev().find(|it| it.no == Some(*number)).expect("sessions stay");
+            let kill_at = it.deadlines.kill_at - early;
+            // Telling as well would hide a broken rule of the core, which has to.
+            let stop_at = if second_line { it.deadlines.stop_at } else { kill_at };
+            let good_until = (!it.lost && now < stop_at).then_some(stop_at);
+            SessionStatus { good_until, told: it.lost, kill_at }
+        };
+        let mut due = Vec::new();
+        let next = node.dog.turn(|| now, look, &mut due);
+        self.plan_guard(process, next);
+        for order in due {
+            self.bite(process, order)?;
+        }
+        Ok(())
+    }
+
+    fn bite(&mut self, process: usize, order: leasehold_core::work::Order<SessionNo, usize>) -> Judged {
+        use leasehold_core::work::Order as Due;
+        match order {
+            Due::Lose(number) => {
+                let sessions = &mut self.processes[process].sessions;
+                let it = sessions.iter_mut().rev().find(|it| it.no == Some(number)).expect("sessions stay");
+                it.lost = true;
+                let session = it.number;
+                self.observe(Happening::Lost { session })?;
+                for worker in self.processes[process].workers.clone() {
+                    if self.workers[worker].session == session {
+                        self.tell_worker(worker)?;
+                    }
+                }
+                Ok(())
+            }
+            Due::Kill(_) if self.broken(Duty::KillAtDeadline) => Ok(()),
+            Due::Kill(number) => {
+                let sessions = &self.processes[process].sessions;
+                let it = sessions.iter().rev().find(|it| it.no == Some(number)).expect("sessions stay");
+                let (session, within) = (it.number, self.processes[process].kill_takes);
+                for worker in self.processes[process].workers.clone() {
+                    if self.workers[worker].session == session {
+                        let after = self.processes[process].work.below(within.max(1));
+                        self.kill_after(worker, after);
+                    }
+                }
+                Ok(())
+            }
+            Due::CutOff(worker) => self.work(worker, WorkDue::Kill),
+        }
+    }
+}
