@@ -41,18 +41,18 @@ mod workload;
 mod world;
 
 pub use faults::{
-    Comeback, Damage, Fault, FaultCoverage, FaultKind, Going, Grace, Kind, Place, Planned, Profile, Raise,
-    Target, Way,
+    Damage, Fault, FaultCoverage, FaultKind, Grace, GroupKind, PausePoint, Profile, Raise, Restart,
+    ScheduledFault, Shutdown, Target, Traffic,
 };
 pub use invariants::Violation;
-pub use oracle::{Fence, Happening, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
-pub use report::outcome::{Mark, Outcome, Stats};
+pub use oracle::{Fence, Observation, Oracle, ProcessNo, RunEnd, RunNo, SessionNo, ShardNo, State, Until};
+pub use report::outcome::{Outcome, ProcessEvent, Stats};
 pub use report::timeline::Timeline;
-pub use report::trace::{Line, transcript};
-pub use runner::options::{Mistake, Options, Tracing, parse_keep};
+pub use report::trace::{TraceEntry, transcript};
+pub use runner::options::{OptionError, Options, Tracing, parse_keep};
 pub use runner::shrink::shrink;
 pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
-pub use sabotage::{Duty, Order, Sabotage, sabotage_table};
+pub use sabotage::{Duty, ReadOrder, Sabotage, sabotage_table};
 pub use store::Generation;
 pub use store::shape::StoreKind;
 pub use world::clock::{Instant, MS, SECOND};
@@ -63,6 +63,6 @@ pub fn run(options: &Options, seed: u64) -> Outcome {
 }
 
 /// The faults of one seed, as they would strike.
-pub fn schedule(options: &Options, seed: u64) -> Vec<Planned> {
-    faults::planned(options, seed, &world::scenario::Setting::new(options, seed))
+pub fn schedule(options: &Options, seed: u64) -> Vec<ScheduledFault> {
+    faults::planned(options, seed, &world::scenario::Scenario::new(options, seed))
 }

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use leasehold_sim::{Mistake, Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
+use leasehold_sim::{OptionError, Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
 
 const HELP: &str = "\
 leasehold-sim: the simulator with single safety rules switched off (all else: leasehold sim)
@@ -72,8 +72,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
     Ok(Some(found))
 }
 
-fn told(mistake: Mistake) -> String {
-    mistake.to_string()
+fn told(error: OptionError) -> String {
+    error.to_string()
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -94,7 +94,7 @@ fn go(arguments: &Arguments) -> ExitCode {
     let options = Options { tracing: Tracing::On, ..options };
     let outcome = run(&options, arguments.seed.unwrap_or_default());
     if arguments.trace {
-        print!("{}", leasehold_sim::transcript(&outcome.lines));
+        print!("{}", leasehold_sim::transcript(&outcome.trace));
     }
     let told = if options.keep.is_none() { shrink(&options, &outcome) } else { outcome };
     print!("{}", report::failure(&options, &told));

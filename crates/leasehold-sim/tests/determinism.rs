@@ -10,8 +10,8 @@ fn the_same_seed_twice_gives_the_same_bytes() {
         for seed in 0..4 {
             let options = Options { store: Some(kind), tracing: Tracing::On, ..Options::default() };
             let (once, again) = (run(&options, seed), run(&options, seed));
-            assert!(once.lines.len() > 100, "a story is told: {} lines", once.lines.len());
-            assert_eq!(transcript(&once.lines), transcript(&again.lines), "seed {seed} on {kind}");
+            assert!(once.trace.len() > 100, "a story is told: {} lines", once.trace.len());
+            assert_eq!(transcript(&once.trace), transcript(&again.trace), "seed {seed} on {kind}");
             assert_eq!(once.stats, again.stats, "seed {seed} on {kind}");
         }
     }
@@ -22,7 +22,7 @@ fn telling_the_story_changes_nothing() {
     let told = run(&Options { tracing: Tracing::On, ..Options::default() }, 7);
     let untold = run(&Options::default(), 7);
     assert_eq!(told.stats, untold.stats);
-    assert!(untold.lines.is_empty());
+    assert!(untold.trace.is_empty());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Comeback, Fault, FaultKind, Going, MS, Options, Raise, SECOND, StoreKind, Target, run_many,
+    AfterFailure, Fault, FaultKind, MS, Options, Raise, Restart, SECOND, Shutdown, StoreKind, Target,
+    run_many,
 };
 
 /// How many plain schedules it takes until every kind was met, at the very least this often.
@@ -34,7 +35,7 @@ fn fault_coverage(kind: FaultKind, script: &[(u64, Fault)]) -> u64 {
 fn a_fault_that_met_nothing_does_not_count() {
     let (short, long) = (MS, 40 * SECOND);
     // Over before anybody can have heard of it; or about nobody who is there.
-    let gone = (5, Fault::Crash { slot: 2, then: Comeback::Stays });
+    let gone = (5, Fault::Crash { slot: 2, then: Restart::Never });
     let (pin, drain) =
         (|lasts| Fault::Pin { shard: 3, slot: 2, lasts }, |lasts| Fault::Drain { slot: 2, lasts });
     assert_eq!(fault_coverage(FaultKind::Pin, &[(15, pin(short))]), 0);
@@ -53,10 +54,7 @@ fn a_fault_that_met_nothing_does_not_count() {
     assert!(fault_coverage(FaultKind::Disengage, &[(15, disengage(long))]) > 1);
     let twin = (15, Fault::Twin { slot: 2, lasts: long });
     assert_eq!(
-        fault_coverage(
-            FaultKind::Twin,
-            &[(5, Fault::Crash { slot: 2, then: Comeback::Stays }), twin.clone()]
-        ),
+        fault_coverage(FaultKind::Twin, &[(5, Fault::Crash { slot: 2, then: Restart::Never }), twin.clone()]),
         0
     );
     assert!(fault_coverage(FaultKind::Twin, &[twin]) > 5);
@@ -77,7 +75,7 @@ fn a_fault_that_met_nothing_does_not_count() {
     // Whoever is there already goes on; whoever begins has to wait.
     let raise = Fault::Protocol { slot: 2, raise: Raise::Protocol, lasts: 20 * SECOND };
     assert!(fault_coverage(FaultKind::Protocol, &[(15, raise)]) > 5);
-    let back = (30, Fault::Downgrade { gap: SECOND, how: Going::Told });
+    let back = (30, Fault::Downgrade { gap: SECOND, how: Shutdown::Graceful });
     assert_eq!(fault_coverage(FaultKind::Downgrade, std::slice::from_ref(&back)), 0, "nobody is newer");
     assert!(
         fault_coverage(FaultKind::Downgrade, &[(15, Fault::Upgrade { slot: 2, after: SECOND }), back]) > 5

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold_sim::{
-    AfterFailure, Comeback, Damage, Fault, Generation, Kind, Options, Place, Profile, SECOND, StoreKind,
-    Target, Tracing, Way, report, run, run_many,
+    AfterFailure, Damage, Fault, Generation, GroupKind, Options, PausePoint, Profile, Restart, SECOND,
+    StoreKind, Target, Tracing, Traffic, report, run, run_many,
 };
 
 fn holds(store: StoreKind, script: Vec<(u64, Fault)>) {
@@ -84,7 +84,7 @@ fn epochs_rise_over_retired_slots_of_an_emptied_store() {
 #[test]
 fn damage_is_mended() {
     for how in [Damage::Noise, Damage::Cut, Damage::Usurped] {
-        for what in [Target::Shard(3), Target::Node(1), Target::Group(Kind::Numbered), Target::Control] {
+        for what in [Target::Shard(3), Target::Node(1), Target::Group(GroupKind::Numbered), Target::Control] {
             holds(StoreKind::Etcd, vec![(20, Fault::Corrupt { what, how })]);
         }
     }
@@ -109,8 +109,8 @@ fn what_everybody_shares_can_be_lost() {
 fn a_deleted_record_of_a_group_that_is_not_full_is_not_taken_for_new() {
     let room = (0..5).map(|slot| (3, Fault::Capacity { slot, capacity: Some(4) }));
     let larger = [(3, Fault::Resize { shards: 24 })];
-    let pause = |slot| (9, Fault::Pause { slot, lasts: 2 * SECOND, place: Place::Anywhere });
-    let then = Comeback::NewName { after: SECOND / 10 };
+    let pause = |slot| (9, Fault::Pause { slot, lasts: 2 * SECOND, point: PausePoint::Anywhere });
+    let then = Restart::NewName { after: SECOND / 10 };
     let newcomer = [(9, vanish(Target::Shards)), (9, Fault::Crash { slot: 4, then })];
     let script: Vec<_> = room.chain(larger).chain((0..4).map(pause)).chain(newcomer).collect();
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
@@ -121,9 +121,9 @@ fn a_deleted_record_of_a_group_that_is_not_full_is_not_taken_for_new() {
 /// A newcomer that could not read the record of the group took it for one that remembers nothing, with the same end.
 #[test]
 fn who_cannot_read_what_a_group_remembers_waits() {
-    let newer = [(9, Fault::Corrupt { what: Target::Group(Kind::Numbered), how: Damage::TooNew })];
-    let pause = |slot| (15, Fault::Pause { slot, lasts: 2 * SECOND, place: Place::Anywhere });
-    let then = Comeback::NewName { after: SECOND / 10 };
+    let newer = [(9, Fault::Corrupt { what: Target::Group(GroupKind::Numbered), how: Damage::TooNew })];
+    let pause = |slot| (15, Fault::Pause { slot, lasts: 2 * SECOND, point: PausePoint::Anywhere });
+    let then = Restart::NewName { after: SECOND / 10 };
     let newcomer = [(15, vanish(Target::Shards)), (15, Fault::Crash { slot: 4, then })];
     let script: Vec<_> = newer.into_iter().chain((0..4).map(pause)).chain(newcomer).collect();
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
@@ -137,7 +137,7 @@ fn who_cannot_read_what_a_group_remembers_waits() {
 fn a_deleted_group_keeps_its_floor_of_epochs() {
     let away = (5, Fault::Disengage { shard: 0, slot: None, lasts: 45 * SECOND });
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Local] {
-        holds(store, vec![away.clone(), (47, vanish(Target::Group(Kind::Named)))]);
+        holds(store, vec![away.clone(), (47, vanish(Target::Group(GroupKind::Named)))]);
     }
 }
 
@@ -146,11 +146,12 @@ fn a_deleted_group_keeps_its_floor_of_epochs() {
 #[test]
 fn whoever_did_not_look_waits_anew() {
     let others_stand_still = |second| {
-        [0, 2, 3, 4].map(|slot| (second, Fault::Pause { slot, lasts: 3 * SECOND, place: Place::Anywhere }))
+        [0, 2, 3, 4]
+            .map(|slot| (second, Fault::Pause { slot, lasts: 3 * SECOND, point: PausePoint::Anywhere }))
     };
     let lost = |second| others_stand_still(second).into_iter().chain([(second, vanish(Target::Shards))]);
     // It sees the first loss, and not that the others write their records again.
-    let blind = (7, Fault::Cut { slot: 1, lasts: 45 * SECOND, way: Way::Work });
+    let blind = (7, Fault::Cut { slot: 1, lasts: 45 * SECOND, traffic: Traffic::Work });
     let script: Vec<_> = lost(5).chain([blind]).chain(lost(52)).collect();
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Postgres] {
         holds(store, script.clone());
@@ -180,7 +181,8 @@ fn a_tombstone_stays_while_anybody_waits_for_its_name() {
 /// went on for ever, while the others took the shard when nobody could be holding it any more.
 #[test]
 fn whoever_cannot_list_does_not_hold_for_ever() {
-    let cuts = (0..5).map(|slot| (15, Fault::Cut { slot, lasts: 60 * SECOND, way: Way::Work })).skip(1);
+    let cuts =
+        (0..5).map(|slot| (15, Fault::Cut { slot, lasts: 60 * SECOND, traffic: Traffic::Work })).skip(1);
     let damage = (0..16).map(|shard| (20, Fault::Corrupt { what: Target::Shard(shard), how: Damage::Noise }));
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Postgres] {
         holds(store, cuts.clone().chain(damage.clone()).collect());

@@ -34,7 +34,7 @@ fn one(what: &Sim, options: &Options, seed: u64) -> Result<(), Failure> {
     let options = Options { tracing: Tracing::On, ..options.clone() };
     let outcome = run(&options, seed);
     if what.trace {
-        print!("{}", transcript(&outcome.lines));
+        print!("{}", transcript(&outcome.trace));
     }
     // Whoever says which faults to keep wants exactly these.
     let told = if options.keep.is_some() { outcome } else { shrink(&options, &outcome) };

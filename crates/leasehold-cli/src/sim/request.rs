@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use leasehold_sim::{Mistake, Options, Profile, parse_keep};
+use leasehold_sim::{OptionError, Options, Profile, parse_keep};
 
 use super::Sim;
 use crate::cluster::parse::{duration, number};
@@ -44,21 +44,21 @@ impl Request {
             shards: shards.map_or(usual.shards, |shards| shards as u32),
             store: what.store_kind.as_deref().and_then(|text| {
                 let kind = text.parse();
-                kind.map_err(|mistake| problems.push(problem("--store-kind", mistake))).ok()
+                kind.map_err(|error| problems.push(problem("--store-kind", error))).ok()
             }),
             faults: faults(&mut problems, what.faults.as_deref()),
             faults_for: faults_for(&mut problems, what.faults_for.as_deref()).unwrap_or(usual.faults_for),
             keep: what.keep.as_deref().and_then(|text| {
-                parse_keep(text).map_err(|mistake| problems.push(problem("--keep", mistake))).ok()
+                parse_keep(text).map_err(|error| problems.push(problem("--keep", error))).ok()
             }),
             ..usual
         };
         contradictions(&mut problems, what);
         // Only what is right so far has a schedule.
         if let (Some(seed), true) = (seed, problems.is_empty())
-            && let Err(mistake) = options.check_keep(seed)
+            && let Err(error) = options.check_keep(seed)
         {
-            problems.push(problem("--keep", mistake));
+            problems.push(problem("--keep", error));
         }
         if !problems.is_empty() {
             return Err(Problems(problems).into());
@@ -69,8 +69,8 @@ impl Request {
     }
 }
 
-fn problem(flag: &str, mistake: Mistake) -> Problem {
-    Problem::new(flag, mistake.what, mistake.advice)
+fn problem(flag: &str, error: OptionError) -> Problem {
+    Problem::new(flag, error.what, error.advice)
 }
 
 /// What means nothing beside something else.
@@ -109,8 +109,8 @@ fn seeds(problems: &mut Vec<Problem>, text: &str) -> Range<u64> {
 
 fn faults(problems: &mut Vec<Problem>, text: Option<&str>) -> Profile {
     let Some(text) = text else { return Profile::all() };
-    Profile::parse(text).unwrap_or_else(|mistakes| {
-        problems.extend(mistakes.into_iter().map(|mistake| problem("--faults", mistake)));
+    Profile::parse(text).unwrap_or_else(|errors| {
+        problems.extend(errors.into_iter().map(|error| problem("--faults", error)));
         Profile::all()
     })
 }

@@ -6,7 +6,7 @@ use leasehold_core::notice::SessionState;
 use leasehold_core::store::{Key, Swap};
 use leasehold_core::view::ShardView;
 
-use crate::faults::{Fault, FaultKind, Place};
+use crate::faults::{Fault, FaultKind, PausePoint};
 use crate::oracle::records::RecordState;
 use crate::world::World;
 use crate::world::process::{Leaving, Process};
@@ -53,19 +53,19 @@ impl Serialize for FaultCoverage {
 
 impl World {
     /// Counts a fault that somebody meets the moment it strikes. Others are counted where they are met.
-    pub(crate) fn note_felt(&mut self, index: usize, fault: &Fault) {
-        if fault.met_later().is_some() {
-            self.unmet.push(index);
+    pub(crate) fn note_effect(&mut self, index: usize, fault: &Fault) {
+        if fault.kind_if_effective_later().is_some() {
+            self.awaiting_effect.push(index);
         }
-        if let Some(kind) = fault.met_at_once()
-            && self.is_met(fault)
+        if let Some(kind) = fault.kind_if_effective_at_once()
+            && self.has_effect(fault)
         {
             self.stats.fault_coverage.note(kind);
         }
     }
 
     /// Whether there is somebody to meet it.
-    fn is_met(&self, fault: &Fault) -> bool {
+    fn has_effect(&self, fault: &Fault) -> bool {
         let runs = |slot: usize| self.slots[slot].process.is_some();
         match fault {
             Fault::Crash { slot, .. }
@@ -80,7 +80,7 @@ impl World {
             Fault::Leave { slot, .. } => {
                 self.slots[*slot].process.is_some_and(|it| self.processes[it].leaving == Leaving::No)
             }
-            Fault::Pause { slot, place: Place::Anywhere, .. } | Fault::Frozen { slot, .. } => {
+            Fault::Pause { slot, point: PausePoint::Anywhere, .. } | Fault::Frozen { slot, .. } => {
                 self.slots[*slot].process.is_some_and(|it| self.processes[it].running())
             }
             Fault::MassLeave { slots, .. } => slots.iter().filter(|slot| runs(**slot)).count() > 1,
@@ -100,17 +100,17 @@ impl World {
     /// A process wrote a record: what it says of a shard now, and which faults were met by that.
     pub(crate) fn shard_written(&mut self, process: usize, swap: &Swap) {
         let shard = match &swap.key {
-            Key::Shard(shard) if !self.unmet.is_empty() => Some(self.setting.number_of(shard)),
+            Key::Shard(shard) if !self.awaiting_effect.is_empty() => Some(self.scenario.number_of(shard)),
             _ => None,
         };
         let before = shard.map(|shard| self.records.get(shard).state.clone());
-        self.records.written(self.at, &self.setting, &swap.key, swap.value.as_deref());
+        self.records.written(self.at, &self.scenario, &swap.key, swap.value.as_deref());
         let (Some(shard), Some(before)) = (shard, before) else { return };
         let had = self.is_holder(process, &before);
         let has = self.is_holder(process, &self.records.get(shard).state);
         if had != has {
             let slot = self.processes[process].slot;
-            self.meet(|world, index, fault| match fault {
+            self.take_effect(|world, index, fault| match fault {
                 // Whom the pin names takes it.
                 Fault::Pin { shard: pinned, .. } => {
                     has && *pinned as usize == shard
@@ -122,7 +122,7 @@ impl World {
                 }
                 Fault::Release { shard: asked } => had && *asked as usize == shard,
                 Fault::Disengage { shard: named, slot: at, .. } => {
-                    had && world.setting.first_named() + named == shard && at.is_none_or(|at| at == slot)
+                    had && world.scenario.first_named() + named == shard && at.is_none_or(|at| at == slot)
                 }
                 _ => false,
             });
@@ -135,8 +135,8 @@ impl World {
     }
 
     /// A process opened a session or refused to run: if another one of its name lives, they have met.
-    pub(crate) fn namesake_met(&mut self, process: usize) {
-        if self.unmet.is_empty() {
+    pub(crate) fn names_collide(&mut self, process: usize) {
+        if self.awaiting_effect.is_empty() {
             return;
         }
         let name = self.processes[process].name.clone();
@@ -144,7 +144,7 @@ impl World {
             other != process && node.alive && node.name == name && !node.sessions.is_empty()
         };
         if self.processes.iter().enumerate().any(lives) {
-            self.meet(|world, _, fault| {
+            self.take_effect(|world, _, fault| {
                 matches!(fault, Fault::Twin { slot, .. } if world.slots[*slot].name == name)
             });
         }
@@ -153,7 +153,7 @@ impl World {
     /// While moves are frozen, somebody holds what the plan wants elsewhere.
     pub(crate) fn look_for_frozen(&mut self) {
         let freezes = |index: &usize| matches!(self.faults[*index].fault, Fault::Freeze { .. });
-        if !self.unmet.iter().any(freezes) {
+        if !self.awaiting_effect.iter().any(freezes) {
             return;
         }
         let attached = |process: &usize| {
@@ -166,18 +166,18 @@ impl World {
             shard.holder.is_some() && shard.wanted.is_some() && shard.wanted != shard.holder
         };
         if view.frozen.is_some() && view.shards.iter().any(kept) {
-            self.meet(|_, _, fault| matches!(fault, Fault::Freeze { .. }));
+            self.take_effect(|_, _, fault| matches!(fault, Fault::Freeze { .. }));
         }
     }
 
     /// Counts those of the faults that wait for it.
-    fn meet(&mut self, met: impl Fn(&World, usize, &Fault) -> bool) {
-        let unmet = std::mem::take(&mut self.unmet);
+    fn take_effect(&mut self, met: impl Fn(&World, usize, &Fault) -> bool) {
+        let awaiting_effect = std::mem::take(&mut self.awaiting_effect);
         let (now, later): (Vec<_>, Vec<_>) =
-            unmet.into_iter().partition(|index| met(self, *index, &self.faults[*index].fault));
-        self.unmet = later;
+            awaiting_effect.into_iter().partition(|index| met(self, *index, &self.faults[*index].fault));
+        self.awaiting_effect = later;
         for index in now {
-            if let Some(kind) = self.faults[index].fault.met_later() {
+            if let Some(kind) = self.faults[index].fault.kind_if_effective_later() {
                 self.stats.fault_coverage.note(kind);
             }
         }
@@ -186,11 +186,11 @@ impl World {
 
 impl Fault {
     /// Which kind it is, if it is met the moment it strikes.
-    fn met_at_once(&self) -> Option<FaultKind> {
+    fn kind_if_effective_at_once(&self) -> Option<FaultKind> {
         Some(match self {
             Fault::Crash { .. } => FaultKind::Crash,
             Fault::Leave { .. } => FaultKind::Leave,
-            Fault::Pause { place: Place::Anywhere, .. } => FaultKind::Pause,
+            Fault::Pause { point: PausePoint::Anywhere, .. } => FaultKind::Pause,
             Fault::Frozen { .. } => FaultKind::Frozen,
             Fault::WatchBreak { .. } => FaultKind::WatchBreak,
             Fault::Failover { .. } => FaultKind::Failover,
@@ -210,7 +210,7 @@ impl Fault {
     }
 
     /// Which kind it is, if it is met only when somebody does what it asks for.
-    fn met_later(&self) -> Option<FaultKind> {
+    fn kind_if_effective_later(&self) -> Option<FaultKind> {
         Some(match self {
             Fault::Pin { .. } => FaultKind::Pin,
             Fault::Drain { .. } => FaultKind::Drain,

@@ -5,7 +5,7 @@ use leasehold_core::record::{Record, ShardRecord, ShardState};
 use leasehold_core::store::Key;
 use leasehold_core::{NodeName, SessionId, ShardId};
 
-use crate::faults::{Damage, FaultKind, Kind, Target};
+use crate::faults::{Damage, FaultKind, GroupKind, Target};
 use crate::oracle::Run;
 use crate::oracle::records::Loss;
 use crate::world::World;
@@ -35,7 +35,7 @@ impl World {
         let Some(there) = self.store.get(&key) else { return };
         let bytes = match how {
             Damage::Usurped => {
-                let Some(usurped) = usurped(&there.value, self.setting.usurper_ttl / MS, id) else { return };
+                let Some(usurped) = usurped(&there.value, self.scenario.usurper_ttl / MS, id) else { return };
                 usurped
             }
             Damage::Noise => b"\x00\xffnot a record".to_vec(),
@@ -51,7 +51,7 @@ impl World {
             FaultKind::Corrupt
         });
         let loss = if how == Damage::Usurped { Loss::Usurped } else { Loss::Lost };
-        self.records.tampered(&self.setting, &key, loss);
+        self.records.tampered(&self.scenario, &key, loss);
         self.overwrite(key, Some(bytes));
     }
 
@@ -73,7 +73,7 @@ impl World {
             if let Key::Node(node) = &key {
                 self.hidden.insert(node.clone(), self.at);
             }
-            self.records.tampered(&self.setting, &key, Loss::Lost);
+            self.records.tampered(&self.scenario, &key, Loss::Lost);
             self.overwrite(key, None);
         }
     }
@@ -83,14 +83,15 @@ impl World {
     fn would_hide_a_holder(&self, what: Target) -> bool {
         match what {
             Target::Shard(_) | Target::Named(_) | Target::Shards => {
-                let (at, lasts) = (self.at, 2 * self.setting.ttl_longest);
+                let (at, lasts) = (self.at, 2 * self.scenario.ttl_longest);
                 let mut hidden = self.hidden.iter().filter(|(_, since)| at < **since + lasts);
                 hidden.any(|(node, _)| self.store.get(&Key::Node(node.clone())).is_none())
             }
             Target::Node(_) => {
                 let open = self.oracle.state.shards.iter().flat_map(|shard| &shard.open);
                 let unnamed = |run: &Run| {
-                    let stored = self.setting.shard(run.shard).and_then(|id| self.store.get(&Key::Shard(id)));
+                    let stored =
+                        self.scenario.shard(run.shard).and_then(|id| self.store.get(&Key::Shard(id)));
                     let record = stored.and_then(|stored| ShardRecord::decode(&stored.value).ok());
                     let node = &self.processes[self.oracle.state.process_of(run)].name;
                     record.is_none_or(|record| record.holder().is_none_or(|holder| holder.node != *node))
@@ -105,14 +106,14 @@ impl World {
     fn keys_of(&self, what: Target) -> Vec<Key> {
         let key = match what {
             Target::Node(slot) => Some(Key::Node(self.slots[slot].name.clone())),
-            Target::Shard(shard) => Some(Key::Shard(ShardId::slot(&self.setting.group, shard))),
-            Target::Named(shard) => self.setting.named_shard(shard).map(Key::Shard),
+            Target::Shard(shard) => Some(Key::Shard(ShardId::slot(&self.scenario.group, shard))),
+            Target::Named(shard) => self.scenario.named_shard(shard).map(Key::Shard),
             Target::Shards => {
                 let shards = self.store.records().keys().filter(|key| matches!(key, Key::Shard(_)));
                 return shards.cloned().collect();
             }
-            Target::Group(Kind::Numbered) => Some(Key::Group(self.setting.group.clone())),
-            Target::Group(Kind::Named) => self.setting.named.clone().map(Key::Group),
+            Target::Group(GroupKind::Numbered) => Some(Key::Group(self.scenario.group.clone())),
+            Target::Group(GroupKind::Named) => self.scenario.named.clone().map(Key::Group),
             Target::Control => Some(Key::Control),
             Target::Meta => Some(Key::Meta),
         };

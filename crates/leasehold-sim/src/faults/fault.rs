@@ -8,16 +8,16 @@ use crate::world::clock::Instant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The process of a slot dies.
-    Crash { slot: usize, then: Comeback },
+    Crash { slot: usize, then: Restart },
     /// The process of a slot is told to leave.
-    Leave { slot: usize, within: Instant, then: Comeback, grace: Grace },
+    Leave { slot: usize, within: Instant, then: Restart, grace: Grace },
     /// The process of a slot stands still.
-    Pause { slot: usize, lasts: Instant, place: Place },
+    Pause { slot: usize, lasts: Instant, point: PausePoint },
     /// The machine of a slot is frozen so many times, each time for so long, with its boot clock and its timers; true time and
     /// its wall clock run on.
     Frozen { slot: usize, lasts: Instant, times: u32, gap: Instant },
     /// A slot is cut off from the store.
-    Cut { slot: usize, lasts: Instant, way: Way },
+    Cut { slot: usize, lasts: Instant, traffic: Traffic },
     /// The store takes this many times as long.
     SlowStore { lasts: Instant, times: u64 },
     /// So many requests in a thousand fail.
@@ -45,9 +45,9 @@ pub enum Fault {
     /// The store is as it was this long ago.
     RolledBack { by: Instant },
     /// Several nodes go at once.
-    MassLeave { slots: Vec<usize>, how: Going, then: Comeback },
+    MassLeave { slots: Vec<usize>, how: Shutdown, then: Restart },
     /// All nodes are restarted, one after the other.
-    RollingRestart { gap: Instant, how: Going },
+    RollingRestart { gap: Instant, how: Shutdown },
     /// A node's own weight changes.
     Weight { slot: usize, weight: u32 },
     /// A node's own capacity changes.
@@ -77,7 +77,7 @@ pub enum Fault {
     /// The process of a slot is restarted as a newer version.
     Upgrade { slot: usize, after: Instant },
     /// All nodes are restarted as the older version, one after the other.
-    Downgrade { gap: Instant, how: Going },
+    Downgrade { gap: Instant, how: Shutdown },
     /// The namespace is moved to what only newer versions speak, and the process of a slot is restarted.
     Protocol { slot: usize, raise: Raise, lasts: Instant },
     /// A second process runs under the name of a slot.
@@ -97,19 +97,19 @@ pub enum Fault {
     /// The process of a slot is restarted with another placement than the others have.
     Placement { slot: usize, lasts: Instant },
     /// All nodes are restarted with this ttl, one after the other.
-    RollingTtl { gap: Instant, how: Going, ttl: Instant },
+    RollingTtl { gap: Instant, how: Shutdown, ttl: Instant },
 }
 
-/// What comes after a process ended.
+/// Whether a process comes back after it has ended.
 #[allow(missing_docs, reason = "the sentence above each says what its fields are")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comeback {
-    /// A new process under the same name.
+pub enum Restart {
+    /// A new process starts under the same name.
     SameName { after: Instant },
-    /// A new process under a new name.
+    /// A new process starts under a new name.
     NewName { after: Instant },
-    /// Nothing, until the faults are over.
-    Stays,
+    /// Nothing starts until the faults are over.
+    Never,
 }
 
 /// Whether a node that leaves says that it will be back.
@@ -121,55 +121,55 @@ pub enum Grace {
     None,
 }
 
-/// Where a process is when it is paused.
+/// What a process is doing when it is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Anywhere.
+pub enum PausePoint {
+    /// Anything.
     Anywhere,
-    /// Its worker has just looked at its grant and has not yet acted.
+    /// Its worker has just checked its grant and has not yet acted.
     BetweenCheckAndAct,
-    /// Its core has just decided, and nothing of that has been done.
+    /// Its core has just decided, and nothing of that has been carried out.
     BetweenStepAndAct,
-    /// Its core has just decided to start work, which has not begun.
+    /// Its core has just decided to start work that has not begun.
     BeforeStart,
-    /// Its driver is about to let work begin, and looks at the deadline next.
+    /// Its driver is about to let work begin, and checks the deadline next.
     BeforeBegin,
 }
 
-/// Which way is cut.
+/// Which traffic between a node and the store is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Both.
-    Both,
-    /// From the node to the store.
+pub enum Traffic {
+    /// All of it.
+    All,
+    /// What the node sends.
     Requests,
-    /// From the store to the node.
+    /// What the store answers.
     Answers,
-    /// Both, but only of what is no renewal: those have a connection of their own.
+    /// Both directions of everything but renewals, which have a connection of their own.
     Work,
-    /// Both, but only of renewals.
+    /// Both directions of renewals only.
     Renewals,
 }
 
-/// How nodes go.
+/// How nodes are shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Going {
+pub enum Shutdown {
     /// They are killed.
     Killed,
     /// They are told to leave.
-    Told,
+    Graceful,
 }
 
 /// How a namespace refuses older versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raise {
-    /// Its `meta` asks for a newer protocol of whoever joins.
+    /// Its `meta` requires a newer protocol of every node that joins.
     Protocol,
-    /// Its `meta` is in a newer format, which drives out also those who are there.
+    /// Its `meta` is in a newer format, which also drives out the nodes that are there.
     Format,
 }
 
-/// Which record is damaged, or vanishes.
+/// Which record is damaged or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// That of the node of a slot.
@@ -178,11 +178,11 @@ pub enum Target {
     Shard(u32),
     /// That of a named shard, in runs that have a group of those.
     Named(usize),
-    /// Those of all shards of all groups at once. They vanish; they are not damaged.
+    /// Those of all shards of all groups at once. They are deleted, never damaged.
     Shards,
     /// That of a group.
-    Group(Kind),
-    /// What operators asked for.
+    Group(GroupKind),
+    /// The operators' commands.
     Control,
     /// `meta`.
     Meta,
@@ -190,7 +190,7 @@ pub enum Target {
 
 /// Which of the two groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum GroupKind {
     /// That with numbered shards.
     Numbered,
     /// That with named shards, in runs that have one.
@@ -204,9 +204,9 @@ pub enum Damage {
     Noise,
     /// Its end is missing.
     Cut,
-    /// It is written in a format that nobody here reads.
+    /// It is in a format that no node here reads.
     TooNew,
-    /// Of a shard that is held: it names a session that nobody has.
+    /// The record of a held shard names a session that no node has.
     Usurped,
 }
 

@@ -17,8 +17,8 @@ mod strike;
 mod words;
 
 pub use coverage::FaultCoverage;
-pub use fault::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Raise, Target, Way};
+pub use fault::{Damage, Fault, Grace, GroupKind, PausePoint, Raise, Restart, Shutdown, Target, Traffic};
 pub use kind::FaultKind;
 pub use profile::Profile;
-pub use schedule::Planned;
+pub use schedule::ScheduledFault;
 pub(crate) use schedule::planned;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::kind::{FaultKind, TABLE};
-use crate::runner::options::{Mistake, quoted};
+use crate::runner::options::{OptionError, quoted};
 
 /// Which faults a run may meet, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Profile {
     /// Reads `all`, `none`, or a list of kinds and classes, each with how many to expect in two minutes if wished:
     /// `crash=3,network,pause=0.5`. If the list begins with `-`, it says what to take away from `all`: `-loss,-twin`.
     /// The word `swarm` lets each seed draw which of them it has, as it does with `all`.
-    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<OptionError>> {
         match text.trim() {
             "all" => return Ok(Profile::all()),
             "none" => return Ok(Profile::none()),
@@ -89,7 +89,7 @@ impl Profile {
         }
         let subtracts = text.trim().starts_with('-');
         let mut profile = if subtracts { Profile::all() } else { Profile::none() };
-        let (mut mistakes, mut unknown) = (Vec::new(), Vec::new());
+        let (mut errors, mut unknown) = (Vec::new(), Vec::new());
         let mut named = false;
         for word in text.split(',').map(str::trim) {
             if word == "swarm" {
@@ -99,10 +99,10 @@ impl Profile {
             named |= !word.is_empty();
             let (word, away) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
             let (word, wished) = word.split_once('=').map_or((word, None), |(word, rate)| (word, Some(rate)));
-            let rate = wished.map(parse_rate).transpose().map_err(|mistake| mistakes.push(mistake));
+            let rate = wished.map(parse_rate).transpose().map_err(|error| errors.push(error));
             if away && let Some(rate) = wished {
                 let what = format!("\"-{word}={rate}\" both takes away and says how many");
-                mistakes.push(Mistake::new(what, format!("write -{word} or {word}={rate}")));
+                errors.push(OptionError::new(what, format!("write -{word} or {word}={rate}")));
             }
             let rows: Vec<_> = TABLE.iter().filter(|row| row.1 == word || row.2 == word).collect();
             if rows.is_empty() {
@@ -116,11 +116,11 @@ impl Profile {
             }
         }
         if !named {
-            mistakes.push(Mistake::new("the list names no fault", "say none if that is meant, or all"));
+            errors.push(OptionError::new("the list names no fault", "say none if that is meant, or all"));
         } else if !unknown.is_empty() {
-            mistakes.push(unknown_faults(&unknown));
+            errors.push(unknown_faults(&unknown));
         }
-        if mistakes.is_empty() { Ok(profile) } else { Err(mistakes) }
+        if errors.is_empty() { Ok(profile) } else { Err(errors) }
     }
 }
 
@@ -128,32 +128,32 @@ impl FromStr for Profile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tell = |mistakes: Vec<Mistake>| mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>();
-        Profile::parse(text).map_err(|mistakes| tell(mistakes).join("; "))
+        let tell = |errors: Vec<OptionError>| errors.iter().map(OptionError::to_string).collect::<Vec<_>>();
+        Profile::parse(text).map_err(|errors| tell(errors).join("; "))
     }
 }
 
 /// How many to expect in two minutes, in thousandths.
-fn parse_rate(text: &str) -> Result<u32, Mistake> {
+fn parse_rate(text: &str) -> Result<u32, OptionError> {
     let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=f64::from(RATE_MAX)).contains(rate));
     let thousandths = rate.map(|rate| ((rate * 1000.0).round() as u32, rate > 0.0));
     match thousandths {
         Some((thousandths, some)) if thousandths > 0 || !some => Ok(thousandths),
         _ => {
             let what = format!("{text:?} is no number of faults in two minutes");
-            Err(Mistake::new(what, format!("write 0, or a number from 0.001 to {RATE_MAX}")))
+            Err(OptionError::new(what, format!("write 0, or a number from 0.001 to {RATE_MAX}")))
         }
     }
 }
 
-fn unknown_faults(words: &[&str]) -> Mistake {
+fn unknown_faults(words: &[&str]) -> OptionError {
     let kinds: Vec<_> = TABLE.iter().map(|row| row.1).collect();
     let mut classes: Vec<_> = TABLE.iter().map(|row| row.2).collect();
     classes.sort_unstable();
     classes.dedup();
     let there_are =
         format!("there are the kinds {} and the classes {}", kinds.join(", "), classes.join(", "));
-    Mistake::new(format!("there is no fault {}", quoted(words)), there_are)
+    OptionError::new(format!("there is no fault {}", quoted(words)), there_are)
 }
 
 #[cfg(test)]

@@ -4,24 +4,24 @@ use leasehold_core::event::{Command, Returning};
 use leasehold_core::{Epoch, ShardId};
 use std::time::Duration;
 
-use crate::faults::{Comeback, Fault, FaultKind, Going, Grace, Place, Way};
-use crate::oracle::Happening;
-use crate::store::impairment::Trouble;
+use crate::faults::{Fault, FaultKind, Grace, PausePoint, Restart, Shutdown, Traffic};
+use crate::oracle::Observation;
+use crate::store::impairment::Impairment;
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::process::{Leaving, Slot, Version};
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
-    pub(crate) fn strike(&mut self, index: usize) -> Judged {
+    pub(crate) fn begin_fault(&mut self, index: usize) -> Judged {
         let planned = self.faults[index].clone();
         self.tell("FAULT", || planned.to_string());
         self.healing.struck(self.at, &planned.fault);
         self.stats.faults += 1;
         if let Some(lasts) = planned.fault.lasts() {
-            self.on.insert(index);
-            self.put(lasts, Due::Relent(index));
+            self.active_faults.insert(index);
+            self.put(lasts, WorldEvent::FaultEnds(index));
         }
-        self.note_felt(index, &planned.fault);
+        self.note_effect(index, &planned.fault);
         match planned.fault {
             Fault::Crash { slot, then } => {
                 if let Some(process) = self.slots[slot].process {
@@ -30,45 +30,48 @@ impl World {
                 }
             }
             Fault::Leave { slot, within, then, grace } => self.tell_to_leave(slot, within, then, grace)?,
-            Fault::Pause { slot, lasts, place } => self.strike_pause(slot, lasts, place)?,
+            Fault::Pause { slot, lasts, point } => self.strike_pause(slot, lasts, point)?,
             Fault::Frozen { slot, times, .. } => return self.freeze(slot, times, index),
-            Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut += u32::from(matches!(way, Way::Both | Way::Requests));
-                self.slots[slot].answers_cut += u32::from(matches!(way, Way::Both | Way::Answers));
-                self.slots[slot].work_cut += u32::from(way == Way::Work);
-                self.slots[slot].renewals_cut += u32::from(way == Way::Renewals);
+            Fault::Cut { slot, traffic, .. } => {
+                self.slots[slot].requests_cut +=
+                    u32::from(matches!(traffic, Traffic::All | Traffic::Requests));
+                self.slots[slot].answers_cut += u32::from(matches!(traffic, Traffic::All | Traffic::Answers));
+                self.slots[slot].work_cut += u32::from(traffic == Traffic::Work);
+                self.slots[slot].renewals_cut += u32::from(traffic == Traffic::Renewals);
             }
-            Fault::SlowStore { times, .. } => self.weather.begin(index, Trouble::Slow(times)),
-            Fault::Errors { permille, .. } => self.weather.begin(index, Trouble::Errors(permille)),
-            Fault::LostAnswers { permille, .. } => self.weather.begin(index, Trouble::LostAnswers(permille)),
+            Fault::SlowStore { times, .. } => self.impairments.begin(index, Impairment::Slow(times)),
+            Fault::Errors { permille, .. } => self.impairments.begin(index, Impairment::Errors(permille)),
+            Fault::LostAnswers { permille, .. } => {
+                self.impairments.begin(index, Impairment::LostAnswers(permille))
+            }
             Fault::DoubledAnswers { permille, .. } => {
-                self.weather.begin(index, Trouble::DoubledAnswers(permille));
+                self.impairments.begin(index, Impairment::DoubledAnswers(permille));
             }
             Fault::DoubledWrites { permille, .. } => {
-                self.weather.begin(index, Trouble::DoubledWrites(permille));
+                self.impairments.begin(index, Impairment::DoubledWrites(permille));
             }
             Fault::WatchBreak { slot } => self.break_watches(slot, "compacted")?,
             Fault::WatchLag { slot, lag, .. } => self.slots[slot].watch_lag.begin(index, lag),
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss += 1,
-            Fault::StaleLists { lag, .. } => self.weather.begin(index, Trouble::StaleLists(lag)),
+            Fault::StaleLists { lag, .. } => self.impairments.begin(index, Impairment::StaleLists(lag)),
             Fault::StoreRestart { .. } => {
-                self.weather.begin(index, Trouble::Down(FaultKind::StoreRestart));
+                self.impairments.begin(index, Impairment::Down(FaultKind::StoreRestart));
                 self.break_watches(None, "the store went away")?;
             }
             Fault::Failover { loses, .. } => {
-                self.weather.begin(index, Trouble::Down(FaultKind::Failover));
+                self.impairments.begin(index, Impairment::Down(FaultKind::Failover));
                 self.store.roll_back(self.at, self.at.saturating_sub(loses));
-                self.records.read_all(self.at, &self.setting, &self.store);
+                self.records.read_all(self.at, &self.scenario, &self.store);
                 self.break_watches(None, "the store failed over")?;
             }
             Fault::Emptied { generation } => {
                 self.store.empty(self.at, generation);
-                self.records.read_all(self.at, &self.setting, &self.store);
+                self.records.read_all(self.at, &self.scenario, &self.store);
                 self.after_restore()?;
             }
             Fault::RolledBack { by } => {
                 self.store.roll_back(self.at, self.at.saturating_sub(by));
-                self.records.read_all(self.at, &self.setting, &self.store);
+                self.records.read_all(self.at, &self.scenario, &self.store);
                 self.break_watches(None, "the store was restored")?;
             }
             Fault::MassLeave { slots, how, then } => {
@@ -106,17 +109,17 @@ impl World {
             Fault::Freeze { .. } => self.control(|control| control.freeze = Some("a test".to_owned())),
             Fault::Protocol { slot, .. } => {
                 self.raise();
-                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+                self.go(slot, Shutdown::Killed, Restart::SameName { after: 200 * MS })?;
             }
             Fault::Release { shard } => {
-                let id = ShardId::slot(&self.setting.group, shard);
+                let id = ShardId::slot(&self.scenario.group, shard);
                 let epoch = self.oracle.state.shard(shard as usize).epoch.unwrap_or(Epoch(0));
                 self.control(|control| {
                     control.release.insert(id, epoch);
                 });
             }
             Fault::Disengage { shard, slot, .. } => {
-                let slots = slot.map_or(0..self.setting.nodes, |slot| slot..slot + 1);
+                let slots = slot.map_or(0..self.scenario.nodes, |slot| slot..slot + 1);
                 for slot in slots {
                     self.slots[slot].disengaged[shard] += 1;
                     self.engage(slot, shard)?;
@@ -131,12 +134,12 @@ impl World {
                 self.newer_about = true;
                 if let Some(process) = self.slots[slot].process {
                     self.die(process)?;
-                    self.come_back(slot, Comeback::SameName { after });
+                    self.come_back(slot, Restart::SameName { after });
                 }
             }
             Fault::Twin { slot, .. } => {
                 let machine = self.slots.len();
-                let twin = Slot::new(self.slots[slot].name.clone(), self.setting.clock(machine));
+                let twin = Slot::new(self.slots[slot].name.clone(), self.scenario.clock(machine));
                 self.slots.push(twin);
                 self.twins.push((index, machine));
                 return self.spawn(machine);
@@ -149,10 +152,10 @@ impl World {
                 self.slots[slot].clock.set_rate(self.at, rate);
                 self.rate_changed(slot)?;
             }
-            Fault::FullDisk { .. } => self.weather.begin(index, Trouble::Full),
+            Fault::FullDisk { .. } => self.impairments.begin(index, Impairment::Full),
             Fault::Placement { slot, .. } => {
                 self.slots[slot].contrary += 1;
-                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+                self.go(slot, Shutdown::Killed, Restart::SameName { after: 200 * MS })?;
             }
             Fault::Stall { slot, lasts } => {
                 self.slots[slot].stalled_until = self.slots[slot].stalled_until.max(self.at + lasts);
@@ -165,26 +168,27 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn relent(&mut self, index: usize) -> Judged {
-        if !self.on.remove(&index) {
+    pub(crate) fn end_fault(&mut self, index: usize) -> Judged {
+        if !self.active_faults.remove(&index) {
             return Ok(());
         }
         let fault = self.faults[index].fault.clone();
         let number = self.faults[index].number;
-        self.unmet.retain(|unmet| *unmet != index);
+        self.awaiting_effect.retain(|awaiting_effect| *awaiting_effect != index);
         self.tell("FAULT", || format!("#{number} is over"));
         match fault {
-            Fault::Cut { slot, way, .. } => {
-                self.slots[slot].requests_cut -= u32::from(matches!(way, Way::Both | Way::Requests));
-                self.slots[slot].answers_cut -= u32::from(matches!(way, Way::Both | Way::Answers));
-                self.slots[slot].work_cut -= u32::from(way == Way::Work);
-                self.slots[slot].renewals_cut -= u32::from(way == Way::Renewals);
+            Fault::Cut { slot, traffic, .. } => {
+                self.slots[slot].requests_cut -=
+                    u32::from(matches!(traffic, Traffic::All | Traffic::Requests));
+                self.slots[slot].answers_cut -= u32::from(matches!(traffic, Traffic::All | Traffic::Answers));
+                self.slots[slot].work_cut -= u32::from(traffic == Traffic::Work);
+                self.slots[slot].renewals_cut -= u32::from(traffic == Traffic::Renewals);
                 if let Some(process) = self.slots[slot].process {
                     self.watch_after_cut(process)?;
                 }
             }
             Fault::StoreRestart { .. } | Fault::Failover { .. } => {
-                self.weather.end(index);
+                self.impairments.end(index);
                 for process in 0..self.processes.len() {
                     self.watch_after_cut(process)?;
                 }
@@ -195,10 +199,10 @@ impl World {
             | Fault::DoubledAnswers { .. }
             | Fault::DoubledWrites { .. }
             | Fault::FullDisk { .. }
-            | Fault::StaleLists { .. } => self.weather.end(index),
+            | Fault::StaleLists { .. } => self.impairments.end(index),
             Fault::Placement { slot, .. } => {
                 self.slots[slot].contrary -= 1;
-                self.go(slot, Going::Killed, Comeback::SameName { after: 200 * MS })?;
+                self.go(slot, Shutdown::Killed, Restart::SameName { after: 200 * MS })?;
             }
             Fault::WatchLag { slot, .. } => self.slots[slot].watch_lag.end(index),
             Fault::WatchLoss { slot, .. } => self.slots[slot].watch_loss -= 1,
@@ -209,7 +213,7 @@ impl World {
                 }
             }
             Fault::Disengage { shard, slot, .. } => {
-                let slots = slot.map_or(0..self.setting.nodes, |slot| slot..slot + 1);
+                let slots = slot.map_or(0..self.scenario.nodes, |slot| slot..slot + 1);
                 for slot in slots {
                     self.slots[slot].disengaged[shard] -= 1;
                     self.engage(slot, shard)?;
@@ -253,14 +257,14 @@ impl World {
         Ok(())
     }
 
-    fn strike_pause(&mut self, slot: usize, lasts: Instant, place: Place) -> Judged {
+    fn strike_pause(&mut self, slot: usize, lasts: Instant, point: PausePoint) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        match place {
-            Place::Anywhere => return self.pause(process, lasts),
-            Place::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
-            Place::BeforeBegin => self.processes[process].pause_at_begin = Some(lasts),
-            Place::BetweenStepAndAct | Place::BeforeStart => {
-                self.processes[process].pause_at_step = Some((lasts, place));
+        match point {
+            PausePoint::Anywhere => return self.pause(process, lasts),
+            PausePoint::BetweenCheckAndAct => self.processes[process].pause_at_check = Some(lasts),
+            PausePoint::BeforeBegin => self.processes[process].pause_at_begin = Some(lasts),
+            PausePoint::BetweenStepAndAct | PausePoint::BeforeStart => {
+                self.processes[process].pause_at_step = Some((lasts, point));
             }
         }
         Ok(())
@@ -269,7 +273,7 @@ impl World {
     fn starve(&mut self, slot: usize) -> Judged {
         let lag = self.slots[slot].sluggish.worst();
         match self.slots[slot].process {
-            Some(process) => self.observe(Happening::Starved { process, by: lag }),
+            Some(process) => self.observe(Observation::Starved { process, by: lag }),
             None => Ok(()),
         }
     }
@@ -285,7 +289,7 @@ impl World {
 
     /// After the store was emptied, watches either see everything vanish or break.
     fn after_restore(&mut self) -> Judged {
-        if self.store_dice.permille(500) {
+        if self.store_rng.permille(500) {
             return self.break_watches(None, "the store was replaced");
         }
         self.watchers_hear();
@@ -295,18 +299,18 @@ impl World {
     /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
     pub(crate) fn command(&mut self, slot: usize, command: Command) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
-        self.put(0, Due::Command { process, command: Box::new(command) });
+        self.put(0, WorldEvent::Command { process, command: Box::new(command) });
         Ok(())
     }
 
     /// Tells the node of a slot whether it can run a named shard.
     pub(crate) fn engage(&mut self, slot: usize, shard: usize) -> Judged {
-        let Some(id) = self.setting.named_shard(shard) else { return Ok(()) };
+        let Some(id) = self.scenario.named_shard(shard) else { return Ok(()) };
         let engaged = self.slots[slot].disengaged[shard] == 0;
         self.command(slot, if engaged { Command::Engage(id) } else { Command::Disengage(id) })
     }
 
-    fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Comeback, grace: Grace) -> Judged {
+    fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Restart, grace: Grace) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         if self.processes[process].leaving != Leaving::No {
             return Ok(());
@@ -316,11 +320,11 @@ impl World {
         self.command(slot, Command::Leave { within: Duration::from_nanos(within), returning })
     }
 
-    fn go(&mut self, slot: usize, how: Going, then: Comeback) -> Judged {
+    fn go(&mut self, slot: usize, how: Shutdown, then: Restart) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         match how {
-            Going::Told => self.tell_to_leave(slot, 5 * SECOND, then, Grace::None),
-            Going::Killed => {
+            Shutdown::Graceful => self.tell_to_leave(slot, 5 * SECOND, then, Grace::None),
+            Shutdown::Killed => {
                 self.die(process)?;
                 self.come_back(slot, then);
                 Ok(())
@@ -335,11 +339,11 @@ impl World {
             | Fault::RollingTtl { gap, how, .. } => (gap, how),
             _ => return Ok(()),
         };
-        if slot >= self.setting.nodes || self.healing.began {
+        if slot >= self.scenario.nodes || self.healing.began {
             return Ok(());
         }
         self.healing.struck(self.at, &self.faults[fault].fault.clone());
-        self.put(gap, Due::Roll { slot: slot + 1, fault });
+        self.put(gap, WorldEvent::RollingStep { slot: slot + 1, fault });
         if let Fault::Downgrade { .. } = self.faults[fault].fault {
             let newer = |process: usize| self.processes[process].version == Version::Newer;
             if self.slots[slot].process.is_some_and(newer) {
@@ -354,7 +358,7 @@ impl World {
         } else if self.slots[slot].process.is_some() {
             self.stats.fault_coverage.note(FaultKind::RollingRestart);
         }
-        self.go(slot, how, Comeback::SameName { after: 200 * MS })
+        self.go(slot, how, Restart::SameName { after: 200 * MS })
     }
 }
 
@@ -365,7 +369,7 @@ mod tests {
     use leasehold_core::store::Key;
 
     use super::*;
-    use crate::faults::Planned;
+    use crate::faults::ScheduledFault;
 
     fn control(world: &World) -> Control {
         Control::decode(&world.store.get(&Key::Control).unwrap().value).unwrap()
@@ -386,23 +390,23 @@ mod tests {
             Fault::Sluggish { slot: 0, lasts, lag: 9 * MS },
         ];
         let at = world.at;
-        let planned = |(number, fault): (usize, &Fault)| Planned { number, at, fault: fault.clone() };
+        let planned = |(number, fault): (usize, &Fault)| ScheduledFault { number, at, fault: fault.clone() };
         world.faults = faults.iter().enumerate().map(planned).collect();
         for index in 0..faults.len() {
-            world.strike(index).unwrap();
+            world.begin_fault(index).unwrap();
         }
         let drained = world.slots[1].name.clone();
         // Under another name, it is still the old one that is no longer to be drained.
         world.slots[1].name = NodeName::new("another").unwrap();
         for index in [1, 3, 5, 7] {
-            world.relent(index).unwrap();
+            world.end_fault(index).unwrap();
         }
         let wanted = control(&world);
         assert_eq!(wanted.pins.values().collect::<Vec<_>>(), [&world.slots[0].name]);
         assert!(wanted.drain.contains_key(&drained) && wanted.freeze.is_some());
         assert_eq!(world.slots[0].sluggish.worst(), 2 * MS);
         for index in [0, 2, 4, 6] {
-            world.relent(index).unwrap();
+            world.end_fault(index).unwrap();
         }
         let wanted = control(&world);
         assert!(wanted.pins.is_empty() && wanted.drain.is_empty() && wanted.freeze.is_none());

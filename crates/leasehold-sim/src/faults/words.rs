@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use crate::faults::{Comeback, Damage, Fault, Going, Grace, Kind, Place, Planned, Raise, Target, Way};
+use crate::faults::{
+    Damage, Fault, Grace, GroupKind, PausePoint, Raise, Restart, ScheduledFault, Shutdown, Target, Traffic,
+};
 use crate::store::Generation;
 use crate::world::clock::{Instant, MS, SECOND};
 
-impl fmt::Display for Planned {
+impl fmt::Display for ScheduledFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.at / MS;
         write!(f, "#{} at {}.{:03}s: {}", self.number, ms / 1000, ms % 1000, self.fault)
@@ -29,28 +31,30 @@ impl fmt::Display for Fault {
                 let back = if *grace == Grace::Asked { ", to be back soon" } else { "" };
                 write!(f, "node {slot} is told to leave within {}{back}{then}", Span(*within))
             }
-            Fault::Pause { slot, lasts, place } => {
-                let place = match place {
-                    Place::Anywhere => "",
-                    Place::BetweenCheckAndAct => ", between a worker's check and its act",
-                    Place::BetweenStepAndAct => ", between the core's decision and its being carried out",
-                    Place::BeforeStart => ", just before work starts",
-                    Place::BeforeBegin => ", just before the last look at the deadline",
+            Fault::Pause { slot, lasts, point } => {
+                let point = match point {
+                    PausePoint::Anywhere => "",
+                    PausePoint::BetweenCheckAndAct => ", between a worker's check and its act",
+                    PausePoint::BetweenStepAndAct => {
+                        ", between the core's decision and its being carried out"
+                    }
+                    PausePoint::BeforeStart => ", just before work starts",
+                    PausePoint::BeforeBegin => ", just before the last look at the deadline",
                 };
-                write!(f, "node {slot} stands still for {}{place}", Span(*lasts))
+                write!(f, "node {slot} stands still for {}{point}", Span(*lasts))
             }
             Fault::Frozen { slot, lasts, times, .. } => {
                 write!(f, "the machine of node {slot} is frozen with its clock, {times} × {}", Span(*lasts))
             }
-            Fault::Cut { slot, lasts, way } => {
-                let way = match way {
-                    Way::Both => "is cut off from the store",
-                    Way::Requests => "cannot send to the store",
-                    Way::Answers => "cannot hear the store",
-                    Way::Work => "reaches the store only to renew",
-                    Way::Renewals => "cannot renew",
+            Fault::Cut { slot, lasts, traffic } => {
+                let cannot = match traffic {
+                    Traffic::All => "is cut off from the store",
+                    Traffic::Requests => "cannot send to the store",
+                    Traffic::Answers => "cannot hear the store",
+                    Traffic::Work => "reaches the store only to renew",
+                    Traffic::Renewals => "cannot renew",
                 };
-                write!(f, "node {slot} {way} for {}", Span(*lasts))
+                write!(f, "node {slot} {cannot} for {}", Span(*lasts))
             }
             Fault::SlowStore { lasts, times } => {
                 write!(f, "the store is {times} times slower for {}", Span(*lasts))
@@ -90,12 +94,12 @@ impl fmt::Display for Fault {
             }
             Fault::RolledBack { by } => write!(f, "the store is rolled back by {}", Span(*by)),
             Fault::MassLeave { slots, how, then } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                let how = if *how == Shutdown::Killed { "killed" } else { "told to leave" };
                 let slots: Vec<_> = slots.iter().map(usize::to_string).collect();
                 write!(f, "nodes {} are {how} at once{then}", slots.join(", "))
             }
             Fault::RollingRestart { gap, how } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                let how = if *how == Shutdown::Killed { "killed" } else { "told to leave" };
                 write!(f, "all nodes are {how} and come back, one every {}", Span(*gap))
             }
             Fault::Weight { slot, weight } => write!(f, "node {slot} gets the weight {weight}"),
@@ -136,7 +140,7 @@ impl fmt::Display for Fault {
                 write!(f, "node {slot} is killed and comes back as a newer version after {}", Span(*after))
             }
             Fault::Downgrade { gap, how } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                let how = if *how == Shutdown::Killed { "killed" } else { "told to leave" };
                 write!(f, "all nodes are {how} and come back as the older version, one every {}", Span(*gap))
             }
             Fault::Protocol { slot, raise, lasts } => {
@@ -155,7 +159,7 @@ impl fmt::Display for Fault {
             }
             Fault::WallStep { slot, by_ms } => write!(f, "the wall clock of node {slot} steps by {by_ms} ms"),
             Fault::RollingTtl { gap, how, ttl } => {
-                let how = if *how == Going::Killed { "killed" } else { "told to leave" };
+                let how = if *how == Shutdown::Killed { "killed" } else { "told to leave" };
                 let (ttl, gap) = (Span(*ttl), Span(*gap));
                 write!(f, "all nodes are {how} and come back with a ttl of {ttl}, one every {gap}")
             }
@@ -191,22 +195,22 @@ impl fmt::Display for Target {
             Target::Shard(shard) => write!(f, "the record of shard {shard}"),
             Target::Named(shard) => write!(f, "the record of the named shard {shard}"),
             Target::Shards => write!(f, "the records of all shards"),
-            Target::Group(Kind::Numbered) => write!(f, "the record of the group"),
-            Target::Group(Kind::Named) => write!(f, "the record of the group of named shards"),
+            Target::Group(GroupKind::Numbered) => write!(f, "the record of the group"),
+            Target::Group(GroupKind::Named) => write!(f, "the record of the group of named shards"),
             Target::Control => write!(f, "the record of what operators want"),
             Target::Meta => write!(f, "the record meta"),
         }
     }
 }
 
-impl fmt::Display for Comeback {
+impl fmt::Display for Restart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Comeback::SameName { after } => write!(f, " and comes back after {}", Span(*after)),
-            Comeback::NewName { after } => {
+            Restart::SameName { after } => write!(f, " and comes back after {}", Span(*after)),
+            Restart::NewName { after } => {
                 write!(f, " and comes back under a new name after {}", Span(*after))
             }
-            Comeback::Stays => write!(f, " and stays away"),
+            Restart::Never => write!(f, " and stays away"),
         }
     }
 }

@@ -2,15 +2,15 @@
 //! clock: nothing can be noticed before the first instruction after that, and [`super::freezes_are_noticed`] judges what is.
 
 use super::Judgement;
-use crate::oracle::{Happening, State};
+use crate::oracle::{Observation, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "at_most_one_running_worker";
 
-pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
-    match *happening {
-        Happening::Began { session, .. } if state.sessions[session].frozen => None,
-        Happening::Began { session, shard, epoch } => {
+pub(crate) fn judge(state: &State, _at: Instant, observation: &Observation) -> Judgement {
+    match *observation {
+        Observation::Began { session, .. } if state.sessions[session].frozen => None,
+        Observation::Began { session, shard, epoch } => {
             let other = state
                 .shard(shard)
                 .open
@@ -28,7 +28,7 @@ pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judge
                 ),
             ))
         }
-        Happening::Resumed { process } => {
+        Observation::Resumed { process } => {
             let runs = state.sessions.iter().filter(|session| session.process == process);
             let goes_on = runs.filter(|session| !session.frozen).flat_map(|session| &session.open);
             goes_on.into_iter().find_map(|run| {
@@ -68,9 +68,9 @@ mod tests {
     fn one_that_stands_still_does_not_run_until_it_goes_on() {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
-        world.good(2, Happening::Paused { process: 0 });
+        world.good(2, Observation::Paused { process: 0 });
         world.renew(1, 300);
         world.good(200, begin(1, 3, 2));
-        world.bad(300, Happening::Resumed { process: 0 }, NAME);
+        world.bad(300, Observation::Resumed { process: 0 }, NAME);
     }
 }

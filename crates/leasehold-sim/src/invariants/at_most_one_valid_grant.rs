@@ -3,15 +3,15 @@
 //! [`super::at_most_one_running_worker`].
 
 use super::Judgement;
-use crate::oracle::{Happening, RunNo, SessionNo, ShardNo, State};
+use crate::oracle::{Observation, RunNo, SessionNo, ShardNo, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "at_most_one_valid_grant";
 
-pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
-    match *happening {
-        Happening::Began { session, .. } if state.sessions[session].frozen => None,
-        Happening::Began { session, shard, epoch } => {
+pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Judgement {
+    match *observation {
+        Observation::Began { session, .. } if state.sessions[session].frozen => None,
+        Observation::Began { session, shard, epoch } => {
             let other = rival(state, at, session, shard, None)?;
             let process = state.sessions[session].process;
             Some((
@@ -22,7 +22,7 @@ pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgem
                 ),
             ))
         }
-        Happening::Deadlines { session, until }
+        Observation::Deadlines { session, until }
             if until.valid_until > at && !state.sessions[session].frozen =>
         {
             state.sessions[session].open.iter().find_map(|run| {
@@ -71,11 +71,11 @@ mod tests {
     fn a_grant_outlives_a_pause_but_not_its_deadline() {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
-        world.good(2, Happening::Paused { process: 0 });
+        world.good(2, Observation::Paused { process: 0 });
         world.bad(99, begin(1, 3, 2), NAME);
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
-        world.good(2, Happening::Paused { process: 0 });
+        world.good(2, Observation::Paused { process: 0 });
         world.renew(1, 200);
         world.good(100, begin(1, 3, 2));
     }
@@ -84,7 +84,7 @@ mod tests {
     fn a_lost_grant_that_is_renewed_is_noticed() {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
-        world.good(2, Happening::Paused { process: 0 });
+        world.good(2, Observation::Paused { process: 0 });
         world.renew(1, 900);
         world.good(100, begin(1, 3, 2));
         world.bad(101, world.until(0, 500), NAME);

@@ -16,19 +16,19 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     };
     let weight = |process: usize| {
         let slot = world.processes[process].slot;
-        let own = world.setting.config(slot, world.processes[process].name.clone(), None).weight;
+        let own = world.scenario.config(slot, world.processes[process].name.clone(), None).weight;
         u64::from(world.slots[slot].weight.unwrap_or(own))
     };
     let total: u64 = census.alive.iter().filter(|p| receives(**p)).map(|p| weight(*p)).sum();
     // Zones go before balance.
-    if total == 0 || world.setting.policy.zones != ZoneRule::Ignore {
+    if total == 0 || world.scenario.policy.zones != ZoneRule::Ignore {
         return Ok(());
     }
     let slots: Vec<_> = census.shards.iter().filter(|owned| owned.shard < world.slots_wanted()).collect();
     for process in census.alive.iter().filter(|process| receives(**process)) {
         let held = slots.iter().filter(|owned| owned.holder == Some(*process)).count() as u64;
         let fair = slots.len() as u64 * weight(*process);
-        let balanced = fair * u64::from(world.setting.policy.balance_permille) / (1000 * total);
+        let balanced = fair * u64::from(world.scenario.policy.balance_permille) / (1000 * total);
         let most = fair.div_ceil(total).max(balanced);
         if held > most {
             let message = format!(
@@ -51,7 +51,7 @@ pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::Comeback;
+    use crate::faults::Restart;
     use crate::world::process::Leaving;
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
         world.healing.settled_at = None;
         let process = world.slots[0].process.unwrap();
         // Somebody is for ever about to leave.
-        world.processes[process].leaving = Leaving::Then(Comeback::Stays);
+        world.processes[process].leaving = Leaving::Then(Restart::Never);
         let bounds = &world.healing.bounds;
         let latest = world.healing.began_at + bounds.owned + bounds.settled;
         world.at = latest;

@@ -2,13 +2,13 @@
 //! [`super::at_most_one_running_worker`], is a start that a machine had decided on before it was frozen with its clock.
 
 use super::Judgement;
-use crate::oracle::{Happening, State};
+use crate::oracle::{Observation, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "epochs_strictly_rise";
 
-pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
-    let Happening::Began { session, shard, epoch } = *happening else { return None };
+pub(crate) fn judge(state: &State, _at: Instant, observation: &Observation) -> Judgement {
+    let Observation::Began { session, shard, epoch } = *observation else { return None };
     if state.sessions[session].frozen {
         return None;
     }
@@ -43,7 +43,7 @@ mod tests {
         world.good(2, end(0));
         world.good(
             3,
-            Happening::Froze { session: 1, until: Until { stop_at: 90, kill_at: 95, valid_until: 99 } },
+            Observation::Froze { session: 1, until: Until { stop_at: 90, kill_at: 95, valid_until: 99 } },
         );
         world.good(4, begin(1, 3, 6));
         world.good(5, end(1));

@@ -12,14 +12,14 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
         |index: &usize| world.at > healing.owned_last[*index] + world.owned_within(healing.losses[*index]);
     let Some(index) = (0..healing.owned_last.len()).find(late) else { return Ok(()) };
     let shard = census.shards[index].shard;
-    let told = world.records.get(shard);
+    let status = world.records.get(shard);
     let message = format!(
         "nobody owns shard {shard}, {} s after all faults were over and {} s since it was last; its record is {} since {}.{:03}s; {}",
         (world.at - healing.began_at) / SECOND,
         (world.at - healing.owned_last[index]) / SECOND,
-        told.state,
-        told.since / SECOND,
-        told.since / 1_000_000 % 1000,
+        status.state,
+        status.since / SECOND,
+        status.since / 1_000_000 % 1000,
         world.standings(census)
     );
     Err(world.violation(NAME, Some(shard), message))
@@ -38,7 +38,7 @@ mod tests {
         let mut world = World::healed(2, 3);
         assert_eq!(judge(&world, &world.census()), Ok(()));
         let since = world.at;
-        let key = Key::Shard(ShardId::slot(&world.setting.group, 1));
+        let key = Key::Shard(ShardId::slot(&world.scenario.group, 1));
         let look = |world: &mut World, at| {
             world.at = at;
             let census = world.census();
@@ -46,12 +46,12 @@ mod tests {
             judge(world, &census)
         };
         assert_eq!(look(&mut world, since), Ok(()));
-        world.records.changed(since, &world.setting, &key, None);
+        world.records.changed(since, &world.scenario, &key, None);
         let within = since + world.owned_within(Loss::Nothing);
         assert_eq!(look(&mut world, within), Ok(()));
         let violation = look(&mut world, within + 1).unwrap_err();
         assert_eq!((violation.invariant, violation.shard), (NAME, Some(1)));
-        world.records.tampered(&world.setting, &key, Loss::Lost);
+        world.records.tampered(&world.scenario, &key, Loss::Lost);
         let within = since + world.owned_within(Loss::Lost);
         assert_eq!(look(&mut world, within), Ok(()), "its record was lost");
         assert_eq!(look(&mut world, within + 1).unwrap_err().shard, Some(1));

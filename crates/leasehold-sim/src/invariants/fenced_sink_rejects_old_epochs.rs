@@ -2,13 +2,13 @@
 //! later run, however late that write arrives.
 
 use super::Judgement;
-use crate::oracle::{Fence, Happening, State};
+use crate::oracle::{Fence, Observation, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "fenced_sink_rejects_old_epochs";
 
-pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
-    let Happening::Wrote { run, verdict: Fence::Accepted } = *happening else { return None };
+pub(crate) fn judge(state: &State, _at: Instant, observation: &Observation) -> Judgement {
+    let Observation::Wrote { run, verdict: Fence::Accepted } = *observation else { return None };
     let writer = &state.runs[run];
     let later = state.shard(writer.shard).wrote.filter(|later| *later > run)?;
     let later = &state.runs[later];
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn a_late_write_of_an_earlier_run_is_noticed_if_it_is_taken() {
-        let wrote = |run, verdict| Happening::Wrote { run, verdict };
+        let wrote = |run, verdict| Observation::Wrote { run, verdict };
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
         world.good(2, end(0));

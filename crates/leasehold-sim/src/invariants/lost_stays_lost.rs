@@ -1,20 +1,20 @@
 //! A grant that was lost is lost for ever: no late confirmation makes it good again, and nothing begins under it.
 
 use super::Judgement;
-use crate::oracle::{Happening, State};
+use crate::oracle::{Observation, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "lost_stays_lost";
 
-pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
-    match *happening {
-        Happening::Deadlines { session, until } => {
+pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Judgement {
+    match *observation {
+        Observation::Deadlines { session, until } => {
             let known = &state.sessions[session];
             (known.lost && until.valid_until > known.until.valid_until.max(at)).then(|| {
                 (None, format!("the grants of process {}, which were lost, are good again", known.process))
             })
         }
-        Happening::Began { session, shard, .. } if state.sessions[session].lost => {
+        Observation::Began { session, shard, .. } if state.sessions[session].lost => {
             let process = state.sessions[session].process;
             Some((
                 Some(shard),
@@ -33,10 +33,10 @@ mod tests {
     #[test]
     fn a_revived_session_is_noticed() {
         let mut world = World::with_sessions(1);
-        world.good(1, Happening::Lost { session: 0 });
+        world.good(1, Observation::Lost { session: 0 });
         world.bad(2, world.until(0, 500), NAME);
         let mut world = World::with_sessions(1);
-        world.good(1, Happening::Lost { session: 0 });
+        world.good(1, Observation::Lost { session: 0 });
         world.bad(2, begin(0, 3, 1), NAME);
     }
 }

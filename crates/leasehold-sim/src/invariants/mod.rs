@@ -35,7 +35,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::oracle::{Happening, State};
+use crate::oracle::{Observation, State};
 use crate::world::clock::{Instant, MS};
 
 /// A promise that was broken.
@@ -61,7 +61,7 @@ impl fmt::Display for Violation {
 /// What is wrong, if anything is.
 pub(crate) type Judgement = Option<(Option<usize>, String)>;
 
-type Judge = fn(&State, Instant, &Happening) -> Judgement;
+type Judge = fn(&State, Instant, &Observation) -> Judgement;
 
 /// The promises that are judged at everything that happens.
 const ALWAYS: &[(&str, Judge)] = &[
@@ -75,9 +75,9 @@ const ALWAYS: &[(&str, Judge)] = &[
     (old_grants_fail_checks::NAME, old_grants_fail_checks::judge),
 ];
 
-pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Result<(), Violation> {
+pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Result<(), Violation> {
     for (invariant, judge) in ALWAYS {
-        if let Some((shard, message)) = judge(state, at, happening) {
+        if let Some((shard, message)) = judge(state, at, observation) {
             return Err(Violation { invariant, at, shard, message });
         }
     }
@@ -89,7 +89,7 @@ pub(crate) mod tests {
     use leasehold_core::Epoch;
 
     use super::Violation;
-    use crate::oracle::{Happening, Oracle, RunEnd, Until};
+    use crate::oracle::{Observation, Oracle, RunEnd, Until};
     use crate::world::clock::{Instant, MS};
 
     /// A little history to try an invariant on: session `n` is that of process `n`, good until 100.
@@ -99,7 +99,7 @@ pub(crate) mod tests {
         pub(crate) fn with_sessions(count: usize) -> Self {
             let mut world = World(Oracle::default());
             for session in 0..count {
-                world.good(0, Happening::Opened { session, process: session, stop_budget: 0 });
+                world.good(0, Observation::Opened { session, process: session, stop_budget: 0 });
                 world.good(0, world.until(session, 100));
             }
             world
@@ -109,29 +109,29 @@ pub(crate) mod tests {
             Until { stop_at: stop_ms * MS, kill_at: kill_ms * MS, valid_until: valid_ms * MS }
         }
 
-        pub(crate) fn until(&self, session: usize, at: Instant) -> Happening {
-            Happening::Deadlines { session, until: Until { stop_at: at, kill_at: at, valid_until: at } }
+        pub(crate) fn until(&self, session: usize, at: Instant) -> Observation {
+            Observation::Deadlines { session, until: Until { stop_at: at, kill_at: at, valid_until: at } }
         }
 
         pub(crate) fn renew(&mut self, session: usize, until: Instant) {
             self.good(0, self.until(session, until));
         }
 
-        pub(crate) fn good(&mut self, at: Instant, happening: Happening) {
-            self.0.observe(at, happening).unwrap();
+        pub(crate) fn good(&mut self, at: Instant, observation: Observation) {
+            self.0.observe(at, observation).unwrap();
         }
 
-        pub(crate) fn bad(&mut self, at: Instant, happening: Happening, invariant: &str) {
-            let Violation { invariant: caught, .. } = self.0.observe(at, happening).unwrap_err();
+        pub(crate) fn bad(&mut self, at: Instant, observation: Observation, invariant: &str) {
+            let Violation { invariant: caught, .. } = self.0.observe(at, observation).unwrap_err();
             assert_eq!(caught, invariant);
         }
     }
 
-    pub(crate) fn begin(session: usize, shard: usize, epoch: u64) -> Happening {
-        Happening::Began { session, shard, epoch: Epoch(epoch) }
+    pub(crate) fn begin(session: usize, shard: usize, epoch: u64) -> Observation {
+        Observation::Began { session, shard, epoch: Epoch(epoch) }
     }
 
-    pub(crate) fn end(run: usize) -> Happening {
-        Happening::Ended { run, how: RunEnd::Stopped }
+    pub(crate) fn end(run: usize) -> Observation {
+        Observation::Ended { run, how: RunEnd::Stopped }
     }
 }

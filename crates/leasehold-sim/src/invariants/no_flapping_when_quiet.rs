@@ -30,8 +30,8 @@ mod tests {
         world.healing.runs_at_settled -= 1;
         assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
         world.healing.runs_at_settled += 1;
-        let key = Key::Shard(ShardId::slot(&world.setting.group, 2));
-        world.records.changed(world.at, &world.setting, &key, None);
+        let key = Key::Shard(ShardId::slot(&world.scenario.group, 2));
+        world.records.changed(world.at, &world.scenario, &key, None);
         assert_eq!(judge(&world, &world.census()).unwrap_err().shard, Some(2));
     }
 }

@@ -20,9 +20,9 @@ pub(crate) fn judge(world: &World) -> Judged {
         return Ok(());
     }
     for shard in 0..world.slots_wanted() {
-        let told = world.records.get(shard);
-        let unowned = matches!(told.state, RecordState::Vacant { .. } | RecordState::Missing);
-        let since = told.since.max(calm_from).max(world.healing.resized_at);
+        let status = world.records.get(shard);
+        let unowned = matches!(status.state, RecordState::Vacant { .. } | RecordState::Missing);
+        let since = status.since.max(calm_from).max(world.healing.resized_at);
         let bound = bound + world.healing.bounds.longer(world.records.loss(shard));
         if unowned && world.at > since + bound && !needs_upgrade(world) {
             let message = format!(
@@ -38,7 +38,7 @@ pub(crate) fn judge(world: &World) -> Judged {
 
 /// Whether the group's record is of a newer version: then nobody here takes anything of it until somebody upgrades.
 fn needs_upgrade(world: &World) -> bool {
-    let stored = world.store.get(&Key::Group(world.setting.group.clone()));
+    let stored = world.store.get(&Key::Group(world.scenario.group.clone()));
     stored.is_some_and(|stored| GroupRecord::decode(&stored.value).is_err_and(|error| error.is_too_new()))
 }
 
@@ -47,16 +47,16 @@ fn needs_upgrade(world: &World) -> bool {
 fn room_since(world: &World) -> Option<Instant> {
     let mut since = None;
     for node in world.processes.iter().filter(|node| node.alive) {
-        let place = &world.slots[node.slot];
+        let slot_state = &world.slots[node.slot];
         let plain = node.session_state == SessionState::Attached
             && node.leaving == Leaving::No
             && node.paused.is_none()
-            && place.not_accepting == 0
-            && place.capacity.is_none_or(|capacity| capacity.is_none());
+            && slot_state.not_accepting == 0
+            && slot_state.capacity.is_none_or(|capacity| capacity.is_none());
         if !plain {
             return None;
         }
-        if place.weight != Some(0) {
+        if slot_state.weight != Some(0) {
             since = Some(since.map_or(node.state_since, |at: Instant| at.min(node.state_since)));
         }
     }
@@ -74,13 +74,13 @@ mod tests {
     fn a_shard_that_is_left_vacant_in_calm_times_is_noticed() {
         let mut world = World::healed(2, 3);
         world.at = world.at.max(world.healing.calm_from);
-        let key = Key::Shard(ShardId::slot(&world.setting.group, 1));
-        world.records.changed(world.at, &world.setting, &key, None);
+        let key = Key::Shard(ShardId::slot(&world.scenario.group, 1));
+        world.records.changed(world.at, &world.scenario, &key, None);
         world.at += world.healing.bounds.unowned;
         assert_eq!(judge(&world), Ok(()));
         world.at += 1;
         assert_eq!(judge(&world).unwrap_err().shard, Some(1));
-        world.records.tampered(&world.setting, &key, Loss::Lost);
+        world.records.tampered(&world.scenario, &key, Loss::Lost);
         assert_eq!(judge(&world), Ok(()), "its record was lost");
     }
 }

@@ -7,7 +7,7 @@ use leasehold_core::notice::SessionState;
 
 use crate::faults::FaultKind;
 use crate::oracle::Census;
-use crate::store::impairment::Trouble;
+use crate::store::impairment::Impairment;
 use crate::world::clock::{Instant, SECOND};
 use crate::world::{Judged, World};
 
@@ -38,11 +38,11 @@ impl World {
         let attached =
             census.alive.iter().all(|node| self.processes[*node].session_state == SessionState::Attached);
         // Where no faults are wanted, this is none either.
-        let wanted = self.setting.seed.is_multiple_of(ONE_IN) && !self.faults.is_empty();
+        let wanted = self.scenario.seed.is_multiple_of(ONE_IN) && !self.faults.is_empty();
         if !wanted || !attached || census.alive.len() < 2 {
             return Ok(false);
         }
-        let over_at = self.at + self.setting.ttl_longest * 3 / 2;
+        let over_at = self.at + self.scenario.ttl_longest * 3 / 2;
         let recovery = self.healing.bounds.settled;
         self.healing.calm_from = self.healing.calm_from.max(over_at + self.healing.bounds.calm_after);
         self.healing.trial = Some(Trial {
@@ -56,7 +56,7 @@ impl World {
             back: BTreeMap::new(),
         });
         self.tell("FAULT", || "the store goes away for everybody, for longer than any ttl".to_owned());
-        self.weather.begin(OUTAGE, Trouble::Down(FaultKind::StoreRestart));
+        self.impairments.begin(OUTAGE, Impairment::Down(FaultKind::StoreRestart));
         self.break_watches(None, "the store went away")?;
         Ok(true)
     }
@@ -65,7 +65,7 @@ impl World {
     pub(crate) fn watch_outage(&mut self, mut trial: Trial) -> Judged {
         if self.at >= trial.over_at && !trial.ended {
             trial.ended = true;
-            self.weather.end(OUTAGE);
+            self.impairments.end(OUTAGE);
             for process in 0..self.processes.len() {
                 self.watch_after_cut(process)?;
             }

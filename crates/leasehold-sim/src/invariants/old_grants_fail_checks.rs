@@ -2,13 +2,13 @@
 //! anybody told it, as after a pause, and of code which runs on after the work has ended.
 
 use super::Judgement;
-use crate::oracle::{Happening, State};
+use crate::oracle::{Observation, State};
 use crate::world::clock::Instant;
 
 pub(crate) const NAME: &str = "old_grants_fail_checks";
 
-pub(crate) fn judge(state: &State, _at: Instant, happening: &Happening) -> Judgement {
-    let Happening::Passed { run } = *happening else { return None };
+pub(crate) fn judge(state: &State, _at: Instant, observation: &Observation) -> Judgement {
+    let Observation::Passed { run } = *observation else { return None };
     let here = &state.runs[run];
     let newest = state.shard(here.shard).epoch?;
     // Nothing is promised of a machine that was frozen with its clock, before it notices.
@@ -34,11 +34,11 @@ mod tests {
     fn a_check_that_passes_beside_a_successor_is_noticed() {
         let mut world = World::with_sessions(2);
         world.good(1, begin(0, 3, 1));
-        world.good(2, Happening::Passed { run: 0 });
+        world.good(2, Observation::Passed { run: 0 });
         world.good(3, end(0));
-        world.good(4, Happening::Passed { run: 0 });
+        world.good(4, Observation::Passed { run: 0 });
         world.good(5, begin(1, 3, 2));
-        world.good(6, Happening::Passed { run: 1 });
-        world.bad(7, Happening::Passed { run: 0 }, NAME);
+        world.good(6, Observation::Passed { run: 1 });
+        world.bad(7, Observation::Passed { run: 0 }, NAME);
     }
 }

@@ -1,7 +1,7 @@
 //! User code is told to stop, then cut off, before its grant ends: never is anything of it left after that.
 
 use super::Judgement;
-use crate::oracle::{Happening, Run, RunEnd, State};
+use crate::oracle::{Observation, Run, RunEnd, State};
 use crate::world::clock::{Instant, MS};
 
 pub(crate) const NAME: &str = "stopped_before_deadline";
@@ -9,9 +9,9 @@ pub(crate) const NAME: &str = "stopped_before_deadline";
 /// How long after `stop_at` the word may take to get from the core's timer to user code.
 const TOLD_WITHIN: Instant = 60 * MS;
 
-pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgement {
-    match *happening {
-        Happening::Began { session, shard, .. } => {
+pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Judgement {
+    match *observation {
+        Observation::Began { session, shard, .. } => {
             let known = &state.sessions[session];
             (at >= known.until.stop_at).then(|| {
                 let late = (at - known.until.stop_at) / MS;
@@ -22,11 +22,11 @@ pub(crate) fn judge(state: &State, at: Instant, happening: &Happening) -> Judgem
                 )
             })
         }
-        Happening::Ended { run, how } => {
+        Observation::Ended { run, how } => {
             let ended = &state.runs[run];
             ran_past(state, at, ended, how).or_else(|| untold(state, at, ended, how))
         }
-        Happening::Moment => {
+        Observation::Moment => {
             let open = state.shards.iter().flat_map(|shard| &shard.open);
             open.into_iter().filter(|run| state.running(**run)).find_map(|run| {
                 let run = &state.runs[*run];
@@ -97,7 +97,7 @@ mod tests {
     fn work_past_its_grant_is_noticed() {
         let mut world = World::with_sessions(1);
         world.good(1, begin(0, 3, 7));
-        world.bad(101, Happening::Moment, NAME);
+        world.bad(101, Observation::Moment, NAME);
         let mut world = World::with_sessions(1);
         world.good(1, begin(0, 3, 7));
         world.bad(101, end(0), NAME);
@@ -111,20 +111,20 @@ mod tests {
 
     #[test]
     fn a_kill_without_time_to_stop_is_noticed() {
-        let killed = Happening::Ended { run: 0, how: RunEnd::Killed };
+        let killed = Observation::Ended { run: 0, how: RunEnd::Killed };
         let told_at = |told_ms: Option<u64>| {
             let mut world = World::with_sessions(1);
-            world.good(0, Happening::Opened { session: 1, process: 1, stop_budget: 800 * MS });
-            world.good(0, Happening::Deadlines { session: 1, until: World::times(1_000, 2_000, 3_000) });
+            world.good(0, Observation::Opened { session: 1, process: 1, stop_budget: 800 * MS });
+            world.good(0, Observation::Deadlines { session: 1, until: World::times(1_000, 2_000, 3_000) });
             world.good(MS, begin(1, 3, 7));
             if let Some(ms) = told_ms {
-                world.good(ms * MS, Happening::Told { run: 0 });
+                world.good(ms * MS, Observation::Told { run: 0 });
             }
             world
         };
         let mut starved = told_at(Some(1_900));
-        starved.good(1_500 * MS, Happening::Starved { process: 1, by: 500 * MS });
-        starved.good(1_700 * MS, Happening::Starved { process: 1, by: 0 });
+        starved.good(1_500 * MS, Observation::Starved { process: 1, by: 500 * MS });
+        starved.good(1_700 * MS, Observation::Starved { process: 1, by: 0 });
         starved.good(2_500 * MS, killed);
         told_at(None).bad(2_500 * MS, killed, NAME);
         told_at(Some(2_400)).bad(2_500 * MS, killed, NAME);

@@ -27,7 +27,7 @@ fn stale_by(world: &World) -> Instant {
         Fault::StaleLists { lag, .. } => lag,
         _ => 0,
     });
-    faults.max().unwrap_or(0).max(world.setting.shape.stale_by())
+    faults.max().unwrap_or(0).max(world.scenario.shape.stale_by())
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
         let process = world.slots[0].process.unwrap();
         assert_eq!(judge(&world, process), Ok(()));
         let raised = br#"{"protocol":[2,2]}"#;
-        world.records.changed(world.at, &world.setting, &Key::Meta, Some(raised));
+        world.records.changed(world.at, &world.scenario, &Key::Meta, Some(raised));
         assert_eq!(judge(&world, process), Ok(()), "it was there before");
         world.processes[process].began_at = world.at + 1;
         assert_eq!(judge(&world, process).unwrap_err().invariant, NAME);

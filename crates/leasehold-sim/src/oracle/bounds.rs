@@ -6,7 +6,7 @@ use leasehold_core::NodeName;
 
 use crate::oracle::records::Loss;
 use crate::world::clock::{Instant, SECOND};
-use crate::world::scenario::Setting;
+use crate::world::scenario::Scenario;
 
 /// The stated bounds of one run.
 #[derive(Clone, Debug)]
@@ -33,16 +33,16 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(setting: &Setting) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         let name = NodeName::new("n").expect("a valid name");
-        let mut config = setting.config(0, name.clone(), None);
-        let shortest = config.renew_every.min(Duration::from_nanos(setting.ttl / 5));
+        let mut config = scenario.config(0, name.clone(), None);
+        let shortest = config.renew_every.min(Duration::from_nanos(scenario.ttl / 5));
         let groups = std::mem::take(&mut config.groups);
-        let mut slowest = leasehold_core::Config::with_ttl(name, Duration::from_nanos(setting.ttl_longest));
-        slowest.ttl_max = Duration::from_nanos(setting.ttl_max);
+        let mut slowest = leasehold_core::Config::with_ttl(name, Duration::from_nanos(scenario.ttl_longest));
+        slowest.ttl_max = Duration::from_nanos(scenario.ttl_max);
         slowest.groups = groups;
-        let stated = slowest.explain(&setting.facts);
-        let policy = &setting.policy;
+        let stated = slowest.explain(&scenario.facts);
+        let policy = &scenario.policy;
         let unowned = true_time(stated.unowned_worst + stated.restart_grace);
         let failover = true_time(stated.failover_worst);
         let settle = true_time(stated.settle_for);
@@ -51,7 +51,7 @@ impl Bounds {
             unowned,
             owned: settle + failover + unowned,
             lost: true_time(stated.lost_for),
-            usurped: setting.usurper_ttl * 104 / 100,
+            usurped: scenario.usurper_ttl * 104 / 100,
             settled: true_time(stated.recovery_worst + stop)
                 + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
                 + 3 * true_time(stated.ttl)

@@ -8,15 +8,15 @@ use leasehold_core::notice::SessionState;
 use leasehold_core::record::{GroupRecord, NodeRecord, Record};
 use leasehold_core::store::{Key, Stored, Swap};
 
-use crate::faults::{Fault, Going};
+use crate::faults::{Fault, Shutdown};
 use crate::invariants;
 use crate::invariants::no_stampede::Trial;
 use crate::oracle::bounds::Bounds;
 use crate::oracle::records::{Loss, RecordState};
-use crate::oracle::{Census, Happening};
+use crate::oracle::{Census, Observation};
 use crate::world::clock::Instant;
-use crate::world::scenario::Setting;
-use crate::world::{Due, Judged, LOOK_EVERY, World, mentions};
+use crate::world::scenario::Scenario;
+use crate::world::{Judged, LOOK_EVERY, World, WorldEvent, mentions};
 
 /// Where a run stands on its way to its end.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ pub(crate) struct Healing {
 }
 
 impl Healing {
-    pub(crate) fn new(setting: &Setting) -> Self {
-        let bounds = Bounds::new(setting);
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let bounds = Bounds::new(scenario);
         Healing {
             calm_from: bounds.calm_after,
             resized_at: 0,
@@ -163,9 +163,9 @@ fn disturbs(fault: &Fault) -> bool {
             | Fault::Refuse { .. }
             | Fault::WallStep { .. }
             | Fault::ClockRate { .. }
-            | Fault::MassLeave { how: Going::Told, .. }
-            | Fault::RollingRestart { how: Going::Told, .. }
-            | Fault::Downgrade { how: Going::Told, .. }
+            | Fault::MassLeave { how: Shutdown::Graceful, .. }
+            | Fault::RollingRestart { how: Shutdown::Graceful, .. }
+            | Fault::Downgrade { how: Shutdown::Graceful, .. }
     )
 }
 
@@ -175,10 +175,10 @@ impl World {
             // A `meta` that was damaged when its operator changed it back is restored as it was before that.
             self.raise();
         }
-        self.put(LOOK_EVERY, Due::Look);
-        self.observe(Happening::Moment)?;
+        self.put(LOOK_EVERY, WorldEvent::Look);
+        self.observe(Observation::Moment)?;
         self.look_for_frozen();
-        if !self.healing.began && self.at >= self.setting.faults_for {
+        if !self.healing.began && self.at >= self.scenario.faults_for {
             self.begin_to_heal()?;
         }
         invariants::no_stabiliser_delays_unowned::judge(self)?;
@@ -195,7 +195,7 @@ impl World {
         self.healing.began_at = self.at;
         self.healing.runs_at_began = self.oracle.state.runs.len();
         self.healing.loss = self.records.worst_loss();
-        self.unmet.clear();
+        self.awaiting_effect.clear();
         self.healing.calm_from = self.healing.calm_from.min(self.at + self.healing.bounds.calm_after);
         for process in 0..self.processes.len() {
             if let Some(pause) = self.processes[process].paused {
@@ -205,20 +205,20 @@ impl World {
             self.processes[process].pause_at_step = None;
             self.processes[process].pause_at_begin = None;
         }
-        for index in std::mem::take(&mut self.on) {
-            self.on.insert(index);
-            self.relent(index)?;
+        for index in std::mem::take(&mut self.active_faults) {
+            self.active_faults.insert(index);
+            self.end_fault(index)?;
         }
-        self.weather.clear();
+        self.impairments.clear();
         for slot in &mut self.slots {
             slot.stalled_until = 0;
             slot.gate_slow_until = 0;
         }
         // Somebody must be left to take what is drained.
-        if self.operator.permille(300) && self.setting.nodes > 1 {
-            let slot = self.operator.below(self.setting.nodes as u64) as usize;
+        if self.operator_rng.permille(300) && self.scenario.nodes > 1 {
+            let slot = self.operator_rng.below(self.scenario.nodes as u64) as usize;
             // One may stay away: with fewer than three, nobody would be left to take what is handed over.
-            self.healing.drained = (self.setting.nodes > 2).then(|| self.slots[slot].name.clone());
+            self.healing.drained = (self.scenario.nodes > 2).then(|| self.slots[slot].name.clone());
         }
         self.mend();
         self.fill_slots()
@@ -226,25 +226,28 @@ impl World {
 
     /// Most nodes that are away come back, and there is room for all shards.
     fn fill_slots(&mut self) -> Judged {
-        let keep_away =
-            if self.operator.permille(500) { self.operator.below(self.setting.nodes as u64) } else { 99 };
-        for slot in 0..self.setting.nodes {
-            self.slots[slot].away = slot as u64 == keep_away && self.setting.nodes > 2;
+        let keep_away = if self.operator_rng.permille(500) {
+            self.operator_rng.below(self.scenario.nodes as u64)
+        } else {
+            99
+        };
+        for slot in 0..self.scenario.nodes {
+            self.slots[slot].away = slot as u64 == keep_away && self.scenario.nodes > 2;
             self.spawn(slot)?;
         }
         let drained = self.healing.drained.clone();
         let useful = |world: &World, slot: usize| {
-            let place = &world.slots[slot];
-            place.process.is_some()
-                && !place.away
-                && place.weight != Some(0)
-                && Some(&place.name) != drained.as_ref()
+            let slot_state = &world.slots[slot];
+            slot_state.process.is_some()
+                && !slot_state.away
+                && slot_state.weight != Some(0)
+                && Some(&slot_state.name) != drained.as_ref()
         };
-        let limited = (0..self.setting.nodes).any(|slot| matches!(self.slots[slot].capacity, Some(Some(_))));
-        if limited || !(0..self.setting.nodes).any(|slot| useful(self, slot)) {
+        let limited = (0..self.scenario.nodes).any(|slot| matches!(self.slots[slot].capacity, Some(Some(_))));
+        if limited || !(0..self.scenario.nodes).any(|slot| useful(self, slot)) {
             // Until now there may have been no room.
             self.healing.calm_from = self.healing.calm_from.max(self.at);
-            for slot in 0..self.setting.nodes {
+            for slot in 0..self.scenario.nodes {
                 self.slots[slot].capacity = None;
                 self.slots[slot].weight = Some(100);
                 self.command(slot, Command::Capacity(None))?;
@@ -373,6 +376,6 @@ impl World {
 
     /// Whether the acquire gate refuses nothing.
     pub(crate) fn gate_is_open(&self) -> bool {
-        self.setting.gate == Gate::Open || self.healing.began
+        self.scenario.gate == Gate::Open || self.healing.began
     }
 }

@@ -28,7 +28,7 @@ pub type ShardNo = usize;
 
 /// Something that really happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum Observation {
     /// A process opened a session.
     Opened {
         /// Which.
@@ -242,9 +242,9 @@ impl State {
         run.ended_at.is_none() && !session.lost && at < session.until.valid_until
     }
 
-    fn apply(&mut self, at: Instant, happening: Happening) {
-        match happening {
-            Happening::Opened { session, process, stop_budget } => {
+    fn apply(&mut self, at: Instant, observation: Observation) {
+        match observation {
+            Observation::Opened { session, process, stop_budget } => {
                 assert_eq!(session, self.sessions.len(), "sessions are numbered in order");
                 let until = Until::default();
                 self.sessions.push(SessionState {
@@ -257,7 +257,7 @@ impl State {
                 });
                 self.reach_process(process);
             }
-            Happening::Began { session, shard, epoch } => {
+            Observation::Began { session, shard, epoch } => {
                 let run = self.runs.len();
                 let began = Run { session, shard, epoch, began_at: at, told_at: None, ended_at: None };
                 self.runs.push(began);
@@ -269,42 +269,42 @@ impl State {
                 state.open.push(run);
                 state.epoch = state.epoch.max(Some(epoch));
             }
-            Happening::Told { run } => self.runs[run].told_at = self.runs[run].told_at.or(Some(at)),
-            Happening::Ended { run, .. } => {
+            Observation::Told { run } => self.runs[run].told_at = self.runs[run].told_at.or(Some(at)),
+            Observation::Ended { run, .. } => {
                 let Run { session, shard, .. } = self.runs[run];
                 self.runs[run].ended_at = Some(at);
                 self.sessions[session].open.retain(|open| *open != run);
                 self.shards[shard].open.retain(|open| *open != run);
             }
-            Happening::Deadlines { session, until } => {
+            Observation::Deadlines { session, until } => {
                 self.sessions[session].until = until;
             }
-            Happening::Lost { session } => self.sessions[session].lost = true,
-            Happening::Paused { process } => self.reach_process(process).paused = true,
-            Happening::Resumed { process } => {
+            Observation::Lost { session } => self.sessions[session].lost = true,
+            Observation::Paused { process } => self.reach_process(process).paused = true,
+            Observation::Resumed { process } => {
                 let process = self.reach_process(process);
                 process.paused = false;
                 process.resumed_at = at;
             }
-            Happening::Froze { session, until } => {
+            Observation::Froze { session, until } => {
                 let session = &mut self.sessions[session];
                 (session.frozen, session.until) = (true, until);
             }
-            Happening::Thawed { session } => self.sessions[session].frozen = false,
-            Happening::Starved { process, by } => {
+            Observation::Thawed { session } => self.sessions[session].frozen = false,
+            Observation::Starved { process, by } => {
                 let process = self.reach_process(process);
                 process.starved_before = (process.starved_by, at);
                 process.starved_by = by;
             }
-            Happening::Wrote { run, verdict: Fence::Accepted } => {
+            Observation::Wrote { run, verdict: Fence::Accepted } => {
                 let shard = self.runs[run].shard;
                 self.shards[shard].wrote = self.shards[shard].wrote.max(Some(run));
             }
-            Happening::Wrote { verdict: Fence::Rejected, .. }
-            | Happening::ReleaseSent { .. }
-            | Happening::LeftSent { .. }
-            | Happening::Passed { .. }
-            | Happening::Moment => {}
+            Observation::Wrote { verdict: Fence::Rejected, .. }
+            | Observation::ReleaseSent { .. }
+            | Observation::LeftSent { .. }
+            | Observation::Passed { .. }
+            | Observation::Moment => {}
         }
     }
 
@@ -325,9 +325,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// Judges what happened, then remembers it.
-    pub fn observe(&mut self, at: Instant, happening: Happening) -> Result<(), Violation> {
-        let judged = invariants::judge(&self.state, at, &happening);
-        self.state.apply(at, happening);
+    pub fn observe(&mut self, at: Instant, observation: Observation) -> Result<(), Violation> {
+        let judged = invariants::judge(&self.state, at, &observation);
+        self.state.apply(at, observation);
         judged
     }
 }

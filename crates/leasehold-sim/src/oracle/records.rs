@@ -10,12 +10,12 @@ use leasehold_core::{NodeName, SessionId};
 use crate::store::SimStore;
 use crate::world::clock::Instant;
 use crate::world::newer_version::refuses;
-use crate::world::scenario::Setting;
+use crate::world::scenario::Scenario;
 
 /// What the store says of each shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
-    shards: Vec<Told>,
+    shards: Vec<RecordStatus>,
     /// How many slots the group's record says that there are, if it says so.
     slots: Option<u32>,
     /// Shards that somebody may hold without a record that says so, until a node has written their record again.
@@ -37,7 +37,7 @@ pub(crate) enum Loss {
 
 /// What the store says of one shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct RecordStatus {
     pub(crate) state: RecordState,
     pub(crate) since: Instant,
 }
@@ -66,8 +66,8 @@ impl fmt::Display for RecordState {
 }
 
 impl Records {
-    pub(crate) fn get(&self, shard: usize) -> &Told {
-        const NONE: &Told = &Told { state: RecordState::Missing, since: 0 };
+    pub(crate) fn get(&self, shard: usize) -> &RecordStatus {
+        const NONE: &RecordStatus = &RecordStatus { state: RecordState::Missing, since: 0 };
         self.shards.get(shard).unwrap_or(NONE)
     }
 
@@ -92,16 +92,15 @@ impl Records {
     }
 
     /// Somebody who is no node did something to a record.
-    pub(crate) fn tampered(&mut self, setting: &Setting, key: &Key, loss: Loss) {
+    pub(crate) fn tampered(&mut self, scenario: &Scenario, key: &Key, loss: Loss) {
         match key {
             Key::Shard(shard) => {
-                self.losses.insert(setting.number_of(shard), loss);
+                self.losses.insert(scenario.number_of(shard), loss);
             }
             // Without it, nobody knows what became of the holder.
             Key::Node(name) => {
-                let held =
-                    |told: &Told| matches!(&told.state, RecordState::Held { node, .. } if node == name);
-                let shards = self.shards.iter().enumerate().filter(|(_, told)| held(told));
+                let held = |status: &RecordStatus| matches!(&status.state, RecordState::Held { node, .. } if node == name);
+                let shards = self.shards.iter().enumerate().filter(|(_, status)| held(status));
                 self.losses.extend(shards.map(|(shard, _)| (shard, loss)));
             }
             Key::Meta | Key::Control | Key::Group(_) => {}
@@ -109,16 +108,16 @@ impl Records {
     }
 
     /// A node wrote a record.
-    pub(crate) fn written(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
+    pub(crate) fn written(&mut self, at: Instant, scenario: &Scenario, key: &Key, value: Option<&[u8]>) {
         if let Key::Shard(shard) = key {
-            self.losses.remove(&setting.number_of(shard));
+            self.losses.remove(&scenario.number_of(shard));
         }
-        self.changed(at, setting, key, value);
+        self.changed(at, scenario, key, value);
     }
 
     /// A record is another one now.
-    pub(crate) fn changed(&mut self, at: Instant, setting: &Setting, key: &Key, value: Option<&[u8]>) {
-        if matches!(key, Key::Group(group) if *group == setting.group) {
+    pub(crate) fn changed(&mut self, at: Instant, scenario: &Scenario, key: &Key, value: Option<&[u8]>) {
+        if matches!(key, Key::Group(group) if *group == scenario.group) {
             self.slots = value.and_then(slots_of);
         }
         if *key == Key::Meta {
@@ -126,21 +125,21 @@ impl Records {
             self.refuses_since = value.is_some_and(refuses).then_some(since);
         }
         let Key::Shard(shard) = key else { return };
-        let number = setting.number_of(shard);
+        let number = scenario.number_of(shard);
         if self.shards.len() <= number {
-            self.shards.resize(number + 1, Told { state: RecordState::Missing, since: 0 });
+            self.shards.resize(number + 1, RecordStatus { state: RecordState::Missing, since: 0 });
         }
-        self.shards[number] = Told { state: read(value), since: at };
+        self.shards[number] = RecordStatus { state: read(value), since: at };
     }
 
     /// The store became another one.
-    pub(crate) fn read_all(&mut self, at: Instant, setting: &Setting, store: &SimStore) {
+    pub(crate) fn read_all(&mut self, at: Instant, scenario: &Scenario, store: &SimStore) {
         self.losses.extend((0..self.shards.len()).map(|shard| (shard, Loss::Lost)));
         self.shards.clear();
         self.slots = None;
         self.refuses_since = None;
         for (key, stored) in store.records() {
-            self.changed(at, setting, key, Some(&stored.value));
+            self.changed(at, scenario, key, Some(&stored.value));
         }
     }
 }

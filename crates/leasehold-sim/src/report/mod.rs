@@ -66,10 +66,10 @@ pub fn failure(options: &Options, outcome: &Outcome) -> String {
     for planned in &outcome.faults {
         let _ = writeln!(text, "  {planned}");
     }
-    let skipped = outcome.lines.len().saturating_sub(LINES_MAX);
-    if !outcome.lines.is_empty() {
+    let skipped = outcome.trace.len().saturating_sub(LINES_MAX);
+    if !outcome.trace.is_empty() {
         let _ = writeln!(text, "\nstory{}:", if skipped > 0 { ", its end" } else { "" });
-        text.push_str(&transcript(&outcome.lines[skipped..]));
+        text.push_str(&transcript(&outcome.trace[skipped..]));
     }
     let _ = write!(text, "\n{}", outcome.timeline.picture(violation.shard, 60 * SECOND));
     let _ = writeln!(text, "\nto see it again: {}", command(options, outcome));

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::faults::{FaultCoverage, Planned};
+use crate::faults::{FaultCoverage, ScheduledFault};
 use crate::invariants::Violation;
 use crate::report::timeline::Timeline;
-use crate::report::trace::Line;
+use crate::report::trace::TraceEntry;
 use crate::store::shape::StoreKind;
 use crate::world::World;
 use crate::world::clock::Instant;
@@ -20,11 +20,11 @@ pub struct Outcome {
     /// The first promise that was broken.
     pub violation: Option<Violation>,
     /// The faults of the run.
-    pub faults: Vec<Planned>,
+    pub faults: Vec<ScheduledFault>,
     /// What happened, in numbers.
     pub stats: Stats,
     /// The story, if it was told.
-    pub lines: Vec<Line>,
+    pub trace: Vec<TraceEntry>,
     /// Who ran what when.
     pub timeline: Timeline,
 }
@@ -106,7 +106,7 @@ impl Stats {
 
 /// Something in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum ProcessEvent {
     /// It began.
     Began,
     /// It stood still.
@@ -121,13 +121,13 @@ impl Outcome {
     pub(crate) fn new(world: World, violation: Option<Violation>) -> Self {
         let timeline = Timeline::of(&world);
         Outcome {
-            seed: world.setting.seed,
-            store: world.setting.kind,
+            seed: world.scenario.seed,
+            store: world.scenario.kind,
             violation,
             timeline,
             faults: world.faults,
             stats: world.stats,
-            lines: world.trace.into_lines(),
+            trace: world.trace.into_entries(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::outcome::Mark;
+use crate::report::outcome::ProcessEvent;
 use crate::world::World;
 use crate::world::clock::{Instant, SECOND};
 
@@ -13,7 +13,7 @@ const COLUMNS: u64 = 100;
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     names: Vec<String>,
-    marks: Vec<(Instant, usize, Mark)>,
+    marks: Vec<(Instant, usize, ProcessEvent)>,
     runs: Vec<Run>,
     end: Instant,
 }
@@ -74,9 +74,9 @@ impl Timeline {
                     paint(&mut row, column(begun), column(*at), sign, *at >= from);
                 }
                 since = match mark {
-                    Mark::Began | Mark::Resumed => Some((*at, '.')),
-                    Mark::Paused => Some((*at, '~')),
-                    Mark::Ended => None,
+                    ProcessEvent::Began | ProcessEvent::Resumed => Some((*at, '.')),
+                    ProcessEvent::Paused => Some((*at, '~')),
+                    ProcessEvent::Ended => None,
                 };
             }
             if let Some((begun, sign)) = since {

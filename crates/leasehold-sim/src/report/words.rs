@@ -187,7 +187,7 @@ mod tests {
     fn stories_are_told_in_words() {
         for seed in 0..30 {
             let outcome = run(&Options { tracing: Tracing::On, ..Options::default() }, seed);
-            for line in &outcome.lines {
+            for line in &outcome.trace {
                 assert!(!is_raw(&line.what), "seed {seed}: {}", line.what);
             }
         }

@@ -58,20 +58,20 @@ impl Default for Options {
 
 /// Something that cannot be, as somebody wrote it, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct OptionError {
     /// What is wrong.
     pub what: String,
     /// What to do.
     pub advice: String,
 }
 
-impl Mistake {
+impl OptionError {
     pub(crate) fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Mistake { what: what.into(), advice: advice.into() }
+        OptionError { what: what.into(), advice: advice.into() }
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.what, self.advice)
     }
@@ -83,7 +83,7 @@ pub(crate) fn quoted(words: &[&str]) -> String {
 }
 
 /// Reads the numbers of faults to keep, such as `1,4,7`, or `none`.
-pub fn parse_keep(text: &str) -> Result<Vec<usize>, Mistake> {
+pub fn parse_keep(text: &str) -> Result<Vec<usize>, OptionError> {
     if text == "none" {
         return Ok(Vec::new());
     }
@@ -93,12 +93,12 @@ pub fn parse_keep(text: &str) -> Result<Vec<usize>, Mistake> {
         return Ok(words.iter().filter_map(|word| word.parse().ok()).collect());
     }
     let what = format!("{} is no number of a fault", quoted(&wrong));
-    Err(Mistake::new(what, "the schedule of a run numbers them, such as 1,4,7; or say none"))
+    Err(OptionError::new(what, "the schedule of a run numbers them, such as 1,4,7; or say none"))
 }
 
 impl Options {
     /// Whether the faults to keep are in the schedule of that seed.
-    pub fn check_keep(&self, seed: u64) -> Result<(), Mistake> {
+    pub fn check_keep(&self, seed: u64) -> Result<(), OptionError> {
         let whole = Options { keep: None, ..self.clone() };
         let count = crate::schedule(&whole, seed).len();
         let beyond: Vec<String> =
@@ -111,7 +111,7 @@ impl Options {
             _ => format!("they are numbered from 0 to {}", count - 1),
         };
         let what = format!("there is no fault {} in the schedule of seed {seed}", beyond.join(", "));
-        Err(Mistake::new(what, numbered))
+        Err(OptionError::new(what, numbered))
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Sabotage {
     /// A duty of the driver.
     Driver(Duty),
     /// The order in which a store reads.
-    Store(Order),
+    Store(ReadOrder),
 }
 
 /// What a driver owes to the core; the simulated one can fail to.
@@ -51,7 +51,7 @@ pub enum Duty {
 
 /// What a store that cannot read as of one instant owes to the core; the simulated one can fail to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
+pub enum ReadOrder {
     /// It reads `meta` after everything else, and of several keys the last one last.
     MetaReadLast,
 }
@@ -111,7 +111,7 @@ impl Sabotage {
     pub fn all() -> Vec<Sabotage> {
         let rules = RULES.into_iter().filter(|_| cfg!(feature = "sabotage")).map(Sabotage::Core);
         // Nobody misses this one while a rule of the core stands in front of it.
-        let orders = [Order::MetaReadLast].into_iter().filter(|_| cfg!(feature = "sabotage"));
+        let orders = [ReadOrder::MetaReadLast].into_iter().filter(|_| cfg!(feature = "sabotage"));
         let duties = DUTIES.into_iter().map(Sabotage::Driver);
         rules.chain(orders.map(Sabotage::Store)).chain(duties).collect()
     }
@@ -138,7 +138,7 @@ impl Sabotage {
     #[cfg(feature = "sabotage")]
     pub(crate) fn behind(self) -> Option<Rule> {
         match self {
-            Sabotage::Store(Order::MetaReadLast) => Some(Rule::ClaimStillThere),
+            Sabotage::Store(ReadOrder::MetaReadLast) => Some(Rule::ClaimStillThere),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl Sabotage {
             Sabotage::Driver(Duty::OwnEpochWithWrite) => {
                 "a write carries the epoch that its work began under"
             }
-            Sabotage::Store(Order::MetaReadLast) => {
+            Sabotage::Store(ReadOrder::MetaReadLast) => {
                 "a store that cannot read as of one instant reads `meta` last"
             }
             Sabotage::Driver(Duty::OwnedWorkCounts) => "what a grant owns counts as running until it is gone",

@@ -4,8 +4,8 @@ use std::fmt;
 
 use leasehold_core::rules::Rule;
 
-use crate::faults::{Comeback, Damage, Fault, Going, Grace, Place, Target, Way};
-use crate::sabotage::{Order, Sabotage};
+use crate::faults::{Damage, Fault, Grace, PausePoint, Restart, Shutdown, Target, Traffic};
+use crate::sabotage::{ReadOrder, Sabotage};
 use crate::store::Generation;
 use crate::store::shape::StoreKind;
 use crate::world::clock::{Instant, MS, SECOND};
@@ -67,7 +67,7 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
         Sabotage::Core(Rule::OwnRecordNotOlder) => scripted(StoreKind::Etcd, first_record_lands_again()),
         Sabotage::Core(Rule::ClaimStillThere) => among(3, claim_is_lost_unseen()),
         Sabotage::Core(Rule::ProofAfterShard) => among(2, back_before_it_is_seen_gone()),
-        Sabotage::Store(Order::MetaReadLast) => {
+        Sabotage::Store(ReadOrder::MetaReadLast) => {
             Some(Provocation { store: Some(StoreKind::Object), ..among(3, emptied_between_two_parts())? })
         }
         _ => None,
@@ -78,8 +78,8 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
 /// holders that are cut off run on.
 fn old_meta_returns() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;
-    let cut = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, way: Way::Both });
-    let sleeper = Fault::Pause { slot: 2, lasts: SECOND, place: Place::Anywhere };
+    let cut = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, traffic: Traffic::All });
+    let sleeper = Fault::Pause { slot: 2, lasts: SECOND, point: PausePoint::Anywhere };
     let damage = Fault::Corrupt { what: Target::Meta, how: Damage::Noise };
     vec![
         cut(0),
@@ -94,10 +94,10 @@ fn old_meta_returns() -> Vec<(Instant, Fault)> {
 /// others have their former ttl.
 fn longer_ttl_joins() -> Vec<(Instant, Fault)> {
     let longer = 20 * SECOND;
-    let rolling = Fault::RollingTtl { gap: 60 * SECOND, how: Going::Told, ttl: longer };
+    let rolling = Fault::RollingTtl { gap: 60 * SECOND, how: Shutdown::Graceful, ttl: longer };
     vec![
         (5 * SECOND, rolling),
-        (28 * SECOND, Fault::Cut { slot: 0, lasts: 30 * SECOND, way: Way::Both }),
+        (28 * SECOND, Fault::Cut { slot: 0, lasts: 30 * SECOND, traffic: Traffic::All }),
         (28 * SECOND + 100 * MS, Fault::Emptied { generation: Generation::Kept }),
     ]
 }
@@ -116,8 +116,8 @@ fn claim_by_a_stale_plan() -> Vec<(Instant, Fault)> {
     let slow = Fault::Refuse { slot: 0, lasts: given_up - at };
     let deaf = Fault::WatchLag { slot: 1, lasts: 8 * SECOND, lag: 60 * SECOND };
     let stall = |slot, lasts| (given_up - 100 * MS, Fault::Stall { slot, lasts });
-    let blind = Fault::Cut { slot: 1, lasts: 1150 * MS, way: Way::Work };
-    let leave = Fault::Leave { slot: 2, within: SECOND, then: Comeback::Stays, grace: Grace::None };
+    let blind = Fault::Cut { slot: 1, lasts: 1150 * MS, traffic: Traffic::Work };
+    let leave = Fault::Leave { slot: 2, within: SECOND, then: Restart::Never, grace: Grace::None };
     let rest = [
         (at, slow),
         (at + SECOND, deaf),
@@ -135,8 +135,8 @@ fn claim_by_a_stale_plan() -> Vec<(Instant, Fault)> {
 /// and it looks at all nodes.
 fn claim_is_lost_unseen() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;
-    let leave = |slot| Fault::Leave { slot, within: SECOND, then: Comeback::Stays, grace: Grace::None };
-    let unheard = Fault::Cut { slot: 1, lasts: 2200 * MS, way: Way::Renewals };
+    let leave = |slot| Fault::Leave { slot, within: SECOND, then: Restart::Never, grace: Grace::None };
+    let unheard = Fault::Cut { slot: 1, lasts: 2200 * MS, traffic: Traffic::Renewals };
     let deaf = Fault::WatchLag { slot: 1, lasts: 5 * SECOND, lag: 60 * SECOND };
     let rest = [
         (at, unheard),
@@ -154,12 +154,12 @@ fn claim_is_lost_unseen() -> Vec<(Instant, Fault)> {
 fn back_before_it_is_seen_gone() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;
     let late = Fault::WatchLag { slot: 1, lasts: 4 * SECOND, lag: 2500 * MS };
-    let then = Comeback::SameName { after: 100 * MS };
+    let then = Restart::SameName { after: 100 * MS };
     let leave = Fault::Leave { slot: 0, within: SECOND, then, grace: Grace::None };
     vec![
         (at, late),
         (at + 10 * MS, leave),
-        (at + 2300 * MS, Fault::Cut { slot: 0, lasts: 4 * SECOND, way: Way::Both }),
+        (at + 2300 * MS, Fault::Cut { slot: 0, lasts: 4 * SECOND, traffic: Traffic::All }),
         (at + 2400 * MS, Fault::Vanish { what: Target::Node(0) }),
     ]
 }
@@ -171,11 +171,11 @@ fn first_record_lands_again() -> Vec<(Instant, Fault)> {
     let joins = 12 * SECOND;
     let emptied = joins + 2500 * MS;
     let awake = emptied + 1900 * MS;
-    let cut_off = |slot| Fault::Cut { slot, lasts: 12 * SECOND, way: Way::Both };
-    let unheard = |slot| Fault::Cut { slot, lasts: 2 * SECOND, way: Way::Renewals };
-    let sleep = Fault::Pause { slot: 2, lasts: 2 * SECOND, place: Place::Anywhere };
+    let cut_off = |slot| Fault::Cut { slot, lasts: 12 * SECOND, traffic: Traffic::All };
+    let unheard = |slot| Fault::Cut { slot, lasts: 2 * SECOND, traffic: Traffic::Renewals };
+    let sleep = Fault::Pause { slot: 2, lasts: 2 * SECOND, point: PausePoint::Anywhere };
     vec![
-        (joins, Fault::Crash { slot: 2, then: Comeback::NewName { after: 100 * MS } }),
+        (joins, Fault::Crash { slot: 2, then: Restart::NewName { after: 100 * MS } }),
         // Else its watch would have shown it renewals that are newer than its first record.
         (joins + 50 * MS, Fault::WatchLag { slot: 2, lasts: 20 * SECOND, lag: 60 * SECOND }),
         (joins + 50 * MS, Fault::DoubledWrites { lasts: 600 * MS, permille: 1000 }),
@@ -193,12 +193,12 @@ fn first_record_lands_again() -> Vec<(Instant, Fault)> {
 /// deleted. A newcomer knows nobody, so it claims the shards; then it reads all nodes, and meanwhile the store is emptied.
 fn emptied_between_two_parts() -> Vec<(Instant, Fault)> {
     let at = 60 * SECOND;
-    let cut_off = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, way: Way::Both });
+    let cut_off = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, traffic: Traffic::All });
     vec![
         (0, Fault::StaleLists { lasts: at + 5 * SECOND, lag: 1_000_000 * SECOND }),
         cut_off(0),
         cut_off(1),
-        (at + 10 * MS, Fault::Crash { slot: 2, then: Comeback::NewName { after: 100 * MS } }),
+        (at + 10 * MS, Fault::Crash { slot: 2, then: Restart::NewName { after: 100 * MS } }),
         (at + 20 * MS, Fault::Vanish { what: Target::Shards }),
         (at + 1050 * MS, Fault::Emptied { generation: Generation::Kept }),
     ]

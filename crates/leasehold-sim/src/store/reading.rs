@@ -10,7 +10,7 @@ use leasehold_core::store::{Answer, Key, LISTS_A_SWEEP, Listing, Op, Stored};
 
 use crate::faults::FaultKind;
 use crate::rng::mix;
-use crate::sabotage::Order;
+use crate::sabotage::ReadOrder;
 use crate::store::shape::Reading;
 use crate::world::World;
 use crate::world::clock::Instant;
@@ -40,16 +40,16 @@ impl World {
             Op::List | Op::ListNodes => true,
             Op::Swap(_) => false,
         };
-        if !several || self.setting.shape.reading != Reading::AllApart {
+        if !several || self.scenario.shape.reading != Reading::AllApart {
             return 0;
         }
-        let (more, times) = (self.setting.shape.latency(&mut self.apart), self.weather.slow());
+        let (more, times) = (self.scenario.shape.latency(&mut self.reading_rng), self.impairments.slow());
         (2 * more * times).min(UNDER_WAY_MAX)
     }
 
     pub(crate) fn serve_read(&mut self, process: usize, keys: &[Key]) -> Answer {
         self.stats.reads += 1;
-        if keys.len() > 1 && self.setting.shape.reading != Reading::OneInstant {
+        if keys.len() > 1 && self.scenario.shape.reading != Reading::OneInstant {
             return self.read_apart(process, keys);
         }
         let read = |key| {
@@ -64,7 +64,7 @@ impl World {
     /// Reads one key after the other, in any order but for the last one.
     fn read_apart(&mut self, process: usize, keys: &[Key]) -> Answer {
         let span = self.span(self.served_from);
-        let last = if self.misreads(Order::MetaReadLast) { 0 } else { keys.len() - 1 };
+        let last = if self.misreads(ReadOrder::MetaReadLast) { 0 } else { keys.len() - 1 };
         let read = |(number, key)| {
             let at = if number == last { span.upto } else { span.of(number as u64) };
             let mut stored = self.store.get_at(key, at).cloned();
@@ -96,7 +96,7 @@ impl World {
     /// Everything, and nothing of it older than the request that is being served.
     fn list_newest(&mut self) -> Listing {
         let mut listing = Listing { newest: true, ..self.store.list() };
-        if self.setting.shape.reading == Reading::AllApart {
+        if self.scenario.shape.reading == Reading::AllApart {
             let span = self.span(self.served_from);
             let known = self.store.changes_by(span.from);
             self.read_parts(&mut listing, span, known);
@@ -106,21 +106,21 @@ impl World {
 
     /// A listing for a process, and how much of the log it shows: on some stores it is behind.
     pub(crate) fn list_for(&mut self, process: usize) -> (Listing, usize) {
-        let behind = self.weather.stale_by().max(self.setting.shape.stale_by());
+        let behind = self.impairments.stale_by().max(self.scenario.shape.stale_by());
         if behind == 0 {
             return (self.store.list(), self.store.changes());
         }
-        let rng = &mut self.processes[process].network;
+        let rng = &mut self.processes[process].network_rng;
         let (lag, which) = (rng.below(behind), rng.below(2) as usize);
-        if lag > self.setting.shape.stale_by() {
+        if lag > self.scenario.shape.stale_by() {
             self.stats.fault_coverage.note(FaultKind::StaleLists);
         }
         let mut listing = self.store.list_behind(self.at, lag, which);
         let known = self.store.seen_behind(which);
-        if self.setting.shape.reading == Reading::AllApart && self.apart.permille(500) {
+        if self.scenario.shape.reading == Reading::AllApart && self.reading_rng.permille(500) {
             let shown_at = known.checked_sub(1).map_or(0, |last| self.store.changes_since(last)[0].at);
             let from = shown_at.max(self.at.saturating_sub(lag));
-            let upto = self.apart.between(from, self.at + 1);
+            let upto = self.reading_rng.between(from, self.at + 1);
             let span = Span { upto, ..self.span(from) };
             self.read_parts(&mut listing, span, known);
         }
@@ -128,7 +128,7 @@ impl World {
     }
 
     fn span(&mut self, from: Instant) -> Span {
-        Span { from: from.min(self.at), upto: self.at, salt: self.apart.draw() }
+        Span { from: from.min(self.at), upto: self.at, salt: self.reading_rng.draw() }
     }
 
     /// Gives each part of a listing the instant at which it was read; `known` changes were there when the first was.
@@ -137,7 +137,7 @@ impl World {
         let changed: BTreeSet<&Key> = changed.iter().map(|entry| &entry.key).collect();
         for key in changed {
             let at = match key {
-                Key::Meta if self.misreads(Order::MetaReadLast) => span.from,
+                Key::Meta if self.misreads(ReadOrder::MetaReadLast) => span.from,
                 Key::Meta => span.upto,
                 _ => span.of(part_of(key)),
             };
@@ -168,13 +168,13 @@ fn part_of(key: &Key) -> u64 {
 
 /// Makes a listing show this under a key.
 fn set(listing: &mut Listing, key: &Key, stored: Option<&Stored>) {
-    let place = listing.entries.binary_search_by(|(there, _)| there.cmp(key));
-    match (place, stored) {
-        (Ok(place), Some(stored)) => listing.entries[place].1 = stored.clone(),
-        (Ok(place), None) => {
-            listing.entries.remove(place);
+    let index = listing.entries.binary_search_by(|(there, _)| there.cmp(key));
+    match (index, stored) {
+        (Ok(index), Some(stored)) => listing.entries[index].1 = stored.clone(),
+        (Ok(index), None) => {
+            listing.entries.remove(index);
         }
-        (Err(place), Some(stored)) => listing.entries.insert(place, (key.clone(), stored.clone())),
+        (Err(index), Some(stored)) => listing.entries.insert(index, (key.clone(), stored.clone())),
         (Err(_), None) => {}
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::store::{Facts, Freshness, Safety};
 
 use crate::rng::Rng;
-use crate::runner::options::Mistake;
+use crate::runner::options::OptionError;
 use crate::world::clock::{Instant, MS, SECOND};
 
 /// Which real store the simulated one is shaped like.
@@ -116,12 +116,12 @@ impl fmt::Display for StoreKind {
 }
 
 impl FromStr for StoreKind {
-    type Err = Mistake;
-    fn from_str(text: &str) -> Result<Self, Mistake> {
+    type Err = OptionError;
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         StoreKind::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let all: Vec<_> = StoreKind::ALL.iter().map(|kind| kind.as_str()).collect();
             let what = format!("there is no store kind {text:?}");
-            Mistake::new(what, format!("there are {}", all.join(", ")))
+            OptionError::new(what, format!("there are {}", all.join(", ")))
         })
     }
 }

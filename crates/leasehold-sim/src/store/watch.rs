@@ -7,7 +7,7 @@ use leasehold_core::store::WatchEvent;
 use crate::faults::FaultKind;
 use crate::world::clock::MS;
 use crate::world::network::UNDER_WAY_MAX;
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
     /// The store changed: whoever watches will be told.
@@ -19,8 +19,8 @@ impl World {
             }
             node.watch.scheduled = true;
             let number = node.watch.number;
-            let after = self.setting.shape.latency(&mut node.watch_dice) * self.weather.slow();
-            self.put(after.min(UNDER_WAY_MAX), Due::Told { process, number });
+            let after = self.scenario.shape.latency(&mut node.watch_rng) * self.impairments.slow();
+            self.put(after.min(UNDER_WAY_MAX), WorldEvent::WatchDelivery { process, number });
         }
     }
 
@@ -33,7 +33,7 @@ impl World {
             return Ok(());
         }
         node.watch.scheduled = false;
-        if cut || self.weather.down() {
+        if cut || self.impairments.down() {
             node.watch.stalled = true;
             return Ok(());
         }
@@ -46,12 +46,12 @@ impl World {
         if let Some(next) = next {
             node.watch.scheduled = true;
             self.stats.fault_coverage.note(FaultKind::WatchLag);
-            self.put_at(next + lag, Due::Told { process, number });
+            self.put_at(next + lag, WorldEvent::WatchDelivery { process, number });
         }
         if changed.is_empty() {
             return Ok(());
         }
-        if loses && self.processes[process].watch_dice.permille(600) {
+        if loses && self.processes[process].watch_rng.permille(600) {
             self.stats.fault_coverage.note(FaultKind::WatchLoss);
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl World {
     /// A watch breaks, its process is told so, and it tries again.
     pub(crate) fn break_watch(&mut self, process: usize, why: &str) -> Judged {
         let node = &mut self.processes[process];
-        if !node.alive || !self.setting.shape.watch || !node.watch.connected {
+        if !node.alive || !self.scenario.shape.watch || !node.watch.connected {
             return Ok(());
         }
         node.watch.connected = false;
@@ -72,8 +72,8 @@ impl World {
         node.watch.stalled = false;
         node.watch.number += 1;
         let number = node.watch.number;
-        let after = node.watch_dice.between(MS, 300 * MS);
-        self.put(after, Due::Connect { process, number });
+        let after = node.watch_rng.between(MS, 300 * MS);
+        self.put(after, WorldEvent::WatchConnect { process, number });
         self.tell_of(process, || format!("its watch breaks: {why}"));
         if !self.processes[process].running() {
             return Ok(());
@@ -83,13 +83,13 @@ impl World {
 
     pub(crate) fn watch_connects(&mut self, process: usize, number: u32) -> Judged {
         let node = &self.processes[process];
-        if !self.setting.shape.watch || node.watch.connected || node.watch.number != number {
+        if !self.scenario.shape.watch || node.watch.connected || node.watch.number != number {
             return Ok(());
         }
         let slot = &self.slots[node.slot];
-        if slot.answers_cut + slot.requests_cut + slot.work_cut > 0 || self.weather.down() {
-            let after = self.processes[process].watch_dice.between(100 * MS, 500 * MS);
-            self.put(after, Due::Connect { process, number });
+        if slot.answers_cut + slot.requests_cut + slot.work_cut > 0 || self.impairments.down() {
+            let after = self.processes[process].watch_rng.between(100 * MS, 500 * MS);
+            self.put(after, WorldEvent::WatchConnect { process, number });
             return Ok(());
         }
         let (mut listing, told) = self.list_for(process);
@@ -99,10 +99,10 @@ impl World {
         node.watch.told = told;
         if told < self.store.changes() {
             node.watch.scheduled = true;
-            self.put(MS, Due::Told { process, number });
+            self.put(MS, WorldEvent::WatchDelivery { process, number });
         }
         for session in self.proved_gone.clone() {
-            self.put(MS, Due::Gone { process, session });
+            self.put(MS, WorldEvent::ProcessGone { process, session });
         }
         self.step(process, Event::Watched(WatchEvent::Snapshot(listing)))
     }
@@ -114,13 +114,13 @@ impl World {
             return Ok(());
         }
         node.watch.stalled = false;
-        if node.watch_dice.permille(500) {
+        if node.watch_rng.permille(500) {
             return self.break_watch(process, "the connection was lost");
         }
         if !node.watch.scheduled {
             node.watch.scheduled = true;
             let number = node.watch.number;
-            self.put(MS, Due::Told { process, number });
+            self.put(MS, WorldEvent::WatchDelivery { process, number });
         }
         Ok(())
     }

@@ -5,4 +5,4 @@ mod sink;
 mod worker;
 
 pub(crate) use sink::Sink;
-pub(crate) use worker::{WorkDue, Worker};
+pub(crate) use worker::{WorkEvent, Worker};

@@ -1,15 +1,15 @@
 //! What user code consists of besides its handler: parts that its grant owns, and parts that nobody knows of.
 
-use crate::workload::{WorkDue, Worker};
+use crate::workload::{WorkEvent, Worker};
 use crate::world::clock::SECOND;
 use crate::world::scenario::DeadMan;
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
     /// What the work consists of besides its handler.
     pub(crate) fn draw_parts(&mut self, worker: usize) {
-        let armed = self.setting.dead_man == DeadMan::Armed;
-        let rng = &mut self.processes[self.workers[worker].process].parts;
+        let armed = self.scenario.dead_man == DeadMan::Armed;
+        let rng = &mut self.processes[self.workers[worker].process].parts_rng;
         let it = &mut self.workers[worker];
         if rng.permille(200) {
             it.owned = 1 + rng.below(2) as u32;
@@ -25,8 +25,8 @@ impl World {
     pub(crate) fn outlast(&mut self, worker: usize) {
         let Worker { process, owned, .. } = self.workers[worker];
         for _ in 0..owned {
-            let after = self.processes[process].parts.below(2 * self.setting.ttl);
-            self.put(after, Due::Work { worker, what: WorkDue::PartStop });
+            let after = self.processes[process].parts_rng.below(2 * self.scenario.ttl);
+            self.put(after, WorldEvent::Work { worker, what: WorkEvent::PartStop });
         }
     }
 
@@ -42,7 +42,7 @@ impl World {
     }
 
     pub(crate) fn plan_stray(&mut self, worker: usize) {
-        let after = self.processes[self.workers[worker].process].parts.below(4 * SECOND);
-        self.put(after, Due::Work { worker, what: WorkDue::Stray });
+        let after = self.processes[self.workers[worker].process].parts_rng.below(4 * SECOND);
+        self.put(after, WorldEvent::Work { worker, what: WorkEvent::Stray });
     }
 }

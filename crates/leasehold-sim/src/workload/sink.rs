@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use leasehold_core::Epoch;
 
-use crate::oracle::{Fence, Happening};
+use crate::oracle::{Fence, Observation};
 use crate::sabotage::Duty;
 use crate::world::{Judged, World};
 
@@ -38,6 +38,6 @@ impl World {
             self.stats.sink_rejected += 1;
             self.tell("sink", || format!("refuses a late write for shard {shard} under epoch {epoch}"));
         }
-        self.observe(Happening::Wrote { run, verdict })
+        self.observe(Observation::Wrote { run, verdict })
     }
 }

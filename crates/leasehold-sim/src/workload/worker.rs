@@ -11,11 +11,11 @@ use leasehold_core::event::{Ended, StopReason};
 use leasehold_core::{Epoch, Moment, ShardId};
 
 use crate::faults::FaultKind;
-use crate::oracle::{Happening, RunEnd};
+use crate::oracle::{Observation, RunEnd};
 use crate::report::words;
 use crate::sabotage::Duty;
 use crate::world::clock::{Instant, MS, SECOND};
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 /// User code for one shard, from the wish to start it until nothing of it is left.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Worker {
 
 /// What user code does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkDue {
+pub(crate) enum WorkEvent {
     /// The driver lets it begin, if there is still time.
     Begin,
     /// It looks at its grant and writes.
@@ -77,7 +77,8 @@ impl World {
     pub(crate) fn start_work(&mut self, process: usize, shard: ShardId, epoch: Epoch) -> Judged {
         let session = self.processes[process].session().expect("work starts only in a session").number;
         self.tell_of(process, || format!("starts {shard} under epoch {epoch}"));
-        let refused = self.decide(process, |works, hands| works.start(shard.clone(), epoch, hands))?;
+        let refused =
+            self.decide(process, |works, supervisor| works.start(shard.clone(), epoch, supervisor))?;
         if let Some(event) = refused {
             self.processes[process].heard.push_back(event);
             return Ok(());
@@ -100,28 +101,28 @@ impl World {
         });
         self.processes[process].workers.push(worker);
         let after = self.lag(process, 5 * MS);
-        self.put(after, Due::Work { worker, what: WorkDue::Begin });
+        self.put(after, WorldEvent::Work { worker, what: WorkEvent::Begin });
         Ok(())
     }
 
-    pub(crate) fn work(&mut self, worker: usize, what: WorkDue) -> Judged {
-        if what == WorkDue::Stray {
+    pub(crate) fn work(&mut self, worker: usize, what: WorkEvent) -> Judged {
+        if what == WorkEvent::Stray {
             return self.stray(worker);
         }
         if self.workers[worker].over {
             return Ok(());
         }
         match what {
-            WorkDue::Begin => self.begin_work(worker),
-            WorkDue::Act => self.act(worker),
-            WorkDue::Stop => self.handler_over(worker, RunEnd::Stopped),
-            WorkDue::PartStop => self.part_over(worker),
-            WorkDue::Crash if self.workers[worker].handler.is_none() => {
+            WorkEvent::Begin => self.begin_work(worker),
+            WorkEvent::Act => self.act(worker),
+            WorkEvent::Stop => self.handler_over(worker, RunEnd::Stopped),
+            WorkEvent::PartStop => self.part_over(worker),
+            WorkEvent::Crash if self.workers[worker].handler.is_none() => {
                 self.stats.fault_coverage.note(FaultKind::WorkCrash);
                 self.handler_over(worker, RunEnd::Crashed)
             }
-            WorkDue::Kill => self.kill_work(worker, RunEnd::Killed),
-            WorkDue::Crash | WorkDue::Stray => Ok(()),
+            WorkEvent::Kill => self.kill_work(worker, RunEnd::Killed),
+            WorkEvent::Crash | WorkEvent::Stray => Ok(()),
         }
     }
 
@@ -136,7 +137,7 @@ impl World {
             let lasts = self.where_it_matters(process, session, lasts);
             self.pause(process, lasts)?;
             // The first thing that happens when it goes on.
-            self.put(lasts, Due::Work { worker, what: WorkDue::Begin });
+            self.put(lasts, WorldEvent::Work { worker, what: WorkEvent::Begin });
             return Ok(());
         }
         let now = self.now_of(process).at;
@@ -145,18 +146,18 @@ impl World {
         if told || (late && !self.broken(Duty::CheckBeforeStart)) {
             return self.handler_over(worker, RunEnd::Stopped);
         }
-        let shard = self.setting.number_of(&self.workers[worker].shard);
+        let shard = self.scenario.number_of(&self.workers[worker].shard);
         self.workers[worker].run = Some(self.oracle.state.runs.len());
-        self.observe(Happening::Began { session, shard, epoch })?;
+        self.observe(Observation::Began { session, shard, epoch })?;
         self.draw_parts(worker);
         let crashing = self.slots[self.processes[process].slot].crashing > 0;
-        let rng = &mut self.processes[process].work;
+        let rng = &mut self.processes[process].work_rng;
         let first = rng.below(300 * MS);
         if crashing && rng.permille(800) {
             let after = rng.below(SECOND);
-            self.put(after, Due::Work { worker, what: WorkDue::Crash });
+            self.put(after, WorldEvent::Work { worker, what: WorkEvent::Crash });
         }
-        self.put(first, Due::Work { worker, what: WorkDue::Act });
+        self.put(first, WorldEvent::Work { worker, what: WorkEvent::Act });
         Ok(())
     }
 
@@ -165,7 +166,7 @@ impl World {
         let sessions = &self.processes[process].sessions;
         let deadlines = sessions.iter().find(|it| it.number == session).expect("sessions stay").deadlines;
         let until = self.until(process, deadlines);
-        if lasts < self.setting.ttl / 5 || until.stop_at < self.at {
+        if lasts < self.scenario.ttl / 5 || until.stop_at < self.at {
             return lasts;
         }
         until.stop_at - self.at + lasts % (until.kill_at - until.stop_at).max(1)
@@ -175,20 +176,20 @@ impl World {
     fn act(&mut self, worker: usize) -> Judged {
         let Worker { process, epoch, run, .. } = self.workers[worker];
         let Some(run) = run else { return Ok(()) };
-        let shard = self.setting.number_of(&self.workers[worker].shard);
-        let rng = &mut self.processes[process].work;
+        let shard = self.scenario.number_of(&self.workers[worker].shard);
+        let rng = &mut self.processes[process].work_rng;
         let next = rng.between(SECOND, 3 * SECOND);
-        self.put(next, Due::Work { worker, what: WorkDue::Act });
+        self.put(next, WorldEvent::Work { worker, what: WorkEvent::Act });
         if !self.check(worker)? {
             return Ok(());
         }
-        let rng = &mut self.processes[process].work;
+        let rng = &mut self.processes[process].work_rng;
         let under_way = match rng.below(100) {
             0 => rng.below(20 * SECOND),
             _ => rng.below(10 * MS),
         };
         let pause = self.processes[process].pause_at_check.take();
-        self.put(pause.unwrap_or(0) + under_way, Due::Write { run, shard, epoch });
+        self.put(pause.unwrap_or(0) + under_way, WorldEvent::SinkWrite { run, shard, epoch });
         match pause {
             Some(lasts) => {
                 self.stats.fault_coverage.note(FaultKind::PauseAtCheck);
@@ -208,7 +209,7 @@ impl World {
         let session_good = if self.broken(Duty::CheckComparesClock) { !it.lost } else { it.good_at(now) };
         let good = session_good && (!closed || self.broken(Duty::EndedGrantIsOver));
         if good {
-            self.observe(Happening::Passed { run })?;
+            self.observe(Observation::Passed { run })?;
         }
         Ok(good)
     }
@@ -221,7 +222,8 @@ impl World {
         why: StopReason,
         kill_at: Option<Moment>,
     ) -> Judged {
-        let ended = self.decide(process, |works, hands| works.stop(shard, epoch, why, kill_at, hands))?;
+        let ended =
+            self.decide(process, |works, supervisor| works.stop(shard, epoch, why, kill_at, supervisor))?;
         self.processes[process].heard.extend(ended);
         Ok(())
     }
@@ -233,10 +235,10 @@ impl World {
             return Ok(());
         }
         if let Some(run) = self.workers[worker].run {
-            self.observe(Happening::Told { run })?;
+            self.observe(Observation::Told { run })?;
         }
         if self.broken(Duty::EndedMeansEnded) {
-            self.put(MS, Due::Ended { process, worker });
+            self.put(MS, WorldEvent::WorkEnded { process, worker });
         }
         if self.slots[self.processes[process].slot].refusing == 0 {
             self.stop_soon(worker);
@@ -249,11 +251,11 @@ impl World {
     /// All parts of the work stop, each in its own time.
     fn stop_soon(&mut self, worker: usize) {
         let Worker { process, owned, stubborn, .. } = self.workers[worker];
-        let after = self.setting.stops_in(&mut self.processes[process].work);
-        self.put(after, Due::Work { worker, what: WorkDue::Stop });
+        let after = self.scenario.stops_in(&mut self.processes[process].work_rng);
+        self.put(after, WorldEvent::Work { worker, what: WorkEvent::Stop });
         for _ in 0..if stubborn { 0 } else { owned } {
-            let after = self.setting.stops_in(&mut self.processes[process].parts);
-            self.put(after, Due::Work { worker, what: WorkDue::PartStop });
+            let after = self.scenario.stops_in(&mut self.processes[process].parts_rng);
+            self.put(after, WorldEvent::Work { worker, what: WorkEvent::PartStop });
         }
         if stubborn {
             self.outlast(worker);
@@ -271,7 +273,7 @@ impl World {
     }
 
     pub(crate) fn kill_after(&mut self, worker: usize, after: Instant) {
-        self.put(after, Due::Work { worker, what: WorkDue::Kill });
+        self.put(after, WorldEvent::Work { worker, what: WorkEvent::Kill });
     }
 
     /// The work is killed from inside: its handler is gone, and so is all that looks at its grant in time.
@@ -337,7 +339,7 @@ impl World {
         self.workers[worker].over = true;
         self.processes[process].workers.retain(|it| *it != worker);
         if let Some(run) = run {
-            self.observe(Happening::Ended { run, how })?;
+            self.observe(Observation::Ended { run, how })?;
         }
         if self.trace.on() {
             let Worker { shard, epoch, .. } = self.workers[worker].clone();
@@ -356,7 +358,7 @@ impl World {
         let process = self.workers[worker].process;
         if self.processes[process].alive {
             let after = self.lag(process, 2 * MS);
-            self.put(after, Due::Ended { process, worker });
+            self.put(after, WorldEvent::WorkEnded { process, worker });
         }
     }
 
@@ -370,10 +372,12 @@ impl World {
         let lies = self.broken(Duty::EndedMeansEnded);
         let event = if !reported && (handler.is_some() || lies) {
             self.workers[worker].reported = true;
-            self.decide(process, |works, hands| works.handler_ended(now, &shard, epoch, how, hands))?
+            self.decide(process, |works, supervisor| {
+                works.handler_ended(now, &shard, epoch, how, supervisor)
+            })?
         } else {
-            self.decide(process, |works, hands| {
-                works.owned_ended(now, &shard, epoch, Ended::Finished, hands)
+            self.decide(process, |works, supervisor| {
+                works.owned_ended(now, &shard, epoch, Ended::Finished, supervisor)
             })?
         };
         event.map_or(Ok(()), |event| self.step(process, event))

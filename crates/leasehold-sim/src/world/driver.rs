@@ -6,17 +6,17 @@ use leasehold_core::record::{NodeRecord, NodeState, Record, ShardRecord, ShardSt
 use leasehold_core::store::{Key, Op, Request, Swap};
 use leasehold_core::{Deadlines, Now};
 
-use crate::faults::{FaultKind, Place};
+use crate::faults::{FaultKind, PausePoint};
 use crate::invariants::{
     deadline_counts_from_sending, freezes_are_noticed, no_busy_loop, unspoken_protocol_is_refused,
 };
-use crate::oracle::{Happening, RunEnd, Until};
-use crate::report::outcome::Mark;
+use crate::oracle::{Observation, RunEnd, Until};
+use crate::report::outcome::ProcessEvent;
 use crate::report::words;
 use crate::sabotage::Duty;
 use crate::world::clock::{Instant, MS};
 use crate::world::process::Session;
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
     pub(crate) fn now_of(&self, process: usize) -> Now {
@@ -65,14 +65,14 @@ impl World {
                     let number = self.oracle.state.sessions.len();
                     let deadlines = Deadlines::default();
                     let session = Session { number, id, deadlines, lost: false, no: None };
-                    self.decide(process, |works, hands| works.open_session(hands))?;
+                    self.decide(process, |works, supervisor| works.open_session(supervisor))?;
                     self.processes[process].sessions.push(session);
                     self.healing.last_joined_at = self.at;
                     self.tell_of(process, || format!("opens session {id:?}"));
                     let stop_budget = self.processes[process].stop_budget;
                     unspoken_protocol_is_refused::judge(self, process)?;
-                    self.namesake_met(process);
-                    self.observe(Happening::Opened { session: number, process, stop_budget })?;
+                    self.names_collide(process);
+                    self.observe(Observation::Opened { session: number, process, stop_budget })?;
                 }
                 Action::Ask(request) => self.ask(process, request)?,
                 Action::Deadlines(deadlines) => self.set_deadlines(process, deadlines)?,
@@ -83,11 +83,11 @@ impl World {
                     self.stop_work(process, &shard, epoch, why, kill_at)?;
                 }
                 Action::AskGate(shard) => {
-                    let rng = &mut self.processes[process].driver;
+                    let rng = &mut self.processes[process].driver_rng;
                     let refuses = rng.permille(200) && !self.healing.began;
                     let verdict = if refuses { Verdict::Refuse } else { Verdict::Take };
                     let after = self.gate_takes(process);
-                    self.put(after, Due::Gate { process, shard, verdict });
+                    self.put(after, WorldEvent::GateAnswers { process, shard, verdict });
                 }
                 Action::Tell(notice) => self.hear(process, &notice),
                 Action::Done => return self.left(process),
@@ -99,19 +99,19 @@ impl World {
     fn set_deadlines(&mut self, process: usize, deadlines: Deadlines) -> Judged {
         let Some(session) = self.processes[process].session() else { return Ok(()) };
         let number = session.number;
-        if self.decide(process, |works, hands| works.extend(deadlines, hands))?.is_err() {
+        if self.decide(process, |works, supervisor| works.extend(deadlines, supervisor))?.is_err() {
             self.tell_of(process, || "finds its session lost before it could extend it".to_owned());
             self.processes[process].heard.push_back(Event::Lost);
-            return self.observe(Happening::Lost { session: number });
+            return self.observe(Observation::Lost { session: number });
         }
         deadline_counts_from_sending::judge(self, process, deadlines.valid_until)?;
         let until = self.until(process, deadlines);
         let node = &self.processes[process];
         let thawed = self.slots[node.slot].clock.moment(node.thawed_at).as_nanos() + node.valid_for;
         if deadlines.valid_until.as_nanos() >= thawed {
-            self.observe(Happening::Thawed { session: number })?;
+            self.observe(Observation::Thawed { session: number })?;
         }
-        self.observe(Happening::Deadlines { session: number, until })
+        self.observe(Observation::Deadlines { session: number, until })
     }
 
     /// Deadlines of a process's own clock, in true time.
@@ -128,15 +128,15 @@ impl World {
         let Some(session) = self.processes[process].sessions.last_mut() else { return Ok(()) };
         session.lost = true;
         let number = session.number;
-        self.decide(process, |works, hands| works.lose(hands))?;
+        self.decide(process, |works, supervisor| works.lose(supervisor))?;
         self.stats.detachments += 1;
         self.tell_of(process, || "loses all its grants".to_owned());
-        self.observe(Happening::Lost { session: number })?;
+        self.observe(Observation::Lost { session: number })?;
         for worker in self.processes[process].workers.clone() {
             if self.workers[worker].session == number
                 && let Some(run) = self.workers[worker].run
             {
-                self.observe(Happening::Told { run })?;
+                self.observe(Observation::Told { run })?;
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl World {
             }
             Notice::Fenced { .. } => self.stats.fenced += 1,
             Notice::Incarnation { .. } => self.stats.incarnations += 1,
-            Notice::NameTaken { .. } => self.namesake_met(process),
+            Notice::NameTaken { .. } => self.names_collide(process),
             Notice::Waiting { why, .. } if why.contains("upgrade") => {
                 self.stats.fault_coverage.note(FaultKind::Protocol)
             }
@@ -181,7 +181,10 @@ impl World {
                 let held =
                     matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
                 if !held {
-                    self.observe(Happening::ReleaseSent { session, shard: self.setting.number_of(shard) })?;
+                    self.observe(Observation::ReleaseSent {
+                        session,
+                        shard: self.scenario.number_of(shard),
+                    })?;
                 }
             }
             Key::Node(_) => {
@@ -193,7 +196,7 @@ impl World {
                 let mine = sessions.iter().find(|session| session.id == record.session);
                 if let Some(session) = mine.filter(|_| record.state == NodeState::Left) {
                     let session = session.number;
-                    self.observe(Happening::LeftSent { session })?;
+                    self.observe(Observation::LeftSent { session })?;
                 }
             }
             Key::Meta | Key::Control | Key::Group(_) => {}
@@ -213,7 +216,7 @@ impl World {
         node.ticks += 1;
         node.tick_at = due.max(self.at) + lag;
         let (at, number) = (node.tick_at, node.ticks);
-        self.put_at(at, Due::Tick { process, number });
+        self.put_at(at, WorldEvent::Tick { process, number });
     }
 
     /// How late a process does something.
@@ -222,7 +225,7 @@ impl World {
         if sluggish > usual {
             self.stats.fault_coverage.note(FaultKind::Sluggish);
         }
-        self.processes[process].driver.below(usual.max(sluggish)) + 1
+        self.processes[process].driver_rng.below(usual.max(sluggish)) + 1
     }
 
     pub(crate) fn tick(&mut self, process: usize, number: u64) -> Judged {
@@ -248,13 +251,13 @@ impl World {
         self.processes[process].pauses += 1;
         let pause = self.processes[process].pauses;
         self.processes[process].paused = Some(pause);
-        self.marks.push((self.at, process, Mark::Paused));
+        self.marks.push((self.at, process, ProcessEvent::Paused));
         self.tell_of(process, || "stands still".to_owned());
-        self.observe(Happening::Paused { process })?;
+        self.observe(Observation::Paused { process })?;
         if self.broken(Duty::ClockCountsSleep) {
             self.processes[process].slept_at = self.at;
         }
-        self.put(lasts, Due::Resume { process, pause });
+        self.put(lasts, WorldEvent::Resume { process, pause });
         Ok(())
     }
 
@@ -262,7 +265,7 @@ impl World {
         if !self.processes[process].alive || self.processes[process].paused != Some(pause) {
             return Ok(());
         }
-        self.marks.push((self.at, process, Mark::Resumed));
+        self.marks.push((self.at, process, ProcessEvent::Resumed));
         self.tell_of(process, || "goes on".to_owned());
         if self.broken(Duty::ClockCountsSleep) {
             self.forget_sleep(process)?;
@@ -270,13 +273,13 @@ impl World {
         self.thaw(process)?;
         self.compare_on_waking(process)?;
         self.processes[process].paused = None;
-        self.observe(Happening::Resumed { process })?;
+        self.observe(Observation::Resumed { process })?;
         for due in std::mem::take(&mut self.processes[process].deferred) {
             let after = match due {
                 // What its user wanted reaches it in order.
-                Due::Command { .. } => 0,
+                WorldEvent::Command { .. } => 0,
                 // The kernel's timer is never starved, however late the process itself is.
-                Due::Guard { .. } => self.processes[process].driver.below(2 * MS),
+                WorldEvent::Watchdog { .. } => self.processes[process].driver_rng.below(2 * MS),
                 // All else comes as it may.
                 _ => self.lag(process, 2 * MS),
             };
@@ -315,17 +318,17 @@ impl World {
         clock.stood_still += slept * clock.rate / 1_000_000;
         for session in self.processes[process].sessions.clone() {
             let until = self.until(process, session.deadlines);
-            self.observe(Happening::Deadlines { session: session.number, until })?;
+            self.observe(Observation::Deadlines { session: session.number, until })?;
         }
         Ok(())
     }
 }
 
 /// Whether a pause between these and their being carried out could matter.
-fn decisive(actions: &[Action], place: Place) -> bool {
+fn decisive(actions: &[Action], point: PausePoint) -> bool {
     actions.iter().any(|action| match action {
         Action::Start { .. } => true,
-        _ if place == Place::BeforeStart => false,
+        _ if point == PausePoint::BeforeStart => false,
         Action::Stop { .. } | Action::OpenSession(_) => true,
         Action::Ask(request) => matches!(request.op, Op::Swap(_)),
         _ => false,

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use leasehold_core::event::{Command, Event};
 use leasehold_core::notice::SessionState;
-use leasehold_core::work::{Watch as Dog, Works};
+use leasehold_core::work::{Watch as Watchdog, Works};
 use leasehold_core::{Node, NodeName};
 
-use crate::faults::Comeback;
-use crate::oracle::{Happening, RunEnd};
-use crate::report::outcome::Mark;
+use crate::faults::Restart;
+use crate::oracle::{Observation, RunEnd};
+use crate::report::outcome::ProcessEvent;
 use crate::rng::{Purpose, Rng};
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::process::{Leaving, Process, Watch};
 use crate::world::scenario::{DeadMan, NAMED};
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
     /// A new process begins in a slot, unless somebody runs there.
@@ -25,17 +25,17 @@ impl World {
         }
         self.slots[slot].lives += 1;
         let life = (slot as u64) << 32 | self.slots[slot].lives;
-        let stream = |purpose| Rng::new(self.setting.seed, purpose, life);
+        let stream = |purpose| Rng::new(self.scenario.seed, purpose, life);
         let mut rng = stream(Purpose::Core);
         let mut seed = [0; 32];
         seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&rng.draw().to_le_bytes()));
         let name = self.slots[slot].name.clone();
-        let config = self.setting.config(slot, name.clone(), self.slots[slot].ttl);
+        let config = self.scenario.config(slot, name.clone(), self.slots[slot].ttl);
         let own = self.placement_of(slot);
         let margin = config.margin.as_nanos() as u64;
         let kill_budget = config.kill_budget.as_nanos() as u64;
         // As the library has it: with a timer of the kernel behind it, the kill from inside comes a little earlier.
-        let (kill_early, kill_takes) = match self.setting.dead_man {
+        let (kill_early, kill_takes) = match self.scenario.dead_man {
             DeadMan::Off => (Duration::ZERO, kill_budget * 6 / 10),
             DeadMan::Armed => {
                 let early =
@@ -49,7 +49,7 @@ impl World {
             kill_takes,
             kill_early,
             works: Works::new(kill_early, config.margin),
-            dog: Dog::default(),
+            watchdog: Watchdog::default(),
             guard_at: Instant::MAX,
             armed: None,
             dead_man_at: Instant::MAX,
@@ -59,7 +59,7 @@ impl World {
             name,
             version: self.slots[slot].version,
             began_at: self.at,
-            core: self.sabotaged(Node::with_placement(config, self.setting.facts.clone(), seed, own)),
+            core: self.sabotaged(Node::with_placement(config, self.scenario.facts.clone(), seed, own)),
             alive: true,
             paused: None,
             pauses: 0,
@@ -82,25 +82,25 @@ impl World {
             margin,
             busy: (0, 0),
             leaving: Leaving::No,
-            network: stream(Purpose::Network),
-            driver: stream(Purpose::Driver),
-            work: stream(Purpose::Work),
-            parts: stream(Purpose::Parts),
-            watch_dice: stream(Purpose::Watch),
+            network_rng: stream(Purpose::Network),
+            driver_rng: stream(Purpose::Driver),
+            work_rng: stream(Purpose::Work),
+            parts_rng: stream(Purpose::Parts),
+            watch_rng: stream(Purpose::Watch),
         };
         let number = self.processes.len();
         self.processes.push(process);
         self.slots[slot].process = Some(number);
-        self.marks.push((self.at, number, Mark::Began));
+        self.marks.push((self.at, number, ProcessEvent::Began));
         self.tell_of(number, || "begins".to_owned());
-        self.observe(Happening::Starved { process: number, by: self.slots[slot].sluggish.worst() })?;
+        self.observe(Observation::Starved { process: number, by: self.slots[slot].sluggish.worst() })?;
         self.step(number, Event::Tick)?;
-        self.put(5 * MS, Due::Connect { process: number, number: 0 });
-        self.wish_again(slot, number)
+        self.put(5 * MS, WorldEvent::WatchConnect { process: number, number: 0 });
+        self.repeat_commands(slot, number)
     }
 
     /// What the slot's user had asked for holds for a new process as well.
-    fn wish_again(&mut self, slot: usize, process: usize) -> Judged {
+    fn repeat_commands(&mut self, slot: usize, process: usize) -> Judged {
         if let Some(weight) = self.slots[slot].weight {
             self.step(process, Event::Command(Command::Weight(weight)))?;
         }
@@ -142,12 +142,12 @@ impl World {
         if self.slots[slot].process == Some(process) {
             self.slots[slot].process = None;
         }
-        self.marks.push((self.at, process, Mark::Ended));
+        self.marks.push((self.at, process, ProcessEvent::Ended));
         self.tell_of(process, || "is gone".to_owned());
         for worker in self.processes[process].workers.clone() {
             self.end_work(worker, RunEnd::Died)?;
         }
-        if self.setting.shape.proves_death {
+        if self.scenario.shape.proves_death {
             self.prove_gone(process);
         }
         Ok(())
@@ -159,8 +159,8 @@ impl World {
             self.proved_gone.push(session);
             for other in 0..self.processes.len() {
                 if self.processes[other].alive {
-                    let after = self.processes[other].watch_dice.between(MS, 60 * MS);
-                    self.put(after, Due::Gone { process: other, session });
+                    let after = self.processes[other].watch_rng.between(MS, 60 * MS);
+                    self.put(after, WorldEvent::ProcessGone { process: other, session });
                 }
             }
         }
@@ -176,28 +176,28 @@ impl World {
             Leaving::Then(then) => self.come_back(slot, then),
             // Nobody told it to: it refused to run, because its name is in use. Somebody will try again.
             Leaving::No => {
-                self.namesake_met(process);
-                self.put(2 * SECOND, Due::Spawn { slot });
+                self.names_collide(process);
+                self.put(2 * SECOND, WorldEvent::Spawn { slot });
             }
         }
         Ok(())
     }
 
-    pub(crate) fn come_back(&mut self, slot: usize, then: Comeback) {
+    pub(crate) fn come_back(&mut self, slot: usize, then: Restart) {
         // When the faults are over, nobody takes long.
         let soon = |after: Instant| if self.healing.began { after.min(SECOND) } else { after };
         match then {
-            Comeback::SameName { after } => self.put(soon(after), Due::Spawn { slot }),
-            Comeback::NewName { after } => {
+            Restart::SameName { after } => self.put(soon(after), WorldEvent::Spawn { slot }),
+            Restart::NewName { after } => {
                 let after = soon(after);
-                let place = &mut self.slots[slot];
-                place.names += 1;
-                let name = format!("n{slot}-{}", place.names);
-                place.name = NodeName::new(name).expect("a valid name");
-                self.put(after, Due::Spawn { slot });
+                let slot_state = &mut self.slots[slot];
+                slot_state.names += 1;
+                let name = format!("n{slot}-{}", slot_state.names);
+                slot_state.name = NodeName::new(name).expect("a valid name");
+                self.put(after, WorldEvent::Spawn { slot });
             }
-            Comeback::Stays if self.healing.began => self.put(SECOND, Due::Spawn { slot }),
-            Comeback::Stays => {}
+            Restart::Never if self.healing.began => self.put(SECOND, WorldEvent::Spawn { slot }),
+            Restart::Never => {}
         }
     }
 }

@@ -6,28 +6,28 @@ use leasehold_core::ShardId;
 use leasehold_core::placement::{Assignment, Placement, Question, Rendezvous};
 
 use crate::faults::{Fault, FaultKind};
-use crate::oracle::Happening;
+use crate::oracle::Observation;
 use crate::world::clock::{Instant, MS};
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 impl World {
     /// How long the acquire gate takes to make up its mind: a moment, or until the fault that makes it slow is over.
     pub(crate) fn gate_takes(&mut self, process: usize) -> Instant {
         let slow_until = self.slots[self.processes[process].slot].gate_slow_until;
-        let moment = self.processes[process].driver.below(20 * MS);
-        let longest = slow_until.min(self.setting.faults_for).saturating_sub(self.at);
+        let moment = self.processes[process].driver_rng.below(20 * MS);
+        let longest = slow_until.min(self.scenario.faults_for).saturating_sub(self.at);
         if longest <= 20 * MS {
             return moment;
         }
         self.stats.fault_coverage.note(FaultKind::SlowGate);
-        self.processes[process].driver.below(longest)
+        self.processes[process].driver_rng.below(longest)
     }
 
     /// A machine is frozen, and so are its boot clock and its timers: not even the kernel notices anything.
     pub(crate) fn freeze(&mut self, slot: usize, times: u32, fault: usize) -> Judged {
         let Fault::Frozen { lasts, gap, .. } = self.faults[fault].fault else { return Ok(()) };
         if times > 1 && !self.healing.began {
-            self.put(lasts + gap, Due::Freeze { slot, times: times - 1, fault });
+            self.put(lasts + gap, WorldEvent::FreezeMachine { slot, times: times - 1, fault });
         }
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         if !self.processes[process].running() || self.healing.began {
@@ -47,7 +47,7 @@ impl World {
         self.processes[process].thawed_at = self.at;
         for session in self.processes[process].sessions.clone() {
             let until = self.until(process, session.deadlines);
-            self.observe(Happening::Froze { session: session.number, until })?;
+            self.observe(Observation::Froze { session: session.number, until })?;
         }
         self.timers_take_a_turn(process);
         self.processes[process].tick_at = 0;
@@ -61,7 +61,7 @@ impl World {
             // What is lost stays lost, and is killed by the word that it was given.
             if !session.lost {
                 let until = self.until(process, session.deadlines);
-                self.observe(Happening::Deadlines { session: session.number, until })?;
+                self.observe(Observation::Deadlines { session: session.number, until })?;
             }
         }
         self.timers_take_a_turn(process);
@@ -76,8 +76,8 @@ impl World {
     fn timers_take_a_turn(&mut self, process: usize) {
         let node = &mut self.processes[process];
         (node.guard_at, node.dead_man_at) = (self.at, self.at);
-        self.put_at(self.at, Due::Guard { process });
-        self.put_at(self.at, Due::DeadMan { process });
+        self.put_at(self.at, WorldEvent::Watchdog { process });
+        self.put_at(self.at, WorldEvent::DeadManTimer { process });
     }
 
     /// The placement of whoever begins in a slot, if it is not the usual one.

@@ -1,6 +1,6 @@
 //! The simulated world: virtual time, machines, processes and the network, and the event loop that drives them.
 //!
-//! [`World`] takes one [`Due`] after the other from its queue and carries it out. The other files here, and the other
+//! [`World`] takes one [`WorldEvent`] after the other from its queue and carries it out. The other files here, and the other
 //! folders, add methods to it.
 
 pub(crate) mod clock;
@@ -17,7 +17,7 @@ pub(crate) mod scenario;
 mod supervisor;
 
 pub(crate) use driver::mentions;
-pub(crate) use event::{Copy, Due};
+pub(crate) use event::{AnswerCopy, WorldEvent};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,46 +25,46 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use leasehold_core::event::Event;
 use leasehold_core::{NodeName, SessionId};
 
-use crate::faults::{Planned, planned};
+use crate::faults::{ScheduledFault, planned};
 use crate::invariants::{Violation, no_busy_loop, no_panic};
 use crate::oracle::records::Records;
-use crate::oracle::{Happening, Healing, Oracle};
-use crate::report::outcome::{Mark, Outcome, Stats};
+use crate::oracle::{Healing, Observation, Oracle};
+use crate::report::outcome::{Outcome, ProcessEvent, Stats};
 use crate::report::trace::Trace;
 use crate::rng::{Purpose, Rng, mix};
 use crate::runner::options::Options;
-use crate::sabotage::{Duty, Order, Sabotage};
+use crate::sabotage::{Duty, ReadOrder, Sabotage};
 use crate::store::SimStore;
-use crate::store::impairment::Weather;
+use crate::store::impairment::Impairments;
 use crate::workload::{Sink, Worker};
 use crate::world::clock::{Instant, SECOND};
 use crate::world::process::{Process, Slot};
-use crate::world::scenario::Setting;
+use crate::world::scenario::Scenario;
 
 /// Whether all is well so far.
 pub(crate) type Judged = Result<(), Violation>;
 
 /// One run.
 pub(crate) struct World {
-    pub(crate) setting: Setting,
+    pub(crate) scenario: Scenario,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) at: Instant,
-    queue: queue::Queue<Due>,
+    queue: queue::Queue<WorldEvent>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) processes: Vec<Process>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) store: SimStore,
     pub(crate) records: Records,
-    pub(crate) weather: Weather,
+    pub(crate) impairments: Impairments,
     pub(crate) sink: Sink,
     pub(crate) oracle: Oracle,
-    pub(crate) faults: Vec<Planned>,
+    pub(crate) faults: Vec<ScheduledFault>,
     /// Faults that are on and have to be ended.
-    pub(crate) on: BTreeSet<usize>,
+    pub(crate) active_faults: BTreeSet<usize>,
     /// Slots of second processes under a name in use, with the fault that they are from.
     pub(crate) twins: Vec<(usize, usize)>,
     /// Faults that struck and count as felt only when somebody has done what they ask for.
-    pub(crate) unmet: Vec<usize>,
+    pub(crate) awaiting_effect: Vec<usize>,
     /// Of what operators asked for and still want: which node it is about.
     pub(crate) asked_for: BTreeMap<usize, NodeName>,
     /// Whether `meta` has ever asked for what this version does not speak.
@@ -74,14 +74,14 @@ pub(crate) struct World {
     pub(crate) healing: Healing,
     /// Sessions whose process is gone, where the kernel can tell.
     pub(crate) proved_gone: Vec<SessionId>,
-    pub(crate) operator: Rng,
+    pub(crate) operator_rng: Rng,
     /// How long operators take between reading and writing.
-    pub(crate) hurry: Rng,
-    pub(crate) store_dice: Rng,
+    pub(crate) operator_delay_rng: Rng,
+    pub(crate) store_rng: Rng,
     /// When the parts of an answer are read.
-    pub(crate) apart: Rng,
+    pub(crate) reading_rng: Rng,
     pub(crate) trace: Trace,
-    pub(crate) marks: Vec<(Instant, usize, Mark)>,
+    pub(crate) marks: Vec<(Instant, usize, ProcessEvent)>,
     pub(crate) stats: Stats,
     pub(crate) scratch: Vec<leasehold_core::event::Action>,
     /// Whether a newer version has ever run.
@@ -96,13 +96,13 @@ pub(crate) const LOOK_EVERY: Instant = SECOND;
 
 impl World {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
-        let setting = Setting::new(options, seed);
-        let faults = planned(options, seed, &setting);
-        let slots = (0..setting.nodes).map(|slot| {
+        let scenario = Scenario::new(options, seed);
+        let faults = planned(options, seed, &scenario);
+        let slots = (0..scenario.nodes).map(|slot| {
             let name = NodeName::new(format!("n{slot}")).expect("a valid name");
-            Slot::new(name, setting.clock(slot))
+            Slot::new(name, scenario.clock(slot))
         });
-        let neighbours = setting.neighbours.then(|| Rng::new(seed, Purpose::Neighbours, 0));
+        let neighbours = scenario.neighbours.then(|| Rng::new(seed, Purpose::Neighbours, 0));
         World {
             sabotage: options.sabotage,
             at: 0,
@@ -110,24 +110,24 @@ impl World {
             slots: slots.collect(),
             processes: Vec::new(),
             workers: Vec::new(),
-            store: SimStore::new(setting.kind).with_neighbours(neighbours),
+            store: SimStore::new(scenario.kind).with_neighbours(neighbours),
             records: Records::default(),
-            weather: Weather::default(),
+            impairments: Impairments::default(),
             sink: Sink::default(),
             oracle: Oracle::default(),
-            on: BTreeSet::new(),
+            active_faults: BTreeSet::new(),
             twins: Vec::new(),
-            unmet: Vec::new(),
+            awaiting_effect: Vec::new(),
             asked_for: BTreeMap::new(),
             raised: false,
             hidden: BTreeMap::new(),
-            healing: Healing::new(&setting),
+            healing: Healing::new(&scenario),
             faults,
             proved_gone: Vec::new(),
-            operator: Rng::new(seed, Purpose::Operator, 0),
-            hurry: Rng::new(seed, Purpose::Operator, 1),
-            store_dice: Rng::new(seed, Purpose::Store, 0),
-            apart: Rng::new(seed, Purpose::Reading, 0),
+            operator_rng: Rng::new(seed, Purpose::Operator, 0),
+            operator_delay_rng: Rng::new(seed, Purpose::Operator, 1),
+            store_rng: Rng::new(seed, Purpose::Store, 0),
+            reading_rng: Rng::new(seed, Purpose::Reading, 0),
             trace: Trace::new(options.tracing),
             marks: Vec::new(),
             stats: Stats::default(),
@@ -135,7 +135,7 @@ impl World {
             newer_about: false,
             served_from: 0,
             digest: mix(seed),
-            setting,
+            scenario,
         }
     }
 
@@ -161,13 +161,13 @@ impl World {
     fn prepare(&mut self) {
         self.open_namespace();
         for slot in 0..self.slots.len() {
-            let after = self.operator.below(SECOND / 2);
-            self.put(after, Due::Spawn { slot });
+            let after = self.operator_rng.below(SECOND / 2);
+            self.put(after, WorldEvent::Spawn { slot });
         }
         for index in 0..self.faults.len() {
-            self.queue.put(self.faults[index].at, Due::Strike(index));
+            self.queue.put(self.faults[index].at, WorldEvent::FaultBegins(index));
         }
-        self.put(LOOK_EVERY, Due::Look);
+        self.put(LOOK_EVERY, WorldEvent::Look);
     }
 
     /// A world without faults, once it is where it should be.
@@ -202,81 +202,87 @@ impl World {
     }
 
     /// Makes what happens part of the digest: two runs with the same digest did the same.
-    fn note(&mut self, due: &Due) {
+    fn note(&mut self, due: &WorldEvent) {
         let (kind, who) = match due {
-            Due::Tick { process, .. } => (1, *process),
-            Due::Guard { process } => (2, *process),
-            Due::DeadMan { process } => (21, *process),
-            Due::Arrive { process, .. } => (3, *process),
-            Due::Answer { process, .. } => (4, *process),
-            Due::GiveUp { process, .. } => (5, *process),
-            Due::Told { process, .. } => (6, *process),
-            Due::Connect { process, .. } => (7, *process),
-            Due::Gone { process, .. } => (8, *process),
-            Due::Gate { process, .. } => (9, *process),
-            Due::Ended { worker, .. } => (10, *worker),
-            Due::Work { worker, .. } => (11, *worker),
-            Due::Write { run, .. } => (12, *run),
-            Due::Resume { process, .. } => (13, *process),
-            Due::Spawn { slot } => (14, *slot),
-            Due::Strike(fault) => (15, *fault),
-            Due::Relent(fault) => (16, *fault),
-            Due::Roll { slot, .. } => (17, *slot),
-            Due::Look => (18, 0),
-            Due::Command { process, .. } => (19, *process),
-            Due::Echo { process, .. } => (20, *process),
-            Due::Freeze { slot, .. } => (21, *slot),
-            Due::Operator { .. } => (22, 0),
+            WorldEvent::Tick { process, .. } => (1, *process),
+            WorldEvent::Watchdog { process } => (2, *process),
+            WorldEvent::DeadManTimer { process } => (21, *process),
+            WorldEvent::RequestArrives { process, .. } => (3, *process),
+            WorldEvent::AnswerArrives { process, .. } => (4, *process),
+            WorldEvent::GiveUp { process, .. } => (5, *process),
+            WorldEvent::WatchDelivery { process, .. } => (6, *process),
+            WorldEvent::WatchConnect { process, .. } => (7, *process),
+            WorldEvent::ProcessGone { process, .. } => (8, *process),
+            WorldEvent::GateAnswers { process, .. } => (9, *process),
+            WorldEvent::WorkEnded { worker, .. } => (10, *worker),
+            WorldEvent::Work { worker, .. } => (11, *worker),
+            WorldEvent::SinkWrite { run, .. } => (12, *run),
+            WorldEvent::Resume { process, .. } => (13, *process),
+            WorldEvent::Spawn { slot } => (14, *slot),
+            WorldEvent::FaultBegins(fault) => (15, *fault),
+            WorldEvent::FaultEnds(fault) => (16, *fault),
+            WorldEvent::RollingStep { slot, .. } => (17, *slot),
+            WorldEvent::Look => (18, 0),
+            WorldEvent::Command { process, .. } => (19, *process),
+            WorldEvent::RepeatedWrite { process, .. } => (20, *process),
+            WorldEvent::FreezeMachine { slot, .. } => (21, *slot),
+            WorldEvent::OperatorWrite { .. } => (22, 0),
         };
         self.digest = mix(self.digest ^ self.at ^ (kind << 56) ^ ((who as u64) << 40));
     }
 
-    fn happen(&mut self, due: Due) -> Judged {
+    fn happen(&mut self, due: WorldEvent) -> Judged {
         let Some(due) = self.defer(due) else { return Ok(()) };
         match due {
-            Due::Tick { process, number } => self.tick(process, number),
-            Due::Guard { process } => self.guard(process),
-            Due::DeadMan { process } => self.dead_man(process),
-            Due::Arrive { process, request, sent_at } => self.arrive(process, *request, sent_at),
-            Due::Echo { process, echo } => self.echo(process, *echo),
-            Due::Answer { process, id, answer, copy } => self.answered(process, id, *answer, copy),
-            Due::GiveUp { process, id } => self.give_up(process, id),
-            Due::Told { process, number } => self.watch_tells(process, number),
-            Due::Connect { process, number } => self.watch_connects(process, number),
-            Due::Gone { process, session } => self.process_gone(process, session),
-            Due::Gate { process, shard, verdict } => self.step(process, Event::Gate { shard, verdict }),
-            Due::Ended { process, worker } => self.work_ended(process, worker),
-            Due::Work { worker, what } => self.work(worker, what),
-            Due::Write { run, shard, epoch } => self.write_arrives(run, shard, epoch),
-            Due::Resume { process, pause } => self.resume(process, pause),
-            Due::Spawn { slot } => self.spawn(slot),
-            Due::Strike(fault) => self.strike(fault),
-            Due::Relent(fault) => self.relent(fault),
-            Due::Roll { slot, fault } => self.roll(slot, fault),
-            Due::Operator { swap } => {
+            WorldEvent::Tick { process, number } => self.tick(process, number),
+            WorldEvent::Watchdog { process } => self.guard(process),
+            WorldEvent::DeadManTimer { process } => self.dead_man(process),
+            WorldEvent::RequestArrives { process, request, sent_at } => {
+                self.arrive(process, *request, sent_at)
+            }
+            WorldEvent::RepeatedWrite { process, repeated } => self.repeated_write(process, *repeated),
+            WorldEvent::AnswerArrives { process, id, answer, copy } => {
+                self.answered(process, id, *answer, copy)
+            }
+            WorldEvent::GiveUp { process, id } => self.give_up(process, id),
+            WorldEvent::WatchDelivery { process, number } => self.watch_tells(process, number),
+            WorldEvent::WatchConnect { process, number } => self.watch_connects(process, number),
+            WorldEvent::ProcessGone { process, session } => self.process_gone(process, session),
+            WorldEvent::GateAnswers { process, shard, verdict } => {
+                self.step(process, Event::Gate { shard, verdict })
+            }
+            WorldEvent::WorkEnded { process, worker } => self.work_ended(process, worker),
+            WorldEvent::Work { worker, what } => self.work(worker, what),
+            WorldEvent::SinkWrite { run, shard, epoch } => self.write_arrives(run, shard, epoch),
+            WorldEvent::Resume { process, pause } => self.resume(process, pause),
+            WorldEvent::Spawn { slot } => self.spawn(slot),
+            WorldEvent::FaultBegins(fault) => self.begin_fault(fault),
+            WorldEvent::FaultEnds(fault) => self.end_fault(fault),
+            WorldEvent::RollingStep { slot, fault } => self.roll(slot, fault),
+            WorldEvent::OperatorWrite { swap } => {
                 self.operator_writes(&swap);
                 Ok(())
             }
-            Due::Freeze { slot, times, fault } => self.freeze(slot, times, fault),
-            Due::Command { process, command } => self.step(process, Event::Command(*command)),
-            Due::Look => self.look(),
+            WorldEvent::FreezeMachine { slot, times, fault } => self.freeze(slot, times, fault),
+            WorldEvent::Command { process, command } => self.step(process, Event::Command(*command)),
+            WorldEvent::Look => self.look(),
         }
     }
 
     /// Drops what a dead process no longer does, and keeps for later what one that stands still cannot do now.
-    fn defer(&mut self, due: Due) -> Option<Due> {
+    fn defer(&mut self, due: WorldEvent) -> Option<WorldEvent> {
         let process = match &due {
-            Due::Tick { process, .. }
-            | Due::Guard { process }
-            | Due::Answer { process, .. }
-            | Due::GiveUp { process, .. }
-            | Due::Told { process, .. }
-            | Due::Connect { process, .. }
-            | Due::Gone { process, .. }
-            | Due::Gate { process, .. }
-            | Due::Command { process, .. }
-            | Due::Ended { process, .. } => *process,
-            Due::Work { worker, .. } => self.workers[*worker].process,
+            WorldEvent::Tick { process, .. }
+            | WorldEvent::Watchdog { process }
+            | WorldEvent::AnswerArrives { process, .. }
+            | WorldEvent::GiveUp { process, .. }
+            | WorldEvent::WatchDelivery { process, .. }
+            | WorldEvent::WatchConnect { process, .. }
+            | WorldEvent::ProcessGone { process, .. }
+            | WorldEvent::GateAnswers { process, .. }
+            | WorldEvent::Command { process, .. }
+            | WorldEvent::WorkEnded { process, .. } => *process,
+            WorldEvent::Work { worker, .. } => self.workers[*worker].process,
             _ => return Some(due),
         };
         if !self.processes[process].alive {
@@ -290,19 +296,19 @@ impl World {
     }
 
     /// Puts something so much later than now.
-    pub(crate) fn put(&mut self, after: Instant, due: Due) {
+    pub(crate) fn put(&mut self, after: Instant, due: WorldEvent) {
         self.queue.put(self.at.saturating_add(after), due);
     }
 
     /// Puts something at that instant, or now if it has passed.
-    pub(crate) fn put_at(&mut self, at: Instant, due: Due) {
+    pub(crate) fn put_at(&mut self, at: Instant, due: WorldEvent) {
         if at != Instant::MAX {
             self.queue.put(at.max(self.at), due);
         }
     }
 
-    pub(crate) fn observe(&mut self, happening: Happening) -> Judged {
-        self.oracle.observe(self.at, happening)
+    pub(crate) fn observe(&mut self, observation: Observation) -> Judged {
+        self.oracle.observe(self.at, observation)
     }
 
     pub(crate) fn violation(
@@ -318,7 +324,7 @@ impl World {
         self.sabotage == Some(Sabotage::Driver(duty))
     }
 
-    pub(crate) fn misreads(&self, order: Order) -> bool {
+    pub(crate) fn misreads(&self, order: ReadOrder) -> bool {
         self.sabotage == Some(Sabotage::Store(order))
     }
 

@@ -11,14 +11,14 @@ use crate::report::words;
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::newer_version::as_newer_version;
 use crate::world::process::Version;
-use crate::world::{Copy, Due, Judged, World};
+use crate::world::{AnswerCopy, Judged, World, WorldEvent};
 
 /// However slow the store, nothing is under way for longer than this, be it a request, an answer or news for a watch.
 pub(crate) const UNDER_WAY_MAX: Instant = 5 * SECOND;
 
 /// A write that somebody between repeats.
 #[derive(Debug)]
-pub(crate) struct Echo {
+pub(crate) struct RepeatedWrite {
     request: Request,
     sent_at: Instant,
     /// Which store it was sent to.
@@ -29,8 +29,8 @@ pub(crate) struct Echo {
 
 impl World {
     pub(crate) fn latency(&mut self, process: usize) -> Instant {
-        let once = self.setting.shape.latency(&mut self.processes[process].network);
-        let times = self.weather.slow();
+        let once = self.scenario.shape.latency(&mut self.processes[process].network_rng);
+        let times = self.impairments.slow();
         if times > 1 {
             self.stats.fault_coverage.note(FaultKind::SlowStore);
         }
@@ -43,7 +43,7 @@ impl World {
         let id = request.id;
         self.processes[process].waiting.insert(id);
         let give_up_at = self.slots[slot].clock.when(request.give_up_at);
-        self.put_at(give_up_at, Due::GiveUp { process, id });
+        self.put_at(give_up_at, WorldEvent::GiveUp { process, id });
         if self.processes[process].version == Version::Newer
             && let Op::Swap(swaps) = &mut request.op
         {
@@ -55,47 +55,50 @@ impl World {
         let mut latency = self.latency(process) + self.reads_longer(&request.op);
         if self.slots[slot].requests_cut > 0 {
             // Some of what was sent into a cut line is sent again by the network when the line is back.
-            let rng = &mut self.processes[process].network;
+            let rng = &mut self.processes[process].network_rng;
             if !rng.permille(250) {
                 self.stats.fault_coverage.note(self.slots[slot].cut());
                 return;
             }
             latency += rng.between(100 * MS, 15 * SECOND);
         }
-        let doubled = self.weather.doubled_writes();
+        let doubled = self.impairments.doubled_writes();
         if doubled > 0 && matches!(request.op, Op::Swap(_)) {
             self.send_again(process, &request, doubled);
         }
-        self.put(latency, Due::Arrive { process, request: Box::new(request), sent_at: self.at });
+        self.put(
+            latency,
+            WorldEvent::RequestArrives { process, request: Box::new(request), sent_at: self.at },
+        );
     }
 
     /// Somebody between may repeat a write, long after it was first sent, and more than once.
     fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
-        let rng = &mut self.processes[process].network;
+        let rng = &mut self.processes[process].network_rng;
         let (doubled, more) = (rng.permille(permille), rng.pick(&[0, 0, 3, 20]));
         let after = rng.between(MS, if more > 0 { 2 * SECOND } else { 20 * SECOND });
         if doubled {
             let generation = self.store.generations();
-            let echo = Echo { request: request.clone(), sent_at: self.at, generation, more };
-            self.put(after, Due::Echo { process, echo: Box::new(echo) });
+            let repeated = RepeatedWrite { request: request.clone(), sent_at: self.at, generation, more };
+            self.put(after, WorldEvent::RepeatedWrite { process, repeated: Box::new(repeated) });
         }
     }
 
     /// The repeated write arrives. Nobody hears what became of it.
-    pub(crate) fn echo(&mut self, process: usize, mut echo: Echo) -> Judged {
-        if self.store.generations() != echo.generation {
+    pub(crate) fn repeated_write(&mut self, process: usize, mut repeated: RepeatedWrite) -> Judged {
+        if self.store.generations() != repeated.generation {
             return Ok(());
         }
-        if !self.weather.down() && !self.weather.full() {
+        if !self.impairments.down() && !self.impairments.full() {
             self.stats.fault_coverage.note(FaultKind::DoubledWrites);
-            self.served_from = echo.sent_at;
-            let answer = self.serve(process, &echo.request.op)?;
-            self.note_proof(process, echo.sent_at, &echo.request.op, &answer);
+            self.served_from = repeated.sent_at;
+            let answer = self.serve(process, &repeated.request.op)?;
+            self.note_proof(process, repeated.sent_at, &repeated.request.op, &answer);
         }
-        if echo.more > 0 {
-            echo.more -= 1;
-            let after = self.processes[process].network.between(50 * MS, 2 * SECOND);
-            self.put(after, Due::Echo { process, echo: Box::new(echo) });
+        if repeated.more > 0 {
+            repeated.more -= 1;
+            let after = self.processes[process].network_rng.between(50 * MS, 2 * SECOND);
+            self.put(after, WorldEvent::RepeatedWrite { process, repeated: Box::new(repeated) });
         }
         Ok(())
     }
@@ -105,8 +108,8 @@ impl World {
         let slot = self.processes[process].slot;
         // A client counts the listings that it asks for, whatever becomes of them.
         self.processes[process].lists += u32::from(request.op == Op::List);
-        let rng = &mut self.processes[process].network;
-        if let Some(kind) = self.weather.down_from() {
+        let rng = &mut self.processes[process].network_rng;
+        if let Some(kind) = self.impairments.down_from() {
             self.stats.fault_coverage.note(kind);
             if rng.permille(500) {
                 let failed = failed(StoreErrorKind::Unreachable, "connection refused");
@@ -130,17 +133,20 @@ impl World {
         let stalled_until = self.slots[slot].stalled_until;
         if self.at < stalled_until && request.lane == Lane::Work && matches!(request.op, Op::Swap(_)) {
             self.stats.fault_coverage.note(FaultKind::Stall);
-            self.put_at(stalled_until, Due::Arrive { process, request: Box::new(request), sent_at });
+            self.put_at(
+                stalled_until,
+                WorldEvent::RequestArrives { process, request: Box::new(request), sent_at },
+            );
             return Ok(());
         }
-        if matches!(request.op, Op::Swap(_)) && self.weather.full() {
+        if matches!(request.op, Op::Swap(_)) && self.impairments.full() {
             self.stats.fault_coverage.note(FaultKind::FullDisk);
             let failed = failed(StoreErrorKind::Refused, "no space left on device");
             self.reply(process, request.id, failed);
             return Ok(());
         }
-        let errors = self.weather.errors();
-        if errors > 0 && self.processes[process].network.permille(errors) {
+        let errors = self.impairments.errors();
+        if errors > 0 && self.processes[process].network_rng.permille(errors) {
             self.stats.fault_coverage.note(FaultKind::Errors);
             return self.fail(process, request, sent_at);
         }
@@ -167,7 +173,7 @@ impl World {
     /// The store fails: before it has done anything, or after it has done all or some of it.
     fn fail(&mut self, process: usize, request: Request, sent_at: Instant) -> Judged {
         self.served_from = sent_at;
-        let rng = &mut self.processes[process].network;
+        let rng = &mut self.processes[process].network_rng;
         let kind = rng.pick(&[StoreErrorKind::Busy, StoreErrorKind::Unreachable, StoreErrorKind::Refused]);
         let how = rng.below(3);
         let mut answer = failed(kind, "the store failed");
@@ -180,7 +186,7 @@ impl World {
                 let mut outcomes = Vec::with_capacity(swaps.len());
                 let mut done = Vec::with_capacity(swaps.len());
                 for swap in swaps {
-                    let rng = &mut self.processes[process].network;
+                    let rng = &mut self.processes[process].network_rng;
                     let (applied, known) = (rng.permille(500), rng.permille(300));
                     let outcome = if applied { self.apply(process, swap)? } else { Swapped::Unknown };
                     done.push(outcome.clone());
@@ -239,9 +245,9 @@ impl World {
         if !self.processes[process].alive {
             return;
         }
-        let (lost, doubled) = (self.weather.lost_answers(), self.weather.doubled_answers());
+        let (lost, doubled) = (self.impairments.lost_answers(), self.impairments.doubled_answers());
         let latency = self.latency(process);
-        let rng = &mut self.processes[process].network;
+        let rng = &mut self.processes[process].network_rng;
         if lost > 0 && rng.permille(lost) {
             self.stats.fault_coverage.note(FaultKind::LostAnswers);
             return;
@@ -249,23 +255,37 @@ impl World {
         if doubled > 0 && rng.permille(doubled) {
             let (late, extra) = (rng.permille(500), rng.between(MS, 4 * SECOND));
             self.stats.fault_coverage.note(FaultKind::DoubledAnswers);
-            let copy = Due::Answer { process, id, answer: Box::new(answer.clone()), copy: Copy::Extra };
+            let copy = WorldEvent::AnswerArrives {
+                process,
+                id,
+                answer: Box::new(answer.clone()),
+                copy: AnswerCopy::Extra,
+            };
             self.put(latency + extra, copy);
             if late {
                 return;
             }
         }
-        self.put(latency, Due::Answer { process, id, answer: Box::new(answer), copy: Copy::Awaited });
+        self.put(
+            latency,
+            WorldEvent::AnswerArrives { process, id, answer: Box::new(answer), copy: AnswerCopy::Awaited },
+        );
     }
 
-    pub(crate) fn answered(&mut self, process: usize, id: RequestId, answer: Answer, copy: Copy) -> Judged {
+    pub(crate) fn answered(
+        &mut self,
+        process: usize,
+        id: RequestId,
+        answer: Answer,
+        copy: AnswerCopy,
+    ) -> Judged {
         let slot = self.processes[process].slot;
         if self.slots[slot].answers_cut > 0 {
             self.stats.fault_coverage.note(self.slots[slot].cut());
             return Ok(());
         }
         let awaited = self.processes[process].waiting.remove(&id);
-        if !awaited && copy == Copy::Awaited {
+        if !awaited && copy == AnswerCopy::Awaited {
             return Ok(());
         }
         if matches!(&answer, Answer::Listed(listing) if listing.newest) {

@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn raise(&mut self) {
         let wants = |raise: Raise| {
             let wanted = |fault: &usize| matches!(self.faults[*fault].fault, Fault::Protocol { raise: it, .. } if it == raise);
-            self.on.iter().any(wanted)
+            self.active_faults.iter().any(wanted)
         };
         let (protocol, format) = (wants(Raise::Protocol), wants(Raise::Format));
         let Some(there) = self.store.get(&Key::Meta) else { return };

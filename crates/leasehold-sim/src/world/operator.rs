@@ -13,29 +13,30 @@ use crate::faults::Fault;
 use crate::world::clock::{MS, SECOND};
 use crate::world::newer_version::{READABLE, TOO_NEW};
 use crate::world::scenario::NAMED;
-use crate::world::{Due, World};
+use crate::world::{World, WorldEvent};
 
 impl World {
     pub(crate) fn write_id(&mut self) -> WriteId {
-        WriteId::from_bits(u128::from(self.operator.draw()) << 64 | u128::from(self.operator.draw()))
+        WriteId::from_bits(u128::from(self.operator_rng.draw()) << 64 | u128::from(self.operator_rng.draw()))
     }
 
     /// An operator has read a record and writes it: often at once, else some time later, over what was read.
     fn swap_some_time(&mut self, key: Key, value: Vec<u8>) {
-        let late = self.setting.operators_race && !self.healing.began && self.hurry.permille(500);
+        let late =
+            self.scenario.operators_race && !self.healing.began && self.operator_delay_rng.permille(500);
         if !late {
             return self.overwrite(key, Some(value));
         }
         let expect = self.store.get(&key).map(|there| there.version.clone());
         let swap = Swap { key, expect, value: Some(Arc::from(value)) };
-        let after = self.hurry.between(MS, 3 * SECOND);
-        self.put(after, Due::Operator { swap: Box::new(swap) });
+        let after = self.operator_delay_rng.between(MS, 3 * SECOND);
+        self.put(after, WorldEvent::OperatorWrite { swap: Box::new(swap) });
     }
 
     /// What an operator wrote arrives. If somebody else was faster or the store does not take it, the operator is told so.
     pub(crate) fn operator_writes(&mut self, swap: &Swap) {
         let there = self.store.get(&swap.key).map(|there| &there.version);
-        let lands = there == swap.expect.as_ref() && !self.weather.down() && !self.weather.full();
+        let lands = there == swap.expect.as_ref() && !self.impairments.down() && !self.impairments.full();
         if self.healing.began || !lands {
             return self.tell("OPERATOR", || format!("could not write {}", swap.key));
         }
@@ -43,7 +44,7 @@ impl World {
     }
 
     pub(crate) fn overwrite(&mut self, key: Key, value: Option<Vec<u8>>) {
-        self.records.changed(self.at, &self.setting, &key, value.as_deref());
+        self.records.changed(self.at, &self.scenario, &key, value.as_deref());
         self.store.put(self.at, key, value.map(Arc::from));
         self.watchers_hear();
     }
@@ -53,11 +54,11 @@ impl World {
         let meta = Meta {
             format: FORMAT,
             write: self.write_id(),
-            incarnation: Incarnation::from_bits(u128::from(self.operator.draw())),
+            incarnation: Incarnation::from_bits(u128::from(self.operator_rng.draw())),
             state: MetaState::Open,
             seq: 1,
-            max_ttl_ms: if self.setting.untold { self.setting.ttl } else { self.setting.ttl_max } / MS,
-            epoch_floor: Epoch(1 + self.operator.below(99)),
+            max_ttl_ms: if self.scenario.untold { self.scenario.ttl } else { self.scenario.ttl_max } / MS,
+            epoch_floor: Epoch(1 + self.operator_rng.below(99)),
             generation: self.store.generation().to_owned(),
             protocol: PROTOCOL,
             written_unix_ms: 0,
@@ -78,11 +79,11 @@ impl World {
 
     /// Pins a shard to whom the last of the operators who want that named, or to nobody any more.
     pub(crate) fn pin(&mut self, shard: u32) {
-        let pins = self.on.iter().rev().filter(
+        let pins = self.active_faults.iter().rev().filter(
             |fault| matches!(self.faults[**fault].fault, Fault::Pin { shard: pinned, .. } if pinned == shard),
         );
         let name = pins.filter_map(|fault| self.asked_for.get(fault)).next().cloned();
-        let id = ShardId::slot(&self.setting.group, shard);
+        let id = ShardId::slot(&self.scenario.group, shard);
         self.control(|control| {
             match name {
                 Some(name) => control.pins.insert(id, name),
@@ -94,17 +95,17 @@ impl World {
     /// Whether an operator still wants that node drained.
     pub(crate) fn is_drained(&self, name: &NodeName) -> bool {
         let drains = |fault: &usize| matches!(self.faults[*fault].fault, Fault::Drain { .. });
-        self.on.iter().any(|fault| drains(fault) && self.asked_for.get(fault) == Some(name))
+        self.active_faults.iter().any(|fault| drains(fault) && self.asked_for.get(fault) == Some(name))
     }
 
     /// Whether an operator still wants nothing to move.
     pub(crate) fn is_frozen(&self) -> bool {
-        self.on.iter().any(|fault| matches!(self.faults[*fault].fault, Fault::Freeze { .. }))
+        self.active_faults.iter().any(|fault| matches!(self.faults[*fault].fault, Fault::Freeze { .. }))
     }
 
     /// An operator sets the number of slots. What is there and cannot be read is not written over, as in `leasehold group set`.
     pub(crate) fn resize(&mut self, shards: u32) {
-        let key = Key::Group(self.setting.group.clone());
+        let key = Key::Group(self.scenario.group.clone());
         let record = match (self.store.get(&key).is_some(), self.group_record()) {
             (_, Some(there)) => {
                 GroupRecord { write: self.write_id(), shards: ShardSet::Numbered(shards), ..there }
@@ -119,9 +120,9 @@ impl World {
         GroupRecord {
             format: FORMAT,
             write: self.write_id(),
-            group: self.setting.group.clone(),
+            group: self.scenario.group.clone(),
             shards: ShardSet::Numbered(shards),
-            policy: self.setting.policy.clone(),
+            policy: self.scenario.policy.clone(),
             epoch_floor: Epoch(0),
             filled: Default::default(),
             written_unix_ms: 0,
@@ -130,19 +131,19 @@ impl World {
     }
 
     fn group_record(&self) -> Option<GroupRecord> {
-        let stored = self.store.get(&Key::Group(self.setting.group.clone()))?;
+        let stored = self.store.get(&Key::Group(self.scenario.group.clone()))?;
         GroupRecord::decode(&stored.value).ok()
     }
 
     /// How many slots there should be.
     pub(crate) fn slots_wanted(&self) -> usize {
-        self.records.slots().unwrap_or(self.setting.shards) as usize
+        self.records.slots().unwrap_or(self.scenario.shards) as usize
     }
 
     /// The numbers of the shards that should be held, once everybody has engaged everything.
     pub(crate) fn shards_wanted(&self) -> impl Iterator<Item = usize> + use<> {
-        let first = self.setting.first_named();
-        let named = if self.setting.named.is_some() { NAMED } else { 0 };
+        let first = self.scenario.first_named();
+        let named = if self.scenario.named.is_some() { NAMED } else { 0 };
         (0..self.slots_wanted()).chain(first..first + named)
     }
 
@@ -162,7 +163,7 @@ impl World {
         }
         // A store that was rolled back may ask for what nobody wants any more.
         self.raise();
-        let group = Key::Group(self.setting.group.clone());
+        let group = Key::Group(self.scenario.group.clone());
         if let Some(stored) = self.store.get(&group)
             && GroupRecord::decode(&stored.value).is_err()
         {
@@ -173,9 +174,9 @@ impl World {
         }
         let keep_drain = self.healing.drained.clone();
         let shards = self.slots_wanted() as u32;
-        let named = (0..NAMED).filter_map(|number| self.setting.named_shard(number));
+        let named = (0..NAMED).filter_map(|number| self.scenario.named_shard(number));
         let ids: Vec<_> =
-            (0..shards).map(|slot| ShardId::slot(&self.setting.group, slot)).chain(named).collect();
+            (0..shards).map(|slot| ShardId::slot(&self.scenario.group, slot)).chain(named).collect();
         self.control(|control| {
             control.freeze = None;
             control.pins.clear();

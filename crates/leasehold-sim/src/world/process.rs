@@ -6,13 +6,13 @@ use std::time::Duration;
 use leasehold_core::event::{Action, Event};
 use leasehold_core::notice::SessionState;
 use leasehold_core::store::RequestId;
-use leasehold_core::work::{SessionNo as SessionOfWork, Watch as Dog, Works};
+use leasehold_core::work::{SessionNo as SessionOfWork, Watch as Watchdog, Works};
 use leasehold_core::{Deadlines, Moment, Node, NodeName, SessionId};
 
-use crate::faults::{FaultKind, Place};
+use crate::faults::{FaultKind, PausePoint};
 use crate::oracle::SessionNo;
 use crate::rng::Rng;
-use crate::world::Due;
+use crate::world::WorldEvent;
 use crate::world::clock::{Clock, Instant};
 use crate::world::scenario::NAMED;
 
@@ -143,12 +143,12 @@ pub(crate) struct Process {
     pub(crate) paused: Option<u32>,
     pub(crate) pauses: u32,
     /// What became due while it stood still.
-    pub(crate) deferred: Vec<Due>,
+    pub(crate) deferred: Vec<WorldEvent>,
     /// What its core had decided when it was stopped before doing it.
     pub(crate) undone: Vec<Action>,
     /// It will stand still for so long, as soon as it is at that place.
     pub(crate) pause_at_check: Option<Instant>,
-    pub(crate) pause_at_step: Option<(Instant, Place)>,
+    pub(crate) pause_at_step: Option<(Instant, PausePoint)>,
     pub(crate) pause_at_begin: Option<Instant>,
     /// When the next tick is in the queue, and its number.
     pub(crate) tick_at: Instant,
@@ -157,7 +157,7 @@ pub(crate) struct Process {
     /// What decides about its work: the same code as in the library.
     pub(crate) works: Works,
     /// What its watchdog decides, and when that looks next.
-    pub(crate) dog: Dog<SessionOfWork, usize>,
+    pub(crate) watchdog: Watchdog<SessionOfWork, usize>,
     pub(crate) guard_at: Instant,
     /// How much earlier than the dead-man timer work is killed from inside.
     pub(crate) kill_early: Duration,
@@ -191,18 +191,18 @@ pub(crate) struct Process {
     pub(crate) busy: (u64, u32),
     /// What it does when it has ended.
     pub(crate) leaving: Leaving,
-    pub(crate) network: Rng,
-    pub(crate) driver: Rng,
-    pub(crate) work: Rng,
-    pub(crate) parts: Rng,
-    pub(crate) watch_dice: Rng,
+    pub(crate) network_rng: Rng,
+    pub(crate) driver_rng: Rng,
+    pub(crate) work_rng: Rng,
+    pub(crate) parts_rng: Rng,
+    pub(crate) watch_rng: Rng,
 }
 
 /// Whether a process was told to leave, and what comes after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
     No,
-    Then(crate::faults::Comeback),
+    Then(crate::faults::Restart),
 }
 
 /// A session, as the driver sees it: what all its grants share.

@@ -7,39 +7,39 @@ use crate::world::clock::Instant;
 
 /// Things that will happen.
 ///
-/// The order is kept apart from the things, which are large and would be carried around with every comparison.
+/// The order is kept apart from the items, which are large and would be carried around with every comparison.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
-    things: Vec<Option<T>>,
+    items: Vec<Option<T>>,
     free: Vec<usize>,
-    put: u64,
+    sequence: u64,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
         Queue {
             order: BinaryHeap::with_capacity(256),
-            things: Vec::with_capacity(256),
+            items: Vec::with_capacity(256),
             free: Vec::new(),
-            put: 0,
+            sequence: 0,
         }
     }
 
     pub(crate) fn put(&mut self, at: Instant, what: T) {
-        self.put += 1;
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.things.push(None);
-            self.things.len() - 1
+        self.sequence += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.items.push(None);
+            self.items.len() - 1
         });
-        self.things[place] = Some(what);
-        self.order.push(Reverse((at, self.put, place)));
+        self.items[index] = Some(what);
+        self.order.push(Reverse((at, self.sequence, index)));
     }
 
     pub(crate) fn take(&mut self) -> Option<(Instant, T)> {
-        let Reverse((at, _, place)) = self.order.pop()?;
-        self.free.push(place);
-        self.things[place].take().map(|what| (at, what))
+        let Reverse((at, _, index)) = self.order.pop()?;
+        self.free.push(index);
+        self.items[index].take().map(|what| (at, what))
     }
 }
 

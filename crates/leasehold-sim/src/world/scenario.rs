@@ -15,7 +15,7 @@ use crate::world::clock::{Clock, Instant, MS, SECOND};
 
 /// The settings of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct Scenario {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) shards: u32,
@@ -68,7 +68,7 @@ enum Walls {
     Wild,
 }
 
-impl Setting {
+impl Scenario {
     pub(crate) fn new(options: &Options, seed: u64) -> Self {
         let mut rng = Rng::new(seed, Purpose::Setting, 0);
         let any = rng.pick(&StoreKind::ALL);
@@ -88,7 +88,7 @@ impl Setting {
         let (ttl, longer) = if untold { (usual / 2, 4) } else { (ttl, 2) };
         let mixed = mixed || untold;
         let walls = if options.script.is_some() { Walls::Steady } else { drawn };
-        Setting {
+        Scenario {
             seed,
             nodes: options.nodes.max(1),
             shards: options.shards.max(1),

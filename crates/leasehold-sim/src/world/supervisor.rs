@@ -1,19 +1,19 @@
 //! The hands of a simulated process: what they are told by [`leasehold_core::work::Works`], the same code that the
 //! library runs, is written down here and carried out by the world.
 
-use leasehold_core::work::{Hands, SessionLost, SessionNo, SessionStatus, Works};
+use leasehold_core::work::{Hands, Order, SessionLost, SessionNo, SessionStatus, Works};
 use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
 
 use crate::invariants::Violation;
-use crate::oracle::Happening;
+use crate::oracle::Observation;
 use crate::sabotage::{Duty, Sabotage};
-use crate::workload::{WorkDue, Worker};
+use crate::workload::{WorkEvent, Worker};
 use crate::world::process::Session;
 use crate::world::scenario::DeadMan;
-use crate::world::{Due, Judged, World};
+use crate::world::{Judged, World, WorldEvent};
 
 /// Something that the world must do for a process.
-enum Order {
+enum Effect {
     Arm(Option<Moment>),
     Guard(SessionNo, Moment),
     Tell(usize),
@@ -22,16 +22,16 @@ enum Order {
 }
 
 /// The hands of one process, for one call.
-pub(crate) struct SimHands<'a> {
+pub(crate) struct Supervisor<'a> {
     now: Moment,
     sessions: &'a mut Vec<Session>,
     workers: &'a [Worker],
     mine: &'a [usize],
     sabotage: Option<Sabotage>,
-    orders: Vec<Order>,
+    effects: Vec<Effect>,
 }
 
-impl SimHands<'_> {
+impl Supervisor<'_> {
     fn broken(&self, duty: Duty) -> bool {
         self.sabotage == Some(Sabotage::Driver(duty))
     }
@@ -46,16 +46,16 @@ impl SimHands<'_> {
     }
 }
 
-impl Hands for SimHands<'_> {
+impl Hands for Supervisor<'_> {
     fn arm(&mut self, at: Option<Moment>) -> Result<(), String> {
-        self.orders.push(Order::Arm(at));
+        self.effects.push(Effect::Arm(at));
         Ok(())
     }
 
     fn open(&mut self, session: SessionNo, deadlines: Deadlines) {
         if let Some(newest) = self.sessions.last_mut() {
             (newest.no, newest.deadlines) = (Some(session), deadlines);
-            self.orders.push(Order::Guard(session, deadlines.stop_at));
+            self.effects.push(Effect::Guard(session, deadlines.stop_at));
         }
     }
 
@@ -86,11 +86,11 @@ impl Hands for SimHands<'_> {
     }
 
     fn tell(&mut self, shard: &ShardId, epoch: Epoch) {
-        self.orders.extend(self.worker(shard, epoch).map(Order::Tell));
+        self.effects.extend(self.worker(shard, epoch).map(Effect::Tell));
     }
 
     fn cut_off_at(&mut self, shard: &ShardId, epoch: Epoch, at: Moment) {
-        self.orders.extend(self.worker(shard, epoch).map(|worker| Order::CutOff(worker, at)));
+        self.effects.extend(self.worker(shard, epoch).map(|worker| Effect::CutOff(worker, at)));
     }
 
     fn close(&mut self, shard: &ShardId, epoch: Epoch) -> bool {
@@ -100,7 +100,7 @@ impl Hands for SimHands<'_> {
         let forgets = self.broken(Duty::OwnedWorkCounts) || self.broken(Duty::EndedMeansEnded);
         let closes = self.workers[worker].owned == 0 || forgets;
         if closes {
-            self.orders.push(Order::Close(worker));
+            self.effects.push(Effect::Close(worker));
         }
         closes
     }
@@ -111,38 +111,38 @@ impl World {
     pub(crate) fn decide<R>(
         &mut self,
         process: usize,
-        call: impl FnOnce(&mut Works, &mut SimHands<'_>) -> R,
+        call: impl FnOnce(&mut Works, &mut Supervisor<'_>) -> R,
     ) -> Result<R, Violation> {
         let now = self.now_of(process).at;
         let node = &mut self.processes[process];
-        let mut hands = SimHands {
+        let mut supervisor = Supervisor {
             now,
             sessions: &mut node.sessions,
             workers: &self.workers,
             mine: &node.workers,
             sabotage: self.sabotage,
-            orders: Vec::new(),
+            effects: Vec::new(),
         };
-        let answer = call(&mut node.works, &mut hands);
-        for order in hands.orders {
-            self.obey(process, order)?;
+        let answer = call(&mut node.works, &mut supervisor);
+        for effect in supervisor.effects {
+            self.apply_effect(process, effect)?;
         }
         Ok(answer)
     }
 
-    fn obey(&mut self, process: usize, order: Order) -> Judged {
-        match order {
-            Order::Arm(at) => self.arm(process, at),
-            Order::Guard(session, stop_at) => {
-                self.processes[process].dog.guard(session);
+    fn apply_effect(&mut self, process: usize, effect: Effect) -> Judged {
+        match effect {
+            Effect::Arm(at) => self.arm(process, at),
+            Effect::Guard(session, stop_at) => {
+                self.processes[process].watchdog.guard(session);
                 self.plan_guard(process, stop_at);
             }
-            Order::Tell(worker) => self.tell_worker(worker)?,
-            Order::CutOff(worker, at) => {
-                self.processes[process].dog.cut_off_at(at, worker);
+            Effect::Tell(worker) => self.tell_worker(worker)?,
+            Effect::CutOff(worker, at) => {
+                self.processes[process].watchdog.cut_off_at(at, worker);
                 self.plan_guard(process, at);
             }
-            Order::Close(worker) => self.workers[worker].closed = true,
+            Effect::Close(worker) => self.workers[worker].closed = true,
         }
         Ok(())
     }
@@ -154,11 +154,11 @@ impl World {
 
     fn plan_dead_man(&mut self, process: usize) {
         let node = &self.processes[process];
-        let (Some(armed), DeadMan::Armed) = (node.armed, self.setting.dead_man) else { return };
+        let (Some(armed), DeadMan::Armed) = (node.armed, self.scenario.dead_man) else { return };
         let at = self.slots[node.slot].clock.when(armed);
         if at < node.dead_man_at {
             self.processes[process].dead_man_at = at;
-            self.put_at(at, Due::DeadMan { process });
+            self.put_at(at, WorldEvent::DeadManTimer { process });
         }
     }
 
@@ -187,7 +187,7 @@ impl World {
         self.tell_of(process, || "is killed by its dead-man timer".to_owned());
         self.die(process)?;
         let slot = self.processes[process].slot;
-        self.put(crate::world::clock::SECOND, Due::Spawn { slot });
+        self.put(crate::world::clock::SECOND, WorldEvent::Spawn { slot });
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl World {
         let at = self.slots[node.slot].clock.when(next);
         if at < node.guard_at {
             node.guard_at = at;
-            self.put_at(at, Due::Guard { process });
+            self.put_at(at, WorldEvent::Watchdog { process });
         }
     }
 
@@ -219,23 +219,22 @@ impl World {
             SessionStatus { good_until, told: it.lost, kill_at }
         };
         let mut due = Vec::new();
-        let next = node.dog.turn(|| now, look, &mut due);
+        let next = node.watchdog.turn(|| now, look, &mut due);
         self.plan_guard(process, next);
         for order in due {
-            self.bite(process, order)?;
+            self.carry_out_watchdog(process, order)?;
         }
         Ok(())
     }
 
-    fn bite(&mut self, process: usize, order: leasehold_core::work::Order<SessionNo, usize>) -> Judged {
-        use leasehold_core::work::Order as Due;
+    fn carry_out_watchdog(&mut self, process: usize, order: Order<SessionNo, usize>) -> Judged {
         match order {
-            Due::Lose(number) => {
+            Order::Lose(number) => {
                 let sessions = &mut self.processes[process].sessions;
                 let it = sessions.iter_mut().rev().find(|it| it.no == Some(number)).expect("sessions stay");
                 it.lost = true;
                 let session = it.number;
-                self.observe(Happening::Lost { session })?;
+                self.observe(Observation::Lost { session })?;
                 for worker in self.processes[process].workers.clone() {
                     if self.workers[worker].session == session {
                         self.tell_worker(worker)?;
@@ -243,20 +242,20 @@ impl World {
                 }
                 Ok(())
             }
-            Due::Kill(_) if self.broken(Duty::KillAtDeadline) => Ok(()),
-            Due::Kill(number) => {
+            Order::Kill(_) if self.broken(Duty::KillAtDeadline) => Ok(()),
+            Order::Kill(number) => {
                 let sessions = &self.processes[process].sessions;
                 let it = sessions.iter().rev().find(|it| it.no == Some(number)).expect("sessions stay");
                 let (session, within) = (it.number, self.processes[process].kill_takes);
                 for worker in self.processes[process].workers.clone() {
                     if self.workers[worker].session == session {
-                        let after = self.processes[process].work.below(within.max(1));
+                        let after = self.processes[process].work_rng.below(within.max(1));
                         self.kill_after(worker, after);
                     }
                 }
                 Ok(())
             }
-            Due::CutOff(worker) => self.work(worker, WorkDue::Kill),
+            Order::CutOff(worker) => self.work(worker, WorkEvent::Kill),
         }
     }
 }
