@@ -10,10 +10,10 @@ use leasehold_core::{Epoch, ShardId};
 /// Sees which grants are at work on which shard. Nothing that it sees can make it miss an overlap: whoever works is
 /// on the list for as long as its [`AtWork`] lives.
 #[derive(Clone, Debug, Default)]
-pub struct Witness(Arc<Mutex<Seen>>);
+pub struct Witness(Arc<Mutex<Observed>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     at_work: BTreeMap<ShardId, Vec<(String, Epoch)>>,
     epochs: BTreeMap<ShardId, Epoch>,
     starts: BTreeMap<ShardId, u32>,
@@ -34,16 +34,16 @@ pub type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 impl Witness {
     /// Somebody begins to work.
     pub fn begin(&self, node: &str, grant: &Grant) -> AtWork {
-        let mut seen = self.seen();
+        let mut observed = self.observed();
         let (shard, me) = (grant.shard().clone(), (node.to_owned(), grant.epoch()));
-        let others = seen.at_work.entry(shard.clone()).or_default();
+        let others = observed.at_work.entry(shard.clone()).or_default();
         let overlap = (!others.is_empty()).then(|| format!("{shard}: {me:?} began while {others:?} worked"));
         others.push(me.clone());
-        seen.overlaps.extend(overlap);
-        if seen.epochs.insert(shard.clone(), me.1).is_some_and(|before| before >= me.1) {
-            seen.overlaps.push(format!("{shard}: epoch {} did not rise", me.1));
+        observed.overlaps.extend(overlap);
+        if observed.epochs.insert(shard.clone(), me.1).is_some_and(|before| before >= me.1) {
+            observed.overlaps.push(format!("{shard}: epoch {} did not rise", me.1));
         }
-        *seen.starts.entry(shard.clone()).or_default() += 1;
+        *observed.starts.entry(shard.clone()).or_default() += 1;
         AtWork { witness: self.clone(), shard, me }
     }
 
@@ -75,32 +75,32 @@ impl Witness {
 
     /// How many shards a node works on.
     pub fn at_work(&self, node: &str) -> usize {
-        self.seen().at_work.values().flatten().filter(|(worker, _)| worker == node).count()
+        self.observed().at_work.values().flatten().filter(|(worker, _)| worker == node).count()
     }
 
     /// How many shards are worked on.
     pub fn all_at_work(&self) -> usize {
-        self.seen().at_work.values().map(Vec::len).sum()
+        self.observed().at_work.values().map(Vec::len).sum()
     }
 
     /// The epoch of a shard's last start.
     pub fn epoch(&self, shard: &ShardId) -> Option<Epoch> {
-        self.seen().epochs.get(shard).copied()
+        self.observed().epochs.get(shard).copied()
     }
 
     /// How often work on a shard began.
     pub fn starts(&self, shard: &ShardId) -> u32 {
-        self.seen().starts.get(shard).copied().unwrap_or(0)
+        self.observed().starts.get(shard).copied().unwrap_or(0)
     }
 
     /// How often work on any shard began.
     pub fn all_starts(&self) -> u32 {
-        self.seen().starts.values().sum()
+        self.observed().starts.values().sum()
     }
 
     /// What must not have happened.
     pub fn overlaps(&self) -> Vec<String> {
-        self.seen().overlaps.clone()
+        self.observed().overlaps.clone()
     }
 
     /// Panics with all overlaps, if there were any.
@@ -109,14 +109,14 @@ impl Witness {
         assert!(self.overlaps().is_empty(), "{:#?}", self.overlaps());
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn observed(&self) -> MutexGuard<'_, Observed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        if let Some(workers) = self.witness.seen().at_work.get_mut(&self.shard) {
+        if let Some(workers) = self.witness.observed().at_work.get_mut(&self.shard) {
             workers.retain(|worker| *worker != self.me);
         }
     }

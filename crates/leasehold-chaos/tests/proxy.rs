@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use leasehold_chaos::proxy::{Existing, Mode, Proxy, Way};
+use leasehold_chaos::proxy::{Direction, Existing, Mode, Proxy};
 
 /// Long enough for anything on loopback, short enough to wait for in vain.
 const A_WHILE: Duration = Duration::from_millis(300);
@@ -101,7 +101,9 @@ fn everything_passes_both_ways_and_in_order_up_to_the_end() {
 fn a_delay_counts_for_each_way_and_holds_back_no_later_bytes() {
     let proxy = proxy();
     let mut stream = greeted(&proxy);
-    proxy.set(Mode::Delay { there: Duration::from_millis(200), back: Duration::from_millis(300) }).unwrap();
+    proxy
+        .set(Mode::Delay { to_store: Duration::from_millis(200), from_store: Duration::from_millis(300) })
+        .unwrap();
     let round_trip = took(|| {
         stream.write_all(b"a").unwrap();
         assert_eq!(next(&mut stream), b'a');
@@ -180,7 +182,7 @@ fn a_reset_ends_old_and_new_connections() {
 fn requests_that_are_lost_arrive_when_the_loss_ends() {
     let proxy = proxy();
     let mut old = greeted(&proxy);
-    proxy.set(Mode::OneWay { lost: Way::There }).unwrap();
+    proxy.set(Mode::OneWay { lost: Direction::ToStore }).unwrap();
     old.write_all(b"x").unwrap();
     hears_nothing(&mut old);
     proxy.set(Mode::Pass).unwrap();
@@ -193,7 +195,7 @@ fn answers_that_are_lost_were_still_asked_for() {
     let proxy = Proxy::start([listener.local_addr().unwrap().to_string()]).unwrap();
     let mut node = connect(&proxy);
     let (mut store, _) = listener.accept().unwrap();
-    proxy.set(Mode::OneWay { lost: Way::Back }).unwrap();
+    proxy.set(Mode::OneWay { lost: Direction::FromStore }).unwrap();
     node.write_all(b"q").unwrap();
     assert_eq!(next(&mut store), b'q', "the request arrives");
     store.write_all(b"a").unwrap();

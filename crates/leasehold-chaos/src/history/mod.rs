@@ -1,10 +1,10 @@
 //! Recorded histories: what workers wrote down of themselves, one JSON object a line (`docs/check.md`).
 
-mod line;
+mod entry;
 mod read;
 mod run;
 
-pub use line::{Event, Line, Place, Problem};
+pub use entry::{Entry, Event, Location, Problem};
 pub(crate) use run::seconds;
 pub use run::{Beat, End, Run};
 

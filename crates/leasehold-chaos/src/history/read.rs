@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Beat, End, Event, History, Line, Place, Problem, Run};
+use super::{Beat, End, Entry, Event, History, Location, Problem, Run};
 
 /// What a process is known by: machine, node, life.
 type Process = (String, String, String);
@@ -12,7 +12,7 @@ type Work = (Process, String, u64);
 /// Puts lines together to runs.
 #[derive(Default)]
 pub(super) struct Reader {
-    lines: Vec<Line>,
+    entries: Vec<Entry>,
     history: History,
 }
 
@@ -26,9 +26,9 @@ impl Reader {
             if line.trim().is_empty() {
                 continue;
             }
-            let place = Place { file: file.clone(), line: index + 1 };
-            match Line::parse(line, place) {
-                Ok(Some(line)) => self.lines.push(line),
+            let location = Location { file: file.clone(), line: index + 1 };
+            match Entry::parse(line, location) {
+                Ok(Some(entry)) => self.entries.push(entry),
                 Ok(None) => {}
                 // Whoever was killed while it wrote left half a line.
                 Err(problem) if !whole && index + 1 == count => self.history.notes.push(Problem {
@@ -41,7 +41,7 @@ impl Reader {
     }
 
     pub(super) fn finish(mut self) -> History {
-        self.lines.sort_by(|a, b| (&a.boot, a.at_ns, &a.place).cmp(&(&b.boot, b.at_ns, &b.place)));
+        self.entries.sort_by(|a, b| (&a.boot, a.at_ns, &a.location).cmp(&(&b.boot, b.at_ns, &b.location)));
         self.machines();
         self.starts();
         self.beats();
@@ -59,37 +59,37 @@ impl Reader {
 
     /// Whose clock a line without a machine was read from cannot be known where others name theirs.
     fn machines(&mut self) {
-        if self.lines.iter().all(|line| line.boot.is_empty()) {
+        if self.entries.iter().all(|entry| entry.boot.is_empty()) {
             return;
         }
-        for line in self.lines.iter().filter(|line| line.boot.is_empty()) {
+        for entry in self.entries.iter().filter(|entry| entry.boot.is_empty()) {
             self.history.problems.push(Problem {
-                place: line.place.clone(),
+                location: entry.location.clone(),
                 what: "there is no \"boot\", but other lines have one".into(),
             });
         }
     }
 
     fn starts(&mut self) {
-        for line in self.lines.iter().filter(|line| line.event == Event::Started) {
+        for entry in self.entries.iter().filter(|entry| entry.event == Event::Started) {
             self.history.runs.push(Run {
-                shard: line.shard.clone(),
-                node: line.node.clone(),
-                session: line.session.clone(),
-                boot: line.boot.clone(),
-                epoch: line.epoch,
-                from_ns: line.at_ns,
+                shard: entry.shard.clone(),
+                node: entry.node.clone(),
+                session: entry.session.clone(),
+                boot: entry.boot.clone(),
+                epoch: entry.epoch,
+                from_ns: entry.at_ns,
                 to_ns: None,
                 end: End::Open,
-                start_stop_at_ns: line.stop_at_ns,
-                start_valid_until_ns: line.valid_until_ns,
+                start_stop_at_ns: entry.stop_at_ns,
+                start_valid_until_ns: entry.valid_until_ns,
                 last_beat: None,
                 late_beat: None,
                 end_stop_at_ns: None,
                 end_valid_until_ns: None,
                 ended_ns: None,
                 stood_still_ns: 0,
-                started: line.place.clone(),
+                started: entry.location.clone(),
                 ended: None,
             });
         }
@@ -108,15 +108,18 @@ impl Reader {
     /// Each beat is one of the last start before it of the same shard, node, life and epoch.
     fn beats(&mut self) {
         let starts = self.runs_by_work();
-        for line in self.lines.iter().filter(|line| line.event == Event::Beat) {
-            let mut before = starts.get(&work_of(line)).into_iter().flatten().rev();
-            let Some(index) = before.find(|index| self.history.runs[**index].from_ns <= line.at_ns) else {
-                self.history.problems.push(unfounded(line, "beats", "there is no start before that"));
+        for entry in self.entries.iter().filter(|entry| entry.event == Event::Beat) {
+            let mut before = starts.get(&work_of(entry)).into_iter().flatten().rev();
+            let Some(index) = before.find(|index| self.history.runs[**index].from_ns <= entry.at_ns) else {
+                self.history.problems.push(unfounded(entry, "beats", "there is no start before that"));
                 continue;
             };
             let run = &mut self.history.runs[*index];
-            let beat =
-                Beat { at_ns: line.at_ns, valid_until_ns: line.valid_until_ns, place: line.place.clone() };
+            let beat = Beat {
+                at_ns: entry.at_ns,
+                valid_until_ns: entry.valid_until_ns,
+                location: entry.location.clone(),
+            };
             let latest_before = run.late_beat.as_ref().map_or(0, Beat::late_by_ns);
             if beat.late_by_ns() > latest_before {
                 run.late_beat = Some(beat.clone());
@@ -128,59 +131,62 @@ impl Reader {
     /// Each stop ends the last start before it of the same shard, node, life and epoch that has no end yet.
     fn stops(&mut self) {
         let mut open = self.runs_by_work();
-        for line in self.lines.iter().filter(|line| matches!(line.event, Event::Stopped | Event::Failed)) {
-            let candidates = open.get_mut(&work_of(line));
+        for entry in self.entries.iter().filter(|entry| matches!(entry.event, Event::Stopped | Event::Failed))
+        {
+            let candidates = open.get_mut(&work_of(entry));
             let found = candidates.and_then(|indices| {
-                let at = indices.iter().rposition(|index| self.history.runs[*index].from_ns <= line.at_ns)?;
+                let at =
+                    indices.iter().rposition(|index| self.history.runs[*index].from_ns <= entry.at_ns)?;
                 Some(indices.remove(at))
             });
             let Some(index) = found else {
-                self.history.problems.push(unfounded(line, "stops", "no start before that has no end yet"));
+                self.history.problems.push(unfounded(entry, "stops", "no start before that has no end yet"));
                 continue;
             };
             let run = &mut self.history.runs[index];
-            run.to_ns = Some(line.at_ns);
-            run.end = match line.event {
+            run.to_ns = Some(entry.at_ns);
+            run.end = match entry.event {
                 Event::Failed => End::Failed,
-                _ => End::Stopped(line.why.clone()),
+                _ => End::Stopped(entry.why.clone()),
             };
-            run.end_stop_at_ns = line.stop_at_ns;
-            run.end_valid_until_ns = line.valid_until_ns;
-            run.ended_ns = line.ended_ns;
-            run.ended = Some(line.place.clone());
+            run.end_stop_at_ns = entry.stop_at_ns;
+            run.end_valid_until_ns = entry.valid_until_ns;
+            run.ended_ns = entry.ended_ns;
+            run.ended = Some(entry.location.clone());
         }
     }
 
     /// What nobody stopped ended with its process; or when its process was stopped by a signal, if there is no word
     /// that it went on after that.
     fn ends_of_processes(&mut self) {
-        let mut process_events: BTreeMap<Process, Vec<&Line>> = BTreeMap::new();
-        for line in self.lines.iter().filter(|line| matches!(line.event, Event::Gone | Event::Paused)) {
-            process_events.entry(process_of(line)).or_default().push(line);
+        let mut process_events: BTreeMap<Process, Vec<&Entry>> = BTreeMap::new();
+        for entry in self.entries.iter().filter(|entry| matches!(entry.event, Event::Gone | Event::Paused)) {
+            process_events.entry(process_of(entry)).or_default().push(entry);
         }
         for run in self.history.runs.iter_mut().filter(|run| run.end == End::Open) {
             let process = (run.boot.clone(), run.node.clone(), run.session.clone());
             let Some(events) = process_events.get(&process) else { continue };
-            let gone = events.iter().find(|l| l.event == Event::Gone && l.at_ns >= run.from_ns);
+            let gone = events.iter().find(|entry| entry.event == Event::Gone && entry.at_ns >= run.from_ns);
             let seen = run.last_beat.as_ref().map_or(run.from_ns, |beat| beat.at_ns);
-            let paused = events.iter().find(|l| l.event == Event::Paused && l.at_ns >= seen);
-            let Some(end) = paused.into_iter().chain(gone).min_by_key(|line| line.at_ns) else { continue };
+            let paused = events.iter().find(|entry| entry.event == Event::Paused && entry.at_ns >= seen);
+            let Some(end) = paused.into_iter().chain(gone).min_by_key(|entry| entry.at_ns) else { continue };
             run.to_ns = Some(end.at_ns);
             run.end = End::Gone;
-            run.ended = Some(end.place.clone());
+            run.ended = Some(end.location.clone());
         }
     }
 
     /// A process that stands still cannot end its work: that time is not held against it.
     fn pauses(&mut self) {
         let mut pauses: BTreeMap<Process, Vec<(u64, u64)>> = BTreeMap::new();
-        for line in &self.lines {
-            match line.event {
-                Event::Paused => pauses.entry(process_of(line)).or_default().push((line.at_ns, u64::MAX)),
+        for entry in &self.entries {
+            match entry.event {
+                Event::Paused => pauses.entry(process_of(entry)).or_default().push((entry.at_ns, u64::MAX)),
                 Event::Resumed => {
-                    if let Some(last) = pauses.get_mut(&process_of(line)).and_then(|pauses| pauses.last_mut())
+                    if let Some(last) =
+                        pauses.get_mut(&process_of(entry)).and_then(|pauses| pauses.last_mut())
                     {
-                        last.1 = last.1.min(line.at_ns);
+                        last.1 = last.1.min(entry.at_ns);
                     }
                 }
                 _ => {}
@@ -204,29 +210,29 @@ impl Reader {
                 continue;
             };
             self.history.problems.push(Problem {
-                place: beat.place.clone(),
+                location: beat.location.clone(),
                 what: format!("shard {} beats after its end: {run}", run.shard),
             });
             run.to_ns = Some(beat.at_ns);
             run.end_valid_until_ns = run.end_valid_until_ns.max(beat.valid_until_ns);
-            run.ended = Some(beat.place);
+            run.ended = Some(beat.location);
         }
     }
 }
 
-fn process_of(line: &Line) -> Process {
-    (line.boot.clone(), line.node.clone(), line.session.clone())
+fn process_of(entry: &Entry) -> Process {
+    (entry.boot.clone(), entry.node.clone(), entry.session.clone())
 }
 
 /// What a line tells of a piece of work that cannot be.
-fn unfounded(line: &Line, does: &str, but: &str) -> Problem {
-    let Line { shard, node, epoch, place, .. } = line;
+fn unfounded(entry: &Entry, does: &str, but: &str) -> Problem {
+    let Entry { shard, node, epoch, location, .. } = entry;
     Problem {
-        place: place.clone(),
+        location: location.clone(),
         what: format!("shard {shard} {does} on {node} under epoch {epoch}, but {but}"),
     }
 }
 
-fn work_of(line: &Line) -> Work {
-    (process_of(line), line.shard.clone(), line.epoch)
+fn work_of(entry: &Entry) -> Work {
+    (process_of(entry), entry.shard.clone(), entry.epoch)
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::Place;
+use super::Location;
 
 /// One start of one shard's work, and its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,9 +38,9 @@ pub struct Run {
     /// For how long its process stood still between the moment at which it had to stop and its real end.
     pub stood_still_ns: u64,
     /// The line that tells of its start.
-    pub started: Place,
+    pub started: Location,
     /// The line that tells of its end.
-    pub ended: Option<Place>,
+    pub ended: Option<Location>,
 }
 
 /// A moment at which a run said that it runs.
@@ -51,7 +51,7 @@ pub struct Beat {
     /// When its grant ended, as known then.
     pub valid_until_ns: Option<u64>,
     /// The line that tells of it.
-    pub place: Place,
+    pub location: Location,
 }
 
 impl Beat {

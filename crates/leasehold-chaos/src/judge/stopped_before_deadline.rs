@@ -39,7 +39,7 @@ fn late_start(run: &Run) -> Option<Violation> {
 
 fn late_beat(run: &Run) -> Option<Violation> {
     let beat = run.late_beat.as_ref()?;
-    let what = format!("ran {} after its grant ended ({})", ms(beat.late_by_ns()), beat.place);
+    let what = format!("ran {} after its grant ended ({})", ms(beat.late_by_ns()), beat.location);
     Some(violation(run, beat.at_ns, what))
 }
 

@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Mode, Way};
+use super::{Direction, Mode};
 
 /// How many bytes are taken at once.
 const CHUNK: usize = 16 * 1024;
@@ -39,7 +39,8 @@ pub(super) async fn carry(
         let _ = client.set_zero_linger();
         return;
     };
-    let (mut there, mut back) = (Pump::new(Way::There, fate.clone()), Pump::new(Way::Back, fate.clone()));
+    let (mut there, mut back) =
+        (Pump::new(Direction::ToStore, fate.clone()), Pump::new(Direction::FromStore, fate.clone()));
     let both =
         async { tokio::try_join!(there.carry(&client, &server), back.carry(&server, &client)).map(|_| ()) };
     let end = tokio::select! {
@@ -54,7 +55,7 @@ pub(super) async fn carry(
 
 /// Connects as soon as the mode lets anything through to the upstream.
 async fn connect(upstream: &str, mut fate: watch::Receiver<Fate>) -> io::Result<TcpStream> {
-    let passes = |fate: &Fate| matches!(fate, Fate::Live(mode) if mode.delay(Way::There).is_some());
+    let passes = |fate: &Fate| matches!(fate, Fate::Live(mode) if mode.delay(Direction::ToStore).is_some());
     fate.wait_for(passes).await.map_err(io::Error::other)?;
     let server = TcpStream::connect(upstream).await?;
     server.set_nodelay(true)?;
@@ -94,7 +95,7 @@ async fn swallow(client: &TcpStream) {
 
 /// One direction of one connection.
 struct Pump {
-    way: Way,
+    direction: Direction,
     fate: watch::Receiver<Fate>,
     /// What was read, and when it may be written.
     queue: VecDeque<(Instant, Vec<u8>)>,
@@ -103,15 +104,15 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(way: Way, fate: watch::Receiver<Fate>) -> Self {
-        Pump { way, fate, queue: VecDeque::new(), buffer: vec![0; CHUNK], read_all: false }
+    fn new(direction: Direction, fate: watch::Receiver<Fate>) -> Self {
+        Pump { direction, fate, queue: VecDeque::new(), buffer: vec![0; CHUNK], read_all: false }
     }
 
     /// Ends when everything was read and written, and the end was passed on.
     async fn carry(&mut self, from: &TcpStream, to: &TcpStream) -> io::Result<()> {
         let _ = from.set_nodelay(true);
         loop {
-            let open = delay(*self.fate.borrow_and_update(), self.way).is_some();
+            let open = delay(*self.fate.borrow_and_update(), self.direction).is_some();
             if open && self.read_all && self.queue.is_empty() {
                 return finish(to);
             }
@@ -130,7 +131,7 @@ impl Pump {
     /// The mode is held while the bytes are taken, so that none is taken after it was changed.
     fn read(&mut self, from: &TcpStream) -> io::Result<()> {
         let fate = self.fate.borrow();
-        let Some(delay) = delay(*fate, self.way) else { return Ok(()) };
+        let Some(delay) = delay(*fate, self.direction) else { return Ok(()) };
         match from.try_read(&mut self.buffer) {
             Ok(0) => self.read_all = true,
             Ok(count) => self.queue.push_back((now() + delay, self.buffer[..count].to_vec())),
@@ -142,7 +143,7 @@ impl Pump {
 
     fn write(&mut self, to: &TcpStream) -> io::Result<()> {
         let fate = self.fate.borrow();
-        if delay(*fate, self.way).is_none() {
+        if delay(*fate, self.direction).is_none() {
             return Ok(());
         }
         let Some((_, bytes)) = self.queue.front_mut() else { return Ok(()) };
@@ -163,9 +164,9 @@ async fn writable(to: &TcpStream, due_at: Option<Instant>) {
     let _ = to.writable().await;
 }
 
-fn delay(fate: Fate, way: Way) -> Option<Duration> {
+fn delay(fate: Fate, direction: Direction) -> Option<Duration> {
     match fate {
-        Fate::Live(mode) => mode.delay(way),
+        Fate::Live(mode) => mode.delay(direction),
         Fate::Reset | Fate::Forgotten => None,
     }
 }

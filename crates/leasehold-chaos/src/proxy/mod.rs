@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use gate::{Gate, Order};
-pub use mode::{Existing, Mode, Way};
+pub use mode::{Direction, Existing, Mode};
 
 /// How long a change may take until it is in force. It needs no I/O beyond this machine, so this is never reached.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,9 +8,9 @@ pub enum Mode {
     /// Everything passes, later.
     Delay {
         /// How much later what the node sends arrives.
-        there: Duration,
+        to_store: Duration,
         /// How much later what the store answers arrives.
-        back: Duration,
+        from_store: Duration,
     },
     /// New connections are accepted, nothing is read and nothing is answered. Existing ones freeze, and go on where
     /// they were when the mode changes: a hung server, or a partition that TCP outlives.
@@ -23,7 +23,7 @@ pub enum Mode {
     /// arrives when the mode changes: very late answers, or very late requests.
     OneWay {
         /// The way on which nothing arrives.
-        lost: Way,
+        lost: Direction,
     },
 }
 
@@ -38,21 +38,21 @@ pub enum Existing {
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the node to the store.
-    There,
+    ToStore,
     /// From the store to the node.
-    Back,
+    FromStore,
 }
 
 impl Mode {
     /// By how much bytes that go this way are delayed; `None` if they don't pass.
-    pub(super) fn delay(self, way: Way) -> Option<Duration> {
-        match (self, way) {
+    pub(super) fn delay(self, direction: Direction) -> Option<Duration> {
+        match (self, direction) {
             (Mode::Pass, _) => Some(Duration::ZERO),
-            (Mode::Delay { there, .. }, Way::There) => Some(there),
-            (Mode::Delay { back, .. }, Way::Back) => Some(back),
-            (Mode::OneWay { lost }, way) if lost != way => Some(Duration::ZERO),
+            (Mode::Delay { to_store, .. }, Direction::ToStore) => Some(to_store),
+            (Mode::Delay { from_store, .. }, Direction::FromStore) => Some(from_store),
+            (Mode::OneWay { lost }, direction) if lost != direction => Some(Duration::ZERO),
             (Mode::OneWay { .. } | Mode::Stall | Mode::Cut(_) | Mode::Reset, _) => None,
         }
     }

@@ -196,12 +196,12 @@ impl<'a> Trial<'a> {
         match step.fault {
             Fault::Cut if rng.roll(2) == 0 => Mode::Cut(Existing::Silent),
             Fault::Cut => Mode::Cut(Existing::Reset),
-            Fault::OneWay if rng.roll(2) == 0 => Mode::OneWay { lost: proxy::Way::There },
-            Fault::OneWay => Mode::OneWay { lost: proxy::Way::Back },
+            Fault::OneWay if rng.roll(2) == 0 => Mode::OneWay { lost: proxy::Direction::ToStore },
+            Fault::OneWay => Mode::OneWay { lost: proxy::Direction::FromStore },
             // A try may take a tenth of the ttl: together both ways are sometimes below that, sometimes above.
             Fault::Delay => {
                 let mut part = || self.plan.breed.ttl * rng.between(1, 8) as u32 / 100;
-                Mode::Delay { there: part(), back: part() }
+                Mode::Delay { to_store: part(), from_store: part() }
             }
             Fault::Reset => Mode::Reset,
             _ => Mode::Stall,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use leasehold_chaos::proxy::{Existing, Mode, Proxy, Way};
+use leasehold_chaos::proxy::{Direction, Existing, Mode, Proxy};
 use leasehold_chaos::witness::Witness;
 use leasehold_etcd::Etcd;
 use leasehold_servers::words::until;
@@ -20,7 +20,7 @@ const TROUBLES: [Mode; 5] = [
     Mode::Cut(Existing::Silent),
     Mode::Cut(Existing::Reset),
     Mode::Reset,
-    Mode::OneWay { lost: Way::Back },
+    Mode::OneWay { lost: Direction::FromStore },
 ];
 
 fn through(proxy: &Proxy, namespace: &str) -> Etcd {

@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 /// Where a line stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The file's name.
     pub file: std::sync::Arc<str>,
     /// The line, counted from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -21,14 +21,14 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// What.
     pub what: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.location, self.what)
     }
 }
 
@@ -73,9 +73,9 @@ impl Event {
 
 /// One line that matters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct Entry {
     /// Where it stands.
-    pub place: Place,
+    pub location: Location,
     /// What happened.
     pub event: Event,
     /// `group/shard`, or the shard alone if no group was given; empty if the event is about a process.
@@ -100,10 +100,10 @@ pub struct Line {
     pub why: Option<String>,
 }
 
-impl Line {
+impl Entry {
     /// Reads a line; `None` if it tells of something else.
-    pub(super) fn parse(text: &str, place: Place) -> Result<Option<Line>, Problem> {
-        let wrong = |what: String| Problem { place: place.clone(), what };
+    pub(super) fn parse(text: &str, location: Location) -> Result<Option<Entry>, Problem> {
+        let wrong = |what: String| Problem { location: location.clone(), what };
         let object: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| wrong(format!("this is no JSON object: {error}")))?;
         let Some(word) = object.get("event").and_then(Value::as_str) else {
@@ -111,9 +111,9 @@ impl Line {
         };
         let Some(event) = Event::of(word) else { return Ok(None) };
         let mut fields = Fields { object: &object, problems: Vec::new() };
-        let line = fields.line(event, place.clone());
+        let entry = fields.entry(event, location.clone());
         match fields.problems.is_empty() {
-            true => Ok(Some(line)),
+            true => Ok(Some(entry)),
             false => Err(wrong(fields.problems.join("; "))),
         }
     }
@@ -126,7 +126,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn line(&mut self, event: Event, place: Place) -> Line {
+    fn entry(&mut self, event: Event, location: Location) -> Entry {
         let (mut shard, mut epoch) = (String::new(), 0);
         if event.has_shard() {
             shard = self.needed_text("shard");
@@ -135,8 +135,8 @@ impl Fields<'_> {
             }
             epoch = self.needed_number("epoch");
         }
-        Line {
-            place,
+        Entry {
+            location,
             event,
             shard,
             node: self.needed_text("node"),
