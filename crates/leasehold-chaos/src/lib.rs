@@ -1,11 +1,11 @@
-//! What it takes to break real processes on purpose, and to judge what they did.
+//! Tools that break real processes on purpose, and judge what they did.
 //!
 //! - [`proxy`] stands between a node and its store and cuts, stalls, delays or resets their connections.
-//! - [`process`] kills, stops and continues node processes, and knows by word of the kernel since when they don't run.
-//! - [`record`] and [`worker`] are what nodes run: work that writes down when it ran.
-//! - [`witness`] sees overlaps of work within one process, as they happen.
-//! - [`history`] reads what was written down, and [`judge`] says whether the promises were kept. Both are pure.
-//! - [`measure`] says how long things took. [`rng`] makes the choices of a seed.
+//! - [`process`] kills, stops and continues node processes, and knows from the kernel since when they do not run.
+//! - [`record`] and [`worker`] are what nodes run: work that records when it ran.
+//! - [`witness`] detects overlaps of work within one process, while they happen.
+//! - [`history`] reads the record, and [`judge`] checks the promises. Both are pure.
+//! - [`measure`] computes how long things took. [`rng`] makes random choices from a seed.
 
 pub mod history;
 pub mod judge;

@@ -1,4 +1,4 @@
-//! A node's process, as whoever started it sees it.
+//! A node's process, as its parent controls it.
 
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -15,13 +15,13 @@ pub struct NodeProcess {
     child: Child,
     tie: Option<ChildStdin>,
     paused_at: Option<Moment>,
-    /// Somebody waited for its end: its id may be another process's now.
+    /// Its end was waited for, so its id may belong to another process now.
     reaped: bool,
 }
 
 impl NodeProcess {
-    /// Starts a process and gives it one line on its standard input, which stays open. What must not be seen in lists
-    /// of processes is told this way.
+    /// Starts a process and gives it one line on its standard input, which stays open. Use it for
+    /// what must not show in process lists.
     pub fn start(mut command: Command, first_line: &str) -> io::Result<NodeProcess> {
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         let mut tie = child.stdin.take();
@@ -40,7 +40,7 @@ impl NodeProcess {
         self.child.stdout.take()
     }
 
-    /// Stops it with SIGSTOP. From the moment that is returned on, by word of the kernel, none of its threads runs.
+    /// Stops it with SIGSTOP. From the returned moment on, as the kernel confirms, none of its threads runs.
     pub fn pause(&mut self) -> io::Result<Moment> {
         if let Some(at) = self.paused_at {
             return Ok(at);
@@ -61,7 +61,7 @@ impl NodeProcess {
         Ok(at)
     }
 
-    /// Lets it go on with SIGCONT. The moment that is returned is the last one at which it certainly stood still.
+    /// Lets it go on with SIGCONT. The returned moment is the last one at which it was certainly paused.
     pub fn resume(&mut self) -> io::Result<Moment> {
         let at = clock::now();
         self.paused_at = None;
@@ -69,8 +69,8 @@ impl NodeProcess {
         Ok(at)
     }
 
-    /// Kills it with SIGKILL, and waits until it is gone. From the moment that is returned on, by word of the kernel,
-    /// nothing of it ran: it is stopped first, so that this is known before anybody can learn of its end.
+    /// Kills it with SIGKILL, and waits until it is gone. From the returned moment on, as the kernel confirms,
+    /// nothing of it ran: it is stopped first, so that this is known before its end can be noticed.
     pub fn kill(&mut self) -> io::Result<Moment> {
         let at = self.pause()?;
         self.child.kill()?;
@@ -154,7 +154,7 @@ mod tests {
     fn a_process_that_is_gone_gets_no_signal_that_could_meet_another() {
         let mut process = chatter();
         process.kill().unwrap();
-        // The system would say that there is no such process, or signal whoever has its id by now.
+        // The system would report that the process does not exist, or signal another process that has its id now.
         process.terminate().unwrap();
         process.resume().unwrap();
         process.pause().unwrap();

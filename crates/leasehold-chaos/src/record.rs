@@ -1,5 +1,5 @@
-//! Writing a history down, so that it is complete up to the moment of a kill: one write to the file for every line,
-//! and no buffer of our own.
+//! Writes a history so that it is complete up to the moment of a kill: one write to the file per line, without a
+//! buffer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::measure::CUT_OFF;
 
-/// Whose history it is.
+/// The process that a history is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// The node.
     pub node: String,
-    /// Which life of it.
+    /// Which session of the node.
     pub session: String,
 }
 
@@ -36,7 +36,7 @@ impl Recorder {
         Ok(Recorder { file: Mutex::new(file), who, boot: boot_id() })
     }
 
-    /// Writes a line of this process about anything.
+    /// Writes a line about this process.
     pub fn note(&self, event: &str, at: Moment, more: Value) -> io::Result<()> {
         self.note_of(&self.who, event, at, more)
     }
@@ -73,7 +73,7 @@ pub struct Work {
     pub stop_at: Moment,
     /// How long after that its grant ends.
     pub margin: Duration,
-    /// How often it beats. One that is late by twice that is written down, because the process may have stood still.
+    /// How often it beats. A beat that is late by twice that is recorded, because the process may have been paused.
     pub beat_every: Duration,
 }
 
@@ -96,7 +96,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// It runs at this moment, and this is when it has to stop. Written down if it may have stood still before, or if
+    /// It runs at this moment, and this is when it has to stop. Recorded if the process may have been paused before, or if
     /// its grant is over.
     pub fn beat(&mut self, at: Moment, stop_at: Moment) -> io::Result<()> {
         let late = at.since(self.work.beat_at) > self.work.beat_every * 3;

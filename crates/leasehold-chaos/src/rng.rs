@@ -1,6 +1,6 @@
-//! Choices that one seed decides.
+//! Random choices from a seed.
 
-/// A stream of choices: the same seed gives the same ones, on every machine (SplitMix64).
+/// A stream of random choices (SplitMix64): the same seed gives the same choices on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -1,4 +1,4 @@
-//! What sees every overlap of work within one process, while it happens.
+//! Detects every overlap of work within one process, while it happens.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use leasehold::{Grant, Outcome};
 use leasehold_core::{Epoch, ShardId};
 
-/// Sees which grants are at work on which shard. Nothing that it sees can make it miss an overlap: whoever works is
-/// on the list for as long as its [`AtWork`] lives.
+/// Tracks which grants are at work on which shard. It cannot miss an overlap: work is on the list for as long as its
+/// [`AtWork`] lives.
 #[derive(Clone, Debug, Default)]
 pub struct Witness(Arc<Mutex<Observed>>);
 
@@ -20,7 +20,7 @@ struct Observed {
     overlaps: Vec<String>,
 }
 
-/// Somebody is at work for as long as this lives.
+/// Work runs for as long as this lives.
 #[derive(Debug)]
 pub struct AtWork {
     witness: Witness,
@@ -32,7 +32,7 @@ pub struct AtWork {
 pub type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 impl Witness {
-    /// Somebody begins to work.
+    /// Work begins.
     pub fn begin(&self, node: &str, grant: &Grant) -> AtWork {
         let mut observed = self.observed();
         let (shard, me) = (grant.shard().clone(), (node.to_owned(), grant.epoch()));
@@ -98,7 +98,7 @@ impl Witness {
         self.observed().starts.values().sum()
     }
 
-    /// What must not have happened.
+    /// Every overlap, and every epoch that did not rise.
     pub fn overlaps(&self) -> Vec<String> {
         self.observed().overlaps.clone()
     }

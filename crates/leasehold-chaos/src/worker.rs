@@ -1,4 +1,4 @@
-//! The work that nodes run while they are being broken: it does nothing but write down when it ran.
+//! The work that nodes run under chaos: it does nothing but record when it ran.
 
 use std::io;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ pub struct Manner {
     pub beat_every: Duration,
     /// How long after `stop_at` a grant ends, for the record.
     pub margin: Duration,
-    /// Whether they do as they are told.
+    /// Whether they stop when told to.
     pub obedience: Obedience,
 }
 
-/// Whether a worker does as it is told.
+/// Whether a worker stops when told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obedience {
     /// It asks before every beat.
     Obeys,
-    /// It goes on when its lease is lost, on a thread where nobody can cut it off. To show that this is noticed.
+    /// It goes on when its lease is lost, on a thread that cannot be cut off. Used to show that this is noticed.
     IgnoresItsLease,
 }
 

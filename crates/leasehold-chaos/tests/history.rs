@@ -27,10 +27,10 @@ fn every_line_that_is_wrong_is_told_with_its_number() {
     let problems = problems(&history);
     assert_eq!(problems.len(), 6, "{problems:#?}");
     for (problem, start) in problems.iter().zip([
-        "log.jsonl:2: this is no JSON object",
-        "log.jsonl:3: there is no \"shard\"; \"epoch\" is no whole number: \"one\"; \"node\" is no text: 7.5; there is no \"at_ns\"",
-        "log.jsonl:5: this is no JSON object",
-        "log.jsonl:6: there is no \"event\"",
+        "log.jsonl:2: not a JSON object",
+        "log.jsonl:3: \"shard\" is missing; \"epoch\" is not a whole number: \"one\"; \"node\" is not a string: 7.5; \"at_ns\" is missing",
+        "log.jsonl:5: not a JSON object",
+        "log.jsonl:6: \"event\" is missing",
         "log.jsonl:8: shard 9 stops on a under epoch 1, but no start",
         "log.jsonl:9: shard 0 stops on a under epoch 1, but no start",
     ]) {
@@ -127,7 +127,7 @@ fn a_line_without_a_machine_among_lines_with_one_is_told() {
     let (here, there) = (",\"boot\":\"x\"", ",\"boot\":\"y\"");
     for more in ["", ",\"boot\":null", ",\"boot\":\"\""] {
         let history = read(&(line("a", 1, here) + &line("b", 2, more)));
-        assert_eq!(problems(&history), ["log.jsonl:2: there is no \"boot\", but other lines have one"]);
+        assert_eq!(problems(&history), ["log.jsonl:2: \"boot\" is missing, but other lines have it"]);
     }
     assert!(read(&(line("a", 1, "") + &line("b", 2, ""))).problems.is_empty());
     assert!(read(&(line("a", 1, here) + &line("b", 2, there))).problems.is_empty());

@@ -67,7 +67,7 @@ fn hears_nothing(stream: &mut TcpStream) {
 }
 
 fn is_reset(stream: &mut TcpStream) {
-    let error = stream.read(&mut [0]).expect_err("a reset is no orderly end");
+    let error = stream.read(&mut [0]).expect_err("a reset is not an orderly end");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 

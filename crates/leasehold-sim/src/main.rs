@@ -1,20 +1,20 @@
-//! `leasehold-sim`: runs with one safety rule switched off, and the table that says which promise noticed. It is a
-//! program of its own because the real one must not be able to do this; `leasehold sim` is for everything else.
+//! `leasehold-sim`: runs with one safety rule switched off, and the table that says which invariant noticed. It is a
+//! separate program because the real one must not be able to do this; `leasehold sim` is for everything else.
 
 use std::process::ExitCode;
 
 use leasehold_sim::{OptionError, Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
 
 const HELP: &str = "\
-leasehold-sim: the simulator with single safety rules switched off (all else: leasehold sim)
+leasehold-sim: the simulator with single safety rules switched off (for everything else: leasehold sim)
 
   --sabotage-table N          switch every rule off in turn, at most N seeds each, and print the table
   --sabotage RULE --seed N    one run with this rule switched off
   --from SEED                 the table counts from this seed on (0)
   --faults LIST, --store-kind KIND
-                              as in leasehold sim, instead of what is made for the rule
+                              as in leasehold sim, instead of the faults made for the rule
   --keep 1,4,7                only these faults of the seed's schedule
-  --trace                     print the whole story of the run
+  --trace                     print every step of the run
   --jobs N                    threads (2)
 ";
 
@@ -55,33 +55,33 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--sabotage" => found.options.sabotage = Some(value()?.parse::<Sabotage>()?),
             "--sabotage-table" => found.table = Some(number(&value()?)?),
             "--faults" => found.options.faults = value()?.parse()?,
-            "--store-kind" => found.options.store = Some(value()?.parse().map_err(told)?),
-            "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?).map_err(told)?),
-            _ => return Err(format!("there is no {word:?}")),
+            "--store-kind" => found.options.store = Some(value()?.parse().map_err(text_of)?),
+            "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?).map_err(text_of)?),
+            _ => return Err(format!("unknown option {word:?}")),
         }
     }
     if found.table.is_none() && (found.seed.is_none() || found.options.sabotage.is_none()) {
-        return Err("say --sabotage-table N, or --sabotage RULE --seed N".to_owned());
+        return Err("use --sabotage-table N, or --sabotage RULE --seed N".to_owned());
     }
     if found.table.is_some() && (found.seed.is_some() || found.trace || found.options.keep.is_some()) {
-        return Err("--seed, --trace and --keep are about one run, not about the table".to_owned());
+        return Err("--seed, --trace and --keep need a single run, not the table".to_owned());
     }
     if let (Some(seed), Some(sabotage)) = (found.seed, found.options.sabotage) {
-        sabotage.options(&found.options).check_keep(seed).map_err(told)?;
+        sabotage.options(&found.options).check_keep(seed).map_err(text_of)?;
     }
     Ok(Some(found))
 }
 
-fn told(error: OptionError) -> String {
+fn text_of(error: OptionError) -> String {
     error.to_string()
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no number"))
+    text.parse().map_err(|_| format!("invalid number {text:?}"))
 }
 
 fn go(arguments: &Arguments) -> ExitCode {
-    // What a core says when it panics is part of the report.
+    // A core's panic message is part of the report.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(seeds_max) = arguments.table {
         let seeds = arguments.from..arguments.from.saturating_add(seeds_max);
@@ -96,7 +96,7 @@ fn go(arguments: &Arguments) -> ExitCode {
     if arguments.trace {
         print!("{}", leasehold_sim::transcript(&outcome.trace));
     }
-    let told = if options.keep.is_none() { shrink(&options, &outcome) } else { outcome };
-    print!("{}", report::failure(&options, &told));
-    if told.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let shown = if options.keep.is_none() { shrink(&options, &outcome) } else { outcome };
+    print!("{}", report::failure(&options, &shown));
+    if shown.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

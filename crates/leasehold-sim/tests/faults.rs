@@ -1,4 +1,4 @@
-//! No fault is only planned: every kind is met by somebody, in a number of schedules that every test run has.
+//! No fault is only scheduled: every kind takes effect within the schedules of every test run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const SEEDS: u64 = 300;
 const MET_MIN: u64 = 20;
 
 #[test]
-fn every_kind_of_fault_is_felt() {
+fn every_kind_of_fault_takes_effect() {
     // From where the other tests do not look.
     let summary = run_many(&Options::default(), 1_000_000..1_000_000 + SEEDS, 2, AfterFailure::GoOn, |_| {});
     let seldom: Vec<String> = FaultKind::all()
@@ -23,7 +23,7 @@ fn every_kind_of_fault_is_felt() {
     assert!(seldom.is_empty(), "met less than {MET_MIN} times in {SEEDS} schedules: {seldom:?}");
 }
 
-/// How often a kind was felt in runs that have only these faults, at these seconds.
+/// How often a kind took effect in runs that have only these faults, at these seconds.
 fn fault_coverage(kind: FaultKind, script: &[(u64, Fault)]) -> u64 {
     let script = script.iter().map(|(second, fault)| (second * SECOND, fault.clone())).collect();
     let (store, faults_for) = (Some(StoreKind::Etcd), Duration::from_secs(60));
@@ -32,9 +32,9 @@ fn fault_coverage(kind: FaultKind, script: &[(u64, Fault)]) -> u64 {
 }
 
 #[test]
-fn a_fault_that_met_nothing_does_not_count() {
+fn a_fault_without_an_effect_does_not_count() {
     let (short, long) = (MS, 40 * SECOND);
-    // Over before anybody can have heard of it; or about nobody who is there.
+    // Over before any node can have heard of it, or about a node that is not there.
     let gone = (5, Fault::Crash { slot: 2, then: Restart::Never });
     let (pin, drain) =
         (|lasts| Fault::Pin { shard: 3, slot: 2, lasts }, |lasts| Fault::Drain { slot: 2, lasts });
@@ -72,11 +72,11 @@ fn a_fault_that_met_nothing_does_not_count() {
     assert_eq!(fault_coverage(FaultKind::VanishShard, &[vanish(Target::Shard(999))]), 0);
     assert_eq!(fault_coverage(FaultKind::VanishShard, &[vanish(Target::Shard(3))]), 20);
     assert_eq!(fault_coverage(FaultKind::VanishShards, &[vanish(Target::Shards)]), 20);
-    // Whoever is there already goes on; whoever begins has to wait.
+    // Nodes that are there go on; a node that starts has to wait.
     let raise = Fault::Protocol { slot: 2, raise: Raise::Protocol, lasts: 20 * SECOND };
     assert!(fault_coverage(FaultKind::Protocol, &[(15, raise)]) > 5);
     let back = (30, Fault::Downgrade { gap: SECOND, how: Shutdown::Graceful });
-    assert_eq!(fault_coverage(FaultKind::Downgrade, std::slice::from_ref(&back)), 0, "nobody is newer");
+    assert_eq!(fault_coverage(FaultKind::Downgrade, std::slice::from_ref(&back)), 0, "no node is newer");
     assert!(
         fault_coverage(FaultKind::Downgrade, &[(15, Fault::Upgrade { slot: 2, after: SECOND }), back]) > 5
     );

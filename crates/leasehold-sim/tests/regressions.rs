@@ -35,7 +35,7 @@ fn vanish(what: Target) -> Fault {
 
 /// A new session was opened over the hole while the work of the former one was still stopping: two workers ran.
 #[test]
-fn nobody_joins_while_former_work_runs() {
+fn no_node_joins_while_its_former_work_runs() {
     for store in [StoreKind::Etcd, StoreKind::Redis, StoreKind::Memory] {
         holds(store, vec![(20, vanish(Target::Node(1))), (40, vanish(Target::Node(2)))]);
     }
@@ -49,9 +49,9 @@ fn a_group_that_shrinks_and_grows_again_is_whole() {
     holds(StoreKind::Object, script);
 }
 
-/// A rolled-back store showed a session as alive that everybody knew to be dead, and its node waited for ever.
+/// A rolled-back store showed a session as alive that all nodes knew to be dead, and its node waited for ever.
 #[test]
-fn a_dead_session_that_a_rollback_revives_keeps_nobody_out() {
+fn a_dead_session_that_a_rollback_revives_keeps_no_node_out() {
     let script = vec![
         (15, Fault::Upgrade { slot: 2, after: 3 * SECOND }),
         (40, Fault::RolledBack { by: 25 * SECOND }),
@@ -80,7 +80,7 @@ fn epochs_rise_over_retired_slots_of_an_emptied_store() {
     }
 }
 
-/// What is damaged counts as held until nobody can be holding it, and is then whole again.
+/// A damaged record counts as held until no node can be holding the shard, and is then repaired.
 #[test]
 fn damage_is_mended() {
     for how in [Damage::Noise, Damage::Cut, Damage::Usurped] {
@@ -90,10 +90,10 @@ fn damage_is_mended() {
     }
 }
 
-/// Where somebody deletes `meta` or the wishes of operators, everybody stops or forgets them, and all is well again. A damaged
-/// `meta` is written again by whoever knows what it said.
+/// If `meta` is deleted, all nodes stop; if the operators' commands are, all nodes forget them. Both recover. A damaged `meta`
+/// is written again by a node that knows what it said.
 #[test]
-fn what_everybody_shares_can_be_lost() {
+fn shared_records_can_be_lost() {
     for store in [StoreKind::Etcd, StoreKind::Object] {
         holds(store, vec![(20, vanish(Target::Meta)), (50, vanish(Target::Meta))]);
         holds(store, vec![(20, Fault::Drain { slot: 1, lasts: 30 * SECOND }), (25, vanish(Target::Control))]);
@@ -120,7 +120,7 @@ fn a_deleted_record_of_a_group_that_is_not_full_is_not_taken_for_new() {
 
 /// A newcomer that could not read the record of the group took it for one that remembers nothing, with the same end.
 #[test]
-fn who_cannot_read_what_a_group_remembers_waits() {
+fn a_node_that_cannot_read_what_a_group_remembers_waits() {
     let newer = [(9, Fault::Corrupt { what: Target::Group(GroupKind::Numbered), how: Damage::TooNew })];
     let pause = |slot| (15, Fault::Pause { slot, lasts: 2 * SECOND, point: PausePoint::Anywhere });
     let then = Restart::NewName { after: SECOND / 10 };
@@ -131,7 +131,7 @@ fn who_cannot_read_what_a_group_remembers_waits() {
     }
 }
 
-/// A deleted record of a group was written anew without its floor of epochs by nodes that had known it, and a named shard whose
+/// Nodes wrote a deleted record of a group again without the floor of epochs that they had known, and a named shard whose
 /// record had been removed long ago began again with an epoch that it had had.
 #[test]
 fn a_deleted_group_keeps_its_floor_of_epochs() {
@@ -144,7 +144,7 @@ fn a_deleted_group_keeps_its_floor_of_epochs() {
 /// A node saw that records were gone, and then nothing for a long time, in which their holders wrote them again and lost them once
 /// more. It counted its wait from the first loss, and took at once what they were running.
 #[test]
-fn whoever_did_not_look_waits_anew() {
+fn missed_reads_restart_the_waiting_period() {
     let others_stand_still = |second| {
         [0, 2, 3, 4]
             .map(|slot| (second, Fault::Pause { slot, lasts: 3 * SECOND, point: PausePoint::Anywhere }))
@@ -158,8 +158,8 @@ fn whoever_did_not_look_waits_anew() {
     }
 }
 
-/// A shard had been repaired, with the time as its epoch, and restarted at once; then the store was emptied, and whoever
-/// began anew knew nothing of that and counted from the same second.
+/// A shard had been repaired, with the time as its epoch, and restarted at once; then the store was emptied, and the node that
+/// began the new incarnation knew nothing of that and counted from the same second.
 #[test]
 fn epochs_that_ran_ahead_of_time_are_not_used_again() {
     let (faults, faults_for) = (as_found(), Duration::from_secs(40));
@@ -168,19 +168,19 @@ fn epochs_that_ran_ahead_of_time_are_not_used_again() {
     assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
 }
 
-/// Two records were scribbled over with sessions of one name that nobody has. The tombstone that freed the first shard was
+/// Two records were scribbled over with sessions of one name that no node has. The tombstone that freed the first shard was
 /// removed, although the second one still waited for it.
 #[test]
-fn a_tombstone_stays_while_anybody_waits_for_its_name() {
+fn a_tombstone_stays_while_a_node_waits_for_its_name() {
     let options = Options { faults: as_found(), ..Options::default() };
     let outcome = run(&options, 1511);
     assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
 }
 
 /// Renewals went through and nothing else did, so that a holder never saw that its shard's record was damaged, and
-/// went on for ever, while the others took the shard when nobody could be holding it any more.
+/// went on for ever, while the others took the shard when no node could be holding it any more.
 #[test]
-fn whoever_cannot_list_does_not_hold_for_ever() {
+fn a_node_that_cannot_list_does_not_hold_for_ever() {
     let cuts =
         (0..5).map(|slot| (15, Fault::Cut { slot, lasts: 60 * SECOND, traffic: Traffic::Work })).skip(1);
     let damage = (0..16).map(|shard| (20, Fault::Corrupt { what: Target::Shard(shard), how: Damage::Noise }));
@@ -189,10 +189,10 @@ fn whoever_cannot_list_does_not_hold_for_ever() {
     }
 }
 
-/// A record was scribbled over with a session that was known to be over. Whoever saw that took the shard at once, while its
+/// A record was scribbled over with a session that was known to be over. A node that saw that took the shard at once, while its
 /// holder, whose watch had lost the change, went on until its next listing.
 #[test]
-fn a_record_that_names_the_dead_is_somebodys_scribble() {
+fn a_record_that_names_an_ended_session_is_damaged() {
     let usurp = |second, shard| (second, Fault::Corrupt { what: Target::Shard(shard), how: Damage::Usurped });
     let deaf = (0..4).map(|slot| (54, Fault::WatchLoss { slot, lasts: 6 * SECOND }));
     // The first one is proved dead by the time of the others.

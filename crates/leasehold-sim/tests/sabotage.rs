@@ -20,7 +20,7 @@ fn every_rule_that_is_switched_off_is_noticed() {
     assert!(unnoticed.is_empty(), "switched off and not noticed within {SEEDS_MAX} seeds: {unnoticed:?}");
 }
 
-/// Else a script would show that it is too much for anybody, and nothing about its rule.
+/// Otherwise a script would break any design, and say nothing about its rule.
 #[test]
 fn scripts_made_for_a_rule_break_nothing_while_it_holds() {
     for sabotage in Sabotage::all() {

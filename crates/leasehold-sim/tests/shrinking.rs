@@ -38,7 +38,7 @@ fn a_planted_bug_is_shrunk_to_what_it_takes() {
     let numbers: Vec<String> = keep.iter().map(usize::to_string).collect();
     assert!(text.contains(&format!("--seed {} ", failed.seed)), "{text}");
     assert!(text.contains(&format!("--keep {} --trace", numbers.join(","))), "{text}");
-    assert!(text.contains("stands still"), "{text}");
+    assert!(text.contains("is paused"), "{text}");
 }
 
 #[test]

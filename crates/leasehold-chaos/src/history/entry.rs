@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Where a line stands.
+/// The position of a line in its file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// The file's name.
@@ -17,7 +17,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Something that is not right with a line.
+/// A problem with a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// Where.
@@ -32,20 +32,20 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a line tells of. All other events are passed over: a history may be part of a longer log.
+/// The events of a history. All others are ignored, because a history may be part of a longer log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The work of a shard begins.
     Started,
-    /// It still runs. Needed only after it stood still, to say that it went on.
+    /// It still runs. Needed only after a pause, to show that it went on.
     Beat,
     /// Nothing of it ran after that moment.
     Stopped,
     /// The same, because of an error.
     Failed,
-    /// A process does not run any more, for good: whatever it ran ended no later.
+    /// A process has ended: all its work ended no later.
     Gone,
-    /// A process was stopped by a signal, and stands still from then on.
+    /// A signal paused a process; nothing of it runs from then on.
     Paused,
     /// It may run again.
     Resumed,
@@ -71,10 +71,10 @@ impl Event {
     }
 }
 
-/// One line that matters.
+/// One line of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Where it stands.
+    /// Where the line is.
     pub location: Location,
     /// What happened.
     pub event: Event,
@@ -82,7 +82,7 @@ pub struct Entry {
     pub shard: String,
     /// Which node.
     pub node: String,
-    /// Which life of it.
+    /// Which session of the node.
     pub session: String,
     /// Under which epoch.
     pub epoch: u64,
@@ -101,13 +101,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a line; `None` if it tells of something else.
+    /// Parses a line; `None` if it has another event.
     pub(super) fn parse(text: &str, location: Location) -> Result<Option<Entry>, Problem> {
         let wrong = |what: String| Problem { location: location.clone(), what };
         let object: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| wrong(format!("this is no JSON object: {error}")))?;
+            serde_json::from_str(text).map_err(|error| wrong(format!("not a JSON object: {error}")))?;
         let Some(word) = object.get("event").and_then(Value::as_str) else {
-            return Err(wrong("there is no \"event\"".into()));
+            return Err(wrong("\"event\" is missing".into()));
         };
         let Some(event) = Event::of(word) else { return Ok(None) };
         let mut fields = Fields { object: &object, problems: Vec::new() };
@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// Takes fields out of an object, and notes all that are missing or wrong.
+/// Reads the fields of an object and collects every missing or invalid one.
 struct Fields<'a> {
     object: &'a Map<String, Value>,
     problems: Vec<String>,
@@ -158,7 +158,7 @@ impl Fields<'_> {
             Some(Value::String(text)) => Some(text.clone()),
             Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
             Some(other) => {
-                self.problems.push(format!("\"{name}\" is no text: {other}"));
+                self.problems.push(format!("\"{name}\" is not a string: {other}"));
                 None
             }
         }
@@ -168,21 +168,21 @@ impl Fields<'_> {
         let value = self.object.get(name).filter(|value| !value.is_null())?;
         let number = value.as_u64();
         if number.is_none() {
-            self.problems.push(format!("\"{name}\" is no whole number: {value}"));
+            self.problems.push(format!("\"{name}\" is not a whole number: {value}"));
         }
         number
     }
 
     fn needed_text(&mut self, name: &str) -> String {
         if self.object.get(name).is_none_or(Value::is_null) {
-            self.problems.push(format!("there is no \"{name}\""));
+            self.problems.push(format!("\"{name}\" is missing"));
         }
         self.text(name).unwrap_or_default()
     }
 
     fn needed_number(&mut self, name: &str) -> u64 {
         if self.object.get(name).is_none_or(Value::is_null) {
-            self.problems.push(format!("there is no \"{name}\""));
+            self.problems.push(format!("\"{name}\" is missing"));
         }
         self.number(name).unwrap_or_default()
     }

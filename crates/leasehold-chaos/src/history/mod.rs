@@ -1,4 +1,4 @@
-//! Recorded histories: what workers wrote down of themselves, one JSON object a line (`docs/check.md`).
+//! Recorded histories: when workers ran, as they recorded it, one JSON object per line (`docs/check.md`).
 
 mod entry;
 mod read;
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 use read::Reader;
 
-/// All that was recorded: the runs of all shards, and what could not be understood.
+/// Everything that was recorded: the runs of all shards, and the problems found while reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Every start of a shard's work with its end, ordered by machine, shard and moment.
     pub runs: Vec<Run>,
-    /// Lines that could not be read, or that don't fit the others.
+    /// Lines that could not be read, or that contradict others.
     pub problems: Vec<Problem>,
-    /// Things that are as they may be, but worth knowing, such as a last line that a kill cut short.
+    /// What is worth knowing but not wrong, such as a last line that a kill cut short.
     pub notes: Vec<Problem>,
     /// How many lines there were.
     pub lines: usize,

@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use super::{Beat, End, Entry, Event, History, Location, Problem, Run};
 
-/// What a process is known by: machine, node, life.
+/// The identity of a process: machine, node, session.
 type Process = (String, String, String);
 
-/// What a piece of work is known by: process, shard, epoch.
+/// The identity of a piece of work: process, shard, epoch.
 type Work = (Process, String, u64);
 
-/// Puts lines together to runs.
+/// Combines lines into runs.
 #[derive(Default)]
 pub(super) struct Reader {
     entries: Vec<Entry>,
@@ -30,9 +30,9 @@ impl Reader {
             match Entry::parse(line, location) {
                 Ok(Some(entry)) => self.entries.push(entry),
                 Ok(None) => {}
-                // Whoever was killed while it wrote left half a line.
+                // A process that was killed while it wrote left half a line.
                 Err(problem) if !whole && index + 1 == count => self.history.notes.push(Problem {
-                    what: format!("the last line is cut short, and was left out ({})", problem.what),
+                    what: format!("the last line is incomplete and was ignored ({})", problem.what),
                     ..problem
                 }),
                 Err(problem) => self.history.problems.push(problem),
@@ -57,7 +57,7 @@ impl Reader {
         self.history
     }
 
-    /// Whose clock a line without a machine was read from cannot be known where others name theirs.
+    /// If some lines name their machine, a line without one is a problem: its clock is unknown.
     fn machines(&mut self) {
         if self.entries.iter().all(|entry| entry.boot.is_empty()) {
             return;
@@ -65,7 +65,7 @@ impl Reader {
         for entry in self.entries.iter().filter(|entry| entry.boot.is_empty()) {
             self.history.problems.push(Problem {
                 location: entry.location.clone(),
-                what: "there is no \"boot\", but other lines have one".into(),
+                what: "\"boot\" is missing, but other lines have it".into(),
             });
         }
     }
@@ -156,8 +156,8 @@ impl Reader {
         }
     }
 
-    /// What nobody stopped ended with its process; or when its process was stopped by a signal, if there is no word
-    /// that it went on after that.
+    /// Work without a stop ended with its process, or when a signal paused its process, if nothing shows that it ran
+    /// after that.
     fn ends_of_processes(&mut self) {
         let mut process_events: BTreeMap<Process, Vec<&Entry>> = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| matches!(entry.event, Event::Gone | Event::Paused)) {
@@ -176,7 +176,7 @@ impl Reader {
         }
     }
 
-    /// A process that stands still cannot end its work: that time is not held against it.
+    /// A paused process cannot end its work, so the time of the pause does not count.
     fn pauses(&mut self) {
         let mut pauses: BTreeMap<Process, Vec<(u64, u64)>> = BTreeMap::new();
         for entry in &self.entries {
@@ -202,7 +202,7 @@ impl Reader {
         }
     }
 
-    /// What beats after its end did not end there, whatever was written: it counts as running until its last beat.
+    /// Work that beats after its recorded end counts as running until its last beat.
     fn beats_after_the_end(&mut self) {
         for run in &mut self.history.runs {
             let Some(beat) = run.last_beat.clone().filter(|beat| run.to_ns.is_some_and(|to| beat.at_ns > to))
@@ -224,7 +224,7 @@ fn process_of(entry: &Entry) -> Process {
     (entry.boot.clone(), entry.node.clone(), entry.session.clone())
 }
 
-/// What a line tells of a piece of work that cannot be.
+/// An entry that contradicts the others.
 fn unfounded(entry: &Entry, does: &str, but: &str) -> Problem {
     let Entry { shard, node, epoch, location, .. } = entry;
     Problem {

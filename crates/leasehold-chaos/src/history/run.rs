@@ -9,7 +9,7 @@ pub struct Run {
     pub shard: String,
     /// Where it ran.
     pub node: String,
-    /// In which life of that node.
+    /// In which session of that node.
     pub session: String,
     /// On which boot of which machine.
     pub boot: String,
@@ -17,7 +17,7 @@ pub struct Run {
     pub epoch: u64,
     /// When it began, on the boot clock.
     pub from_ns: u64,
-    /// When it ended; `None` if nobody wrote that down, and then it counts as running to the end of all time.
+    /// When it ended; `None` if that was not recorded; then it counts as running for ever.
     pub to_ns: Option<u64>,
     /// How it ended.
     pub end: End,
@@ -35,11 +35,11 @@ pub struct Run {
     pub end_valid_until_ns: Option<u64>,
     /// When it had really ended, which may be later than the last moment at which it ran with a good grant.
     pub ended_ns: Option<u64>,
-    /// For how long its process stood still between the moment at which it had to stop and its real end.
+    /// For how long its process was paused between the moment at which it had to stop and its real end.
     pub stood_still_ns: u64,
-    /// The line that tells of its start.
+    /// The line of its start.
     pub started: Location,
-    /// The line that tells of its end.
+    /// The line of its end.
     pub ended: Option<Location>,
 }
 
@@ -50,7 +50,7 @@ pub struct Beat {
     pub at_ns: u64,
     /// When its grant ended, as known then.
     pub valid_until_ns: Option<u64>,
-    /// The line that tells of it.
+    /// Its line.
     pub location: Location,
 }
 
@@ -68,9 +68,9 @@ pub enum End {
     Stopped(Option<String>),
     /// Its worker failed.
     Failed,
-    /// Its process ended, or stood still and ended without running again.
+    /// Its process ended, or was paused and never ran again.
     Gone,
-    /// Nobody wrote it down.
+    /// Its end was not recorded.
     Open,
 }
 

@@ -49,8 +49,8 @@ pub const ALWAYS: &[(&str, Judge)] = &[
 /// still judged there that none is used twice.
 pub const NOT_BETWEEN_MACHINES: &[&str] = &[at_most_one_running_worker::NAME, epochs_strictly_rise::NAME];
 
-/// Of how many runs a promise could not be judged to their end. A grant is renewed without anybody writing that down, so
-/// what a run knew before says nothing about how long it was good: only a deadline at the end itself does.
+/// How many runs could not be judged to their end. Renewals are not recorded, so an earlier deadline does not tell how
+/// long a grant was good: only a deadline recorded at the end does.
 pub fn not_judged(promise: &str, history: &History) -> usize {
     match promise {
         stopped_before_deadline::NAME => stopped_before_deadline::without_deadline(history),

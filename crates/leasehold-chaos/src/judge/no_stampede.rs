@@ -11,14 +11,14 @@ use crate::history::{History, Run, seconds};
 /// The name of the expectation.
 pub const NAME: &str = "no_stampede";
 
-/// An outage that met all nodes, in nanoseconds on the boot clock.
+/// An outage that affected all nodes, in nanoseconds on the boot clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// When the nodes were cut off from the store.
     pub from_ns: u64,
     /// When the store could be reached again.
     pub to_ns: u64,
-    /// Until when starts count as caused by it: by then nothing moves any more, and nobody has been asked to leave.
+    /// Until when starts count as caused by the outage: by then moves are over, and no node was asked to leave.
     pub until_ns: u64,
     /// When each node had a healthy session again; `None` if it never had.
     pub back_at_ns: BTreeMap<String, Option<u64>>,
@@ -29,7 +29,7 @@ pub struct Outage {
 pub struct Limit {
     /// The most that placement lets a node have when all nodes are there.
     pub bounded_share: usize,
-    /// How much more is forgiven.
+    /// How many more are tolerated.
     pub slack: usize,
 }
 
@@ -164,7 +164,7 @@ fn largest(history: &History, node: &str, from_ns: u64, to_ns: u64) -> Share {
     most
 }
 
-/// What was not as it should be after an outage.
+/// What went wrong after an outage.
 pub fn judge(aftermath: &Aftermath, outage: &Outage, limit: Limit) -> Vec<Violation> {
     let violation =
         |at_ns: u64, message: String| Violation { invariant: NAME, shard: String::new(), at_ns, message };
@@ -186,7 +186,7 @@ pub fn judge(aftermath: &Aftermath, outage: &Outage, limit: Limit) -> Vec<Violat
         violations.push(violation(
             share.at_ns,
             format!(
-                "{} ran {} shards {} after the outage, when all nodes were back; its bounded share is {}, and {} more are forgiven",
+                "{} ran {} shards {} after the outage, when all nodes were back; its bounded share is {}, and {} more are tolerated",
                 share.node,
                 share.shards,
                 seconds(share.at_ns.saturating_sub(outage.to_ns)),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_that_takes_its_share_once_is_as_it_should_be() {
+    fn a_node_that_takes_its_share_once_is_fine() {
         let (aftermath, violations) = after(
             [Some(240), Some(260)],
             &["0 started a 2 250", "1 started a 2 250", "2 started b 2 270", "3 started b 2 280"],

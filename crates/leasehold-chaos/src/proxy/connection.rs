@@ -39,10 +39,11 @@ pub(super) async fn carry(
         let _ = client.set_zero_linger();
         return;
     };
-    let (mut there, mut back) =
+    let (mut to_store, mut from_store) =
         (Pump::new(Direction::ToStore, fate.clone()), Pump::new(Direction::FromStore, fate.clone()));
-    let both =
-        async { tokio::try_join!(there.carry(&client, &server), back.carry(&server, &client)).map(|_| ()) };
+    let both = async {
+        tokio::try_join!(to_store.carry(&client, &server), from_store.carry(&server, &client)).map(|_| ())
+    };
     let end = tokio::select! {
         biased;
         end = ended(fate.clone()) => Some(end),

@@ -62,7 +62,7 @@ impl Gate {
         self.address
     }
 
-    /// Accepts connections and takes orders until nobody can give any.
+    /// Accepts connections and takes orders until their sender is gone.
     pub(super) async fn keep(mut self) {
         loop {
             tokio::select! {

@@ -46,7 +46,7 @@ struct Door {
 }
 
 impl Proxy {
-    /// Listens on one free loopback port for each upstream, each given as `host:port` and resolved anew for every
+    /// Listens on one free loopback port for each upstream, each given as `host:port` and resolved again for every
     /// connection. All gates start in [`Mode::Pass`].
     pub fn start<U: Into<String>>(upstreams: impl IntoIterator<Item = U>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

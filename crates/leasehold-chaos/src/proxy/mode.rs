@@ -19,10 +19,10 @@ pub enum Mode {
     Cut(Existing),
     /// New connections are accepted and reset at once, existing ones are reset.
     Reset,
-    /// What goes one way is held back and what goes the other way passes. As TCP sends again what was lost, it
-    /// arrives when the mode changes: very late answers, or very late requests.
+    /// One direction is held back and the other passes. TCP sends again what was lost, so it arrives when the mode
+    /// changes: very late answers, or very late requests.
     OneWay {
-        /// The way on which nothing arrives.
+        /// The direction in which nothing arrives.
         lost: Direction,
     },
 }
@@ -36,7 +36,7 @@ pub enum Existing {
     Reset,
 }
 
-/// A direction.
+/// A direction of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the node to the store.
@@ -46,7 +46,7 @@ pub enum Direction {
 }
 
 impl Mode {
-    /// By how much bytes that go this way are delayed; `None` if they don't pass.
+    /// By how much bytes in this direction are delayed; `None` if they do not pass.
     pub(super) fn delay(self, direction: Direction) -> Option<Duration> {
         match (self, direction) {
             (Mode::Pass, _) => Some(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! How often each kind of fault was felt: not planned, but met by somebody. A fault that is never felt tests nothing.
+//! How often each kind of fault took effect, and was not only scheduled. A fault without an effect tests nothing.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -11,14 +11,14 @@ use crate::oracle::records::RecordState;
 use crate::world::World;
 use crate::world::process::{Leaving, Process};
 
-/// How often each kind of fault was felt.
+/// How often each kind of fault took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultCoverage {
     counts: [u64; FaultKind::COUNT],
 }
 
 impl FaultCoverage {
-    /// How often this kind was felt.
+    /// How often this kind took effect.
     pub fn of(&self, kind: FaultKind) -> u64 {
         self.counts[kind as usize]
     }
@@ -52,7 +52,7 @@ impl Serialize for FaultCoverage {
 }
 
 impl World {
-    /// Counts a fault that somebody meets the moment it strikes. Others are counted where they are met.
+    /// Counts a fault that takes effect the moment it strikes. Others are counted where they take effect.
     pub(crate) fn note_effect(&mut self, index: usize, fault: &Fault) {
         if fault.kind_if_effective_later().is_some() {
             self.awaiting_effect.push(index);
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Whether there is somebody to meet it.
+    /// Whether there is anything for it to affect.
     fn has_effect(&self, fault: &Fault) -> bool {
         let runs = |slot: usize| self.slots[slot].process.is_some();
         match fault {
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// A process wrote a record: what it says of a shard now, and which faults were met by that.
+    /// A process wrote a record: updates what the store says of the shard, and counts the faults that took effect by that.
     pub(crate) fn shard_written(&mut self, process: usize, swap: &Swap) {
         let shard = match &swap.key {
             Key::Shard(shard) if !self.awaiting_effect.is_empty() => Some(self.scenario.number_of(shard)),
@@ -111,12 +111,12 @@ impl World {
         if had != has {
             let slot = self.processes[process].slot;
             self.take_effect(|world, index, fault| match fault {
-                // Whom the pin names takes it.
+                // The node that the pin names takes the shard.
                 Fault::Pin { shard: pinned, .. } => {
                     has && *pinned as usize == shard
                         && world.asked_for.get(&index) == Some(&world.processes[process].name)
                 }
-                // Whom the wish is about gives it up.
+                // The node that is drained gives a shard up.
                 Fault::Drain { .. } => {
                     had && world.asked_for.get(&index) == Some(&world.processes[process].name)
                 }
@@ -134,7 +134,7 @@ impl World {
         self.processes[process].sessions.iter().any(|mine| mine.id == *session)
     }
 
-    /// A process opened a session or refused to run: if another one of its name lives, they have met.
+    /// A process opened a session or refused to run: if another process of its name lives, the two have met.
     pub(crate) fn names_collide(&mut self, process: usize) {
         if self.awaiting_effect.is_empty() {
             return;
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// While moves are frozen, somebody holds what the plan wants elsewhere.
+    /// Finds out whether, while moves are frozen, a node holds a shard that the plan wants elsewhere.
     pub(crate) fn look_for_frozen(&mut self) {
         let freezes = |index: &usize| matches!(self.faults[*index].fault, Fault::Freeze { .. });
         if !self.awaiting_effect.iter().any(freezes) {
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Counts those of the faults that wait for it.
+    /// Counts those waiting faults for which this is the effect.
     fn take_effect(&mut self, met: impl Fn(&World, usize, &Fault) -> bool) {
         let awaiting_effect = std::mem::take(&mut self.awaiting_effect);
         let (now, later): (Vec<_>, Vec<_>) =
@@ -185,7 +185,7 @@ impl World {
 }
 
 impl Fault {
-    /// Which kind it is, if it is met the moment it strikes.
+    /// Its kind, if it takes effect the moment it strikes.
     fn kind_if_effective_at_once(&self) -> Option<FaultKind> {
         Some(match self {
             Fault::Crash { .. } => FaultKind::Crash,
@@ -209,7 +209,7 @@ impl Fault {
         })
     }
 
-    /// Which kind it is, if it is met only when somebody does what it asks for.
+    /// Its kind, if it takes effect only when a node does what it asks for.
     fn kind_if_effective_later(&self) -> Option<FaultKind> {
         Some(match self {
             Fault::Pin { .. } => FaultKind::Pin,

@@ -12,8 +12,8 @@ use crate::world::World;
 use crate::world::clock::MS;
 use crate::world::newer_version::{READABLE, TOO_NEW};
 
-/// The record of a held shard, with a holder that nobody is. Its ttl is long enough for the real holder to notice that
-/// the record names another, and to stop, before anybody may take the shard from the usurper.
+/// The record of a held shard, with a holder that does not exist. Its ttl is long enough for the real holder to notice that
+/// the record names another, and to stop, before another node may take the shard from the usurper.
 fn usurped(value: &[u8], ttl_ms: u64, id: WriteId) -> Option<Vec<u8>> {
     let mut record = ShardRecord::decode(value).ok()?;
     let ShardState::Held { holder } = &mut record.state else { return None };
@@ -55,7 +55,7 @@ impl World {
         self.overwrite(key, Some(bytes));
     }
 
-    /// Somebody deletes a record, or several in one go.
+    /// Deletes a record, or several at once.
     pub(crate) fn vanish(&mut self, what: Target) {
         let keys = self.keys_of(what);
         if keys.is_empty() || self.would_hide_a_holder(what) {

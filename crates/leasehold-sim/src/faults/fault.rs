@@ -3,7 +3,7 @@
 use crate::store::Generation;
 use crate::world::clock::Instant;
 
-/// What goes wrong, or is asked for. A slot is the place of one node, whoever runs there.
+/// What goes wrong, or is asked for. A slot is the place of one node, whichever process runs there.
 #[allow(missing_docs, reason = "the sentence above each says what its fields are")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -11,7 +11,7 @@ pub enum Fault {
     Crash { slot: usize, then: Restart },
     /// The process of a slot is told to leave.
     Leave { slot: usize, within: Instant, then: Restart, grace: Grace },
-    /// The process of a slot stands still.
+    /// The process of a slot is paused.
     Pause { slot: usize, lasts: Instant, point: PausePoint },
     /// The machine of a slot is frozen so many times, each time for so long, with its boot clock and its timers; true time and
     /// its wall clock run on.
@@ -28,7 +28,7 @@ pub enum Fault {
     DoubledAnswers { lasts: Instant, permille: u32 },
     /// So many writes in a thousand arrive once more, much later.
     DoubledWrites { lasts: Instant, permille: u32 },
-    /// Watches break and begin anew: of one slot, or all.
+    /// Watches break and reconnect: of one slot, or all.
     WatchBreak { slot: Option<usize> },
     /// A slot's watch is late by this much.
     WatchLag { slot: usize, lasts: Instant, lag: Instant },
@@ -54,7 +54,7 @@ pub enum Fault {
     Capacity { slot: usize, capacity: Option<u32> },
     /// A node does not accept new shards.
     NotAccepting { slot: usize, lasts: Instant },
-    /// The group has another number of shards.
+    /// The number of shards of the group changes.
     Resize { shards: u32 },
     /// A shard is pinned to the node of a slot.
     Pin { shard: u32, slot: usize, lasts: Instant },
@@ -64,15 +64,15 @@ pub enum Fault {
     Freeze { lasts: Instant },
     /// The holder of a shard is asked to release it once.
     Release { shard: u32 },
-    /// A named shard can't be run at a slot, or anywhere.
+    /// A named shard cannot run at a slot, or anywhere.
     Disengage { shard: usize, slot: Option<usize>, lasts: Instant },
     /// A record is damaged.
     Corrupt { what: Target, how: Damage },
-    /// A record vanishes, or all of a kind do: somebody deletes them.
+    /// A record is deleted, or all of a kind are.
     Vanish { what: Target },
     /// Work at a slot does not stop when told to.
     Refuse { slot: usize, lasts: Instant },
-    /// Work at a slot crashes soon after it began.
+    /// Work at a slot crashes soon after its start.
     WorkCrash { slot: usize, lasts: Instant },
     /// The process of a slot is restarted as a newer version.
     Upgrade { slot: usize, after: Instant },
@@ -84,7 +84,7 @@ pub enum Fault {
     Twin { slot: usize, lasts: Instant },
     /// The wall clock of a slot's machine steps.
     WallStep { slot: usize, by_ms: i64 },
-    /// Whatever the process of a slot does, it does up to this much late.
+    /// Everything that the process of a slot does is up to this much late.
     Sluggish { slot: usize, lasts: Instant, lag: Instant },
     /// What the node of a slot writes, but for renewals, reaches the store only when this is over.
     Stall { slot: usize, lasts: Instant },
@@ -211,7 +211,7 @@ pub enum Damage {
 }
 
 impl Fault {
-    /// For how long it holds something up that is done when its time has come.
+    /// How long it holds something up that ends by itself.
     pub(crate) fn holds_up(&self) -> Option<Instant> {
         match self {
             Fault::Stall { lasts, .. } | Fault::SlowGate { lasts, .. } => Some(*lasts),
@@ -219,7 +219,7 @@ impl Fault {
         }
     }
 
-    /// For how long it is on, if it has to be ended.
+    /// How long it is active, if it has to be ended.
     pub(crate) fn lasts(&self) -> Option<Instant> {
         match self {
             Fault::Cut { lasts, .. }

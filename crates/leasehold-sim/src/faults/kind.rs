@@ -7,9 +7,9 @@ pub enum FaultKind {
     Crash,
     /// A process is told to leave, and perhaps comes back.
     Leave,
-    /// A process, or its whole machine, stands still for a while.
+    /// A process, or its whole machine, is paused for a while.
     Pause,
-    /// The same, exactly between a worker's check and what it does then.
+    /// The same, exactly between a worker's check and its write.
     PauseAtCheck,
     /// The same, exactly between the core's decision and its being carried out.
     PauseAtStep,
@@ -29,9 +29,9 @@ pub enum FaultKind {
     LostAnswers,
     /// Answers come twice, or late.
     DoubledAnswers,
-    /// Writes arrive once more, late: somebody between repeats them.
+    /// Writes arrive again later: the network repeats them.
     DoubledWrites,
-    /// A watch breaks, as at a compaction, and begins anew.
+    /// A watch breaks, as after a compaction, and reconnects.
     WatchBreak,
     /// A watch is late.
     WatchLag,
@@ -73,15 +73,15 @@ pub enum FaultKind {
     Corrupt,
     /// The record `meta` is damaged.
     CorruptMeta,
-    /// A node's record vanishes.
+    /// A node's record is deleted.
     Vanish,
-    /// A shard's record vanishes.
+    /// A shard's record is deleted.
     VanishShard,
-    /// All shards' records of a group vanish at once.
+    /// The records of all shards of a group are deleted at once.
     VanishShards,
-    /// What operators asked for vanishes.
+    /// The record of the operators' commands is deleted.
     VanishControl,
-    /// The record `meta` vanishes.
+    /// The record `meta` is deleted.
     VanishMeta,
     /// Work refuses to stop when it is told to.
     Refuse,
@@ -97,9 +97,9 @@ pub enum FaultKind {
     Twin,
     /// A wall clock steps.
     WallStep,
-    /// A process is starved: whatever it does, it does late.
+    /// A process is starved: everything it does is late.
     Sluggish,
-    /// What a process writes, but for renewals, is under way for long.
+    /// Writes of a process other than renewals take long to arrive.
     Stall,
     /// The gate of a node takes long to answer.
     SlowGate,

@@ -1,4 +1,4 @@
-//! Which faults a run may meet, and how often: each kind has its own rate.
+//! Which faults a run may have, and how often: each kind has its own rate.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::kind::{FaultKind, TABLE};
 use crate::runner::options::{OptionError, quoted};
 
-/// Which faults a run may meet, and how often.
+/// Which faults a run may have, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     rates: BTreeMap<FaultKind, u32>,
@@ -78,8 +78,8 @@ impl std::fmt::Display for Profile {
 const RATE_MAX: u32 = 1000;
 
 impl Profile {
-    /// Reads `all`, `none`, or a list of kinds and classes, each with how many to expect in two minutes if wished:
-    /// `crash=3,network,pause=0.5`. If the list begins with `-`, it says what to take away from `all`: `-loss,-twin`.
+    /// Reads `all`, `none`, or a list of kinds and classes, each optionally with the expected number in two minutes:
+    /// `crash=3,network,pause=0.5`. If the list begins with `-`, it says what to remove from `all`: `-loss,-twin`.
     /// The word `swarm` lets each seed draw which of them it has, as it does with `all`.
     pub fn parse(text: &str) -> Result<Self, Vec<OptionError>> {
         match text.trim() {
@@ -101,8 +101,8 @@ impl Profile {
             let (word, wished) = word.split_once('=').map_or((word, None), |(word, rate)| (word, Some(rate)));
             let rate = wished.map(parse_rate).transpose().map_err(|error| errors.push(error));
             if away && let Some(rate) = wished {
-                let what = format!("\"-{word}={rate}\" both takes away and says how many");
-                errors.push(OptionError::new(what, format!("write -{word} or {word}={rate}")));
+                let what = format!("\"-{word}={rate}\" both removes a fault and gives a number");
+                errors.push(OptionError::new(what, format!("use -{word} or {word}={rate}")));
             }
             let rows: Vec<_> = TABLE.iter().filter(|row| row.1 == word || row.2 == word).collect();
             if rows.is_empty() {
@@ -116,7 +116,7 @@ impl Profile {
             }
         }
         if !named {
-            errors.push(OptionError::new("the list names no fault", "say none if that is meant, or all"));
+            errors.push(OptionError::new("the list names no fault", "use none or all"));
         } else if !unknown.is_empty() {
             errors.push(unknown_faults(&unknown));
         }
@@ -140,8 +140,8 @@ fn parse_rate(text: &str) -> Result<u32, OptionError> {
     match thousandths {
         Some((thousandths, some)) if thousandths > 0 || !some => Ok(thousandths),
         _ => {
-            let what = format!("{text:?} is no number of faults in two minutes");
-            Err(OptionError::new(what, format!("write 0, or a number from 0.001 to {RATE_MAX}")))
+            let what = format!("invalid number of faults in two minutes: {text:?}");
+            Err(OptionError::new(what, format!("use 0 or a number from 0.001 to {RATE_MAX}")))
         }
     }
 }
@@ -151,9 +151,8 @@ fn unknown_faults(words: &[&str]) -> OptionError {
     let mut classes: Vec<_> = TABLE.iter().map(|row| row.2).collect();
     classes.sort_unstable();
     classes.dedup();
-    let there_are =
-        format!("there are the kinds {} and the classes {}", kinds.join(", "), classes.join(", "));
-    OptionError::new(format!("there is no fault {}", quoted(words)), there_are)
+    let there_are = format!("use the kinds {} or the classes {}", kinds.join(", "), classes.join(", "));
+    OptionError::new(format!("unknown fault {}", quoted(words)), there_are)
 }
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_all_of_it_is_told() {
+    fn every_invalid_word_is_reported() {
         let wrong = [
             "",
             ",",
@@ -194,9 +193,9 @@ mod tests {
         for wrong in wrong {
             assert!(Profile::parse(wrong).is_err(), "{wrong:?}");
         }
-        let told = Profile::parse("crush,crash=-1,pause=x,cat").unwrap_err();
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[2].what.contains("\"crush\", \"cat\""), "{told:?}");
+        let errors = Profile::parse("crush,crash=-1,pause=x,cat").unwrap_err();
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        assert!(errors[2].what.contains("\"crush\", \"cat\""), "{errors:?}");
         assert_eq!(Profile::parse("crash=0").unwrap().rate(FaultKind::Crash), 0);
         assert_eq!(Profile::parse("crash=0.29").unwrap().rate(FaultKind::Crash), 290);
     }

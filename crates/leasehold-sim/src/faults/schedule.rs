@@ -68,7 +68,7 @@ fn schedule(seed: u64, profile: &Profile, scenario: &Scenario) -> Vec<ScheduledF
     in_order(planned)
 }
 
-/// A store is often emptied once more, about when everybody who waited begins to claim.
+/// A store is often emptied once more, about when the nodes that waited begin to claim.
 fn emptied_again(rng: &mut Rng, scenario: &Scenario, at: Instant) -> Option<Instant> {
     let again = at + scenario.ttl_max + rng.below(8 * SECOND);
     (rng.permille(400) && again < scenario.faults_for).then_some(again)
@@ -99,8 +99,8 @@ fn upgraded_before(rng: &mut Rng, scenario: &Scenario, at: Instant) -> Vec<(Inst
     upgrades
 }
 
-/// What makes the loss of a shard's record dangerous: a holder that stands still, so that it does not see it,
-/// and somebody who comes only then, and has never seen what there was. Often not every slot has a record at that time,
+/// What makes the loss of a shard's record dangerous: a paused holder, which does not see it,
+/// and a node that joins only then and has never seen the record. Often not every slot has a record at that time,
 /// because the group has just become larger than what there is room for: a group that is not full remembers less.
 fn around_a_loss(rng: &mut Rng, scenario: &Scenario, at: Instant) -> Vec<(Instant, Fault)> {
     let mut around = Vec::new();

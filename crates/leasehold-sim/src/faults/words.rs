@@ -1,4 +1,4 @@
-//! Faults in words, for schedules and stories.
+//! Faults in words, for schedules and traces.
 
 use std::fmt;
 
@@ -35,13 +35,11 @@ impl fmt::Display for Fault {
                 let point = match point {
                     PausePoint::Anywhere => "",
                     PausePoint::BetweenCheckAndAct => ", between a worker's check and its act",
-                    PausePoint::BetweenStepAndAct => {
-                        ", between the core's decision and its being carried out"
-                    }
+                    PausePoint::BetweenStepAndAct => ", between a decision of the core and carrying it out",
                     PausePoint::BeforeStart => ", just before work starts",
-                    PausePoint::BeforeBegin => ", just before the last look at the deadline",
+                    PausePoint::BeforeBegin => ", just before the last check of the deadline",
                 };
-                write!(f, "node {slot} stands still for {}{point}", Span(*lasts))
+                write!(f, "node {slot} is paused for {}{point}", Span(*lasts))
             }
             Fault::Frozen { slot, lasts, times, .. } => {
                 write!(f, "the machine of node {slot} is frozen with its clock, {times} × {}", Span(*lasts))
@@ -87,10 +85,10 @@ impl fmt::Display for Fault {
                 write!(f, "the store fails over for {} and loses the last {}", Span(*lasts), Span(*loses))
             }
             Fault::Emptied { generation: Generation::Kept } => {
-                write!(f, "the store is emptied and passes for the same")
+                write!(f, "the store is emptied and keeps its generation")
             }
             Fault::Emptied { generation: Generation::New } => {
-                write!(f, "the store is emptied and has another mark of identity")
+                write!(f, "the store is emptied and gets a new generation")
             }
             Fault::RolledBack { by } => write!(f, "the store is rolled back by {}", Span(*by)),
             Fault::MassLeave { slots, how, then } => {
@@ -119,19 +117,19 @@ impl fmt::Display for Fault {
                 write!(f, "node {slot} cannot run the named shard {shard} for {}", Span(*lasts))
             }
             Fault::Disengage { shard, slot: None, lasts } => {
-                write!(f, "nobody can run the named shard {shard} for {}", Span(*lasts))
+                write!(f, "no node can run the named shard {shard} for {}", Span(*lasts))
             }
             Fault::Corrupt { what, how } => {
                 let how = match how {
                     Damage::Noise => "becomes noise",
                     Damage::Cut => "loses its second half",
-                    Damage::TooNew => "is in a format that nobody here reads",
-                    Damage::Usurped => "names a holder that nobody is",
+                    Damage::TooNew => "is in a format that no node here reads",
+                    Damage::Usurped => "names a holder that does not exist",
                 };
                 write!(f, "{what} {how}")
             }
-            Fault::Vanish { what: Target::Shards } => write!(f, "{} vanish", Target::Shards),
-            Fault::Vanish { what } => write!(f, "{what} vanishes"),
+            Fault::Vanish { what: Target::Shards } => write!(f, "{} are deleted", Target::Shards),
+            Fault::Vanish { what } => write!(f, "{what} is deleted"),
             Fault::Refuse { slot, lasts } => {
                 write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
             }
@@ -179,10 +177,10 @@ impl fmt::Display for Fault {
                 write!(f, "node {slot} is killed and comes back with another placement for {}", Span(*lasts))
             }
             Fault::Stall { slot, lasts } => {
-                write!(f, "what node {slot} writes is under way for {}", Span(*lasts))
+                write!(f, "writes of node {slot} are delayed for {}", Span(*lasts))
             }
             Fault::Sluggish { slot, lasts, lag } => {
-                write!(f, "node {slot} does all up to {} late for {}", Span(*lag), Span(*lasts))
+                write!(f, "everything node {slot} does is up to {} late for {}", Span(*lag), Span(*lasts))
             }
         }
     }
@@ -197,7 +195,7 @@ impl fmt::Display for Target {
             Target::Shards => write!(f, "the records of all shards"),
             Target::Group(GroupKind::Numbered) => write!(f, "the record of the group"),
             Target::Group(GroupKind::Named) => write!(f, "the record of the group of named shards"),
-            Target::Control => write!(f, "the record of what operators want"),
+            Target::Control => write!(f, "the record of operators' commands"),
             Target::Meta => write!(f, "the record meta"),
         }
     }

@@ -1,5 +1,5 @@
-//! At any instant, user code runs for a shard in at most one place. Not promised is it for work whose machine was frozen with its
-//! clock: nothing can be noticed before the first instruction after that, and [`super::freezes_are_noticed`] judges what is.
+//! At any instant, user code runs for a shard in at most one place. This is not promised for work whose machine was frozen with
+//! its clock: nothing can be noticed before the first instruction after that. [`super::freezes_are_noticed`] judges that case.
 
 use super::Judgement;
 use crate::oracle::{Observation, State};

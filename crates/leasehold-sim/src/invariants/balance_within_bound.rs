@@ -44,7 +44,7 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
 
 /// The world had its time to settle and has not.
 pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
-    let message = format!("the plan is not reached in time; {}", world.standings(census));
+    let message = format!("the plan was not reached in time; {}", world.standings(census));
     Err(world.violation(NAME, None, message))
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let mut world = World::healed(2, 6);
         world.healing.settled_at = None;
         let process = world.slots[0].process.unwrap();
-        // Somebody is for ever about to leave.
+        // One node never finishes leaving.
         world.processes[process].leaving = Leaving::Then(Restart::Never);
         let bounds = &world.healing.bounds;
         let latest = world.healing.began_at + bounds.owned + bounds.settled;

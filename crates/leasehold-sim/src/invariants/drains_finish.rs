@@ -1,5 +1,5 @@
-//! Once all faults are over, a node that an operator drains holds nothing within the stated bound, if there is
-//! somebody else.
+//! Once all faults are over, a node that an operator drains holds nothing within the stated bound, if there is another
+//! node.
 
 use crate::oracle::Census;
 use crate::world::{Judged, World};

@@ -14,7 +14,7 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let shard = census.shards[index].shard;
     let status = world.records.get(shard);
     let message = format!(
-        "nobody owns shard {shard}, {} s after all faults were over and {} s since it was last; its record is {} since {}.{:03}s; {}",
+        "no node owns shard {shard}, {} s after all faults were over and {} s after it was last owned; its record is {} since {}.{:03}s; {}",
         (world.at - healing.began_at) / SECOND,
         (world.at - healing.owned_last[index]) / SECOND,
         status.state,
@@ -34,7 +34,7 @@ mod tests {
     use crate::oracle::records::Loss;
 
     #[test]
-    fn a_shard_that_nobody_takes_is_noticed_and_what_was_lost_may_take_longer() {
+    fn a_shard_that_no_node_takes_is_noticed_and_what_was_lost_may_take_longer() {
         let mut world = World::healed(2, 3);
         assert_eq!(judge(&world, &world.census()), Ok(()));
         let since = world.at;

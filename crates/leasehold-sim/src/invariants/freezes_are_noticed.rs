@@ -32,7 +32,7 @@ pub(crate) fn judge(world: &World, process: usize, before: Option<SessionNo>) ->
         return Ok(());
     }
     let message = format!(
-        "process {process} goes on, although its clock stood still for {} ms since it was renewed",
+        "process {process} goes on, although its clock stood still for {} ms since its last renewal",
         (wall - boot) / MS
     );
     Err(world.violation(NAME, None, message))

@@ -4,8 +4,8 @@ use crate::world::{Judged, World};
 
 pub(crate) const NAME: &str = "moves_within_bound";
 
-/// A shard may have to start because its holder was lost, once more because whoever took it first was not whom the
-/// plan wanted, and once more when the last node has come back.
+/// A shard may have to start because its holder was lost, once more because the plan
+/// wants another node than the first one that took it, and once more when the last node has come back.
 const STARTS_MAX: usize = 5;
 
 pub(crate) fn judge(world: &World) -> Judged {

@@ -1,4 +1,4 @@
-//! When everything is where it should be and nothing happens, nothing moves.
+//! Once the plan is reached and nothing happens, nothing moves.
 
 use crate::oracle::Census;
 use crate::world::{Judged, World};

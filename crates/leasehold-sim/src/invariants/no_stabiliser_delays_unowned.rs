@@ -1,4 +1,4 @@
-//! In calm times, a shard whose record says that nobody holds it is taken within the stated bound, whatever the
+//! In calm times, a shard without a holder in its record is taken within the stated bound, whatever the
 //! stabilisers of voluntary moves say.
 
 use leasehold_core::notice::SessionState;
@@ -26,7 +26,7 @@ pub(crate) fn judge(world: &World) -> Judged {
         let bound = bound + world.healing.bounds.longer(world.records.loss(shard));
         if unowned && world.at > since + bound && !needs_upgrade(world) {
             let message = format!(
-                "nobody took shard {shard} for {} s, although all was calm; the bound is {} s",
+                "no node took shard {shard} for {} s without any fault; the bound is {} s",
                 (world.at - since) / SECOND,
                 bound / SECOND
             );
@@ -36,14 +36,14 @@ pub(crate) fn judge(world: &World) -> Judged {
     Ok(())
 }
 
-/// Whether the group's record is of a newer version: then nobody here takes anything of it until somebody upgrades.
+/// Whether the group's record is of a newer version: then no node takes shards of the group until it is upgraded.
 fn needs_upgrade(world: &World) -> bool {
     let stored = world.store.get(&Key::Group(world.scenario.group.clone()));
     stored.is_some_and(|stored| GroupRecord::decode(&stored.value).is_err_and(|error| error.is_too_new()))
 }
 
-/// Since when somebody has had room, if all live nodes are plain: attached, accepting, without limits. Otherwise room is not
-/// for us to judge.
+/// Since when a node has had room, if all live nodes are plain: attached, accepting, without limits. Otherwise `None`:
+/// room cannot be judged here.
 fn room_since(world: &World) -> Option<Instant> {
     let mut since = None;
     for node in world.processes.iter().filter(|node| node.alive) {

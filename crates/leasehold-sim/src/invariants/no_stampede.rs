@@ -1,4 +1,4 @@
-//! The store is away for longer than every ttl, and nothing else is wrong. If all nodes are back within the recovery window, none
+//! The store is down for longer than every ttl, and nothing else is wrong. If all nodes are back within the recovery window, none
 //! of them ever holds more than it held before, and every shard starts at most once.
 
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl World {
             held_most: BTreeMap::new(),
             back: BTreeMap::new(),
         });
-        self.tell("FAULT", || "the store goes away for everybody, for longer than any ttl".to_owned());
+        self.tell("FAULT", || "the store is down for longer than any ttl".to_owned());
         self.impairments.begin(OUTAGE, Impairment::Down(FaultKind::StoreRestart));
         self.break_watches(None, "the store went away")?;
         Ok(true)
@@ -111,7 +111,7 @@ fn judge(world: &World, census: &Census, trial: &Trial) -> Judged {
         .alive
         .iter()
         .all(|process| trial.back.get(process).is_some_and(|(at, _)| *at <= first + window));
-    // Whoever was killed by its dead-man timer comes back as another process, which held nothing before.
+    // A process that its dead-man timer killed comes back as another one, which held nothing before.
     if !together || census.alive != trial.alive_before {
         return Ok(());
     }

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_not_attached_is_noticed() {
+    fn a_detached_node_is_noticed() {
         let mut world = World::healed(2, 2);
         assert_eq!(judge(&world, &world.census()), Ok(()));
         let process = world.slots[1].process.unwrap();

@@ -1,5 +1,5 @@
-//! Once a shard has begun elsewhere, or anew, every check of a former grant fails: also that of code which runs before
-//! anybody told it, as after a pause, and of code which runs on after the work has ended.
+//! Once a shard has started again, every check of a former grant fails. That includes code that runs before it was told,
+//! for example after a pause, and code that runs on after the work has ended.
 
 use super::Judgement;
 use crate::oracle::{Observation, State};

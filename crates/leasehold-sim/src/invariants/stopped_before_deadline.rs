@@ -1,4 +1,4 @@
-//! User code is told to stop, then cut off, before its grant ends: never is anything of it left after that.
+//! User code is told to stop, then cut off, before its grant ends. Nothing of it runs after that.
 
 use super::Judgement;
 use crate::oracle::{Observation, Run, RunEnd, State};
@@ -43,7 +43,7 @@ fn ran_past(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
         return None;
     }
     let process = state.process_of(run);
-    // Work that stands still with its process does not run.
+    // Work of a paused process does not run.
     if state.processes[process].paused {
         return None;
     }
@@ -67,7 +67,7 @@ fn untold(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
     let late_since_then = if run.told_at.unwrap_or(at) <= over_at + before { before } else { 0 };
     let starved_by = process.starved_by.max(late_since_then);
     let had = run.told_at.map_or(0, |told| at - told) + TOLD_WITHIN + starved_by;
-    // Nobody can be told while it stands still, or before it began.
+    // Work cannot be told while its process is paused, or before it began.
     let stood_still = process.resumed_at + session.stop_budget >= at;
     let young = run.began_at + session.stop_budget + TOLD_WITHIN >= at;
     if !killed_at_deadline || had >= session.stop_budget || stood_still || young {

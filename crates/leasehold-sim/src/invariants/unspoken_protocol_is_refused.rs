@@ -1,4 +1,4 @@
-//! Whoever begins in a namespace that asks for a newer protocol, or has a newer format, opens no session there.
+//! A process that starts in a namespace with a newer protocol or format opens no session there.
 
 use crate::faults::Fault;
 use crate::world::clock::{Instant, SECOND};
@@ -15,7 +15,7 @@ pub(crate) fn judge(world: &World, process: usize) -> Judged {
         return Ok(());
     }
     let message = format!(
-        "process {process} opens a session, although the namespace speaks only what it does not speak since {} s",
+        "process {process} opens a session, although the namespace has required a newer version since {} s",
         since / SECOND
     );
     Err(world.violation(NAME, None, message))
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_of_whoever_does_not_speak_it_is_noticed() {
+    fn a_session_of_an_older_version_is_noticed() {
         let mut world = World::healed(2, 2);
         let process = world.slots[0].process.unwrap();
         assert_eq!(judge(&world, process), Ok(()));

@@ -11,7 +11,7 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let others = healing.other_writes - healing.other_writes_before;
     if others > 0 {
         let last = healing.last_other.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-        let message = format!("{others} writes at rest that are no renewals; the last one of {last}");
+        let message = format!("{others} writes at rest that are not renewals; the last one was to {last}");
         return Err(world.violation(NAME, None, message));
     }
     let (raised, most) = (healing.floors_raised - healing.floors_raised_before, healing.floors_to_raise);
@@ -24,8 +24,10 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     let renewals = healing.node_writes - healing.node_writes_before;
     let most = each * census.alive.len() as u64;
     if renewals > most {
-        let message =
-            format!("{renewals} renewals at rest of {} nodes; {most} would be enough", census.alive.len());
+        let message = format!(
+            "{renewals} renewals at rest by {} nodes; at most {most} are expected",
+            census.alive.len()
+        );
         return Err(world.violation(NAME, None, message));
     }
     Ok(())

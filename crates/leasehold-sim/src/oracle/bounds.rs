@@ -1,4 +1,4 @@
-//! How long things may take once nothing is wrong any more: what the core's own `explain` promises, in true time.
+//! How long things may take once all faults are over: what the core's own `explain` promises, in true time.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::world::scenario::Scenario;
 /// The stated bounds of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// From when a record says that nobody holds the shard, in calm times, until somebody does.
+    /// From when a record has no holder until it has one, in calm times.
     pub(crate) unowned: Instant,
-    /// From when all faults are over until every shard is owned whose record nobody tampered with.
+    /// From when all faults are over until every shard is owned whose record was not tampered with.
     pub(crate) owned: Instant,
-    /// How much longer it takes where somebody may hold a shard without a record that says so.
+    /// How much longer it takes where a node may hold a shard without a record that says so.
     lost: Instant,
-    /// How much longer than that, where its record names a holder that nobody is.
+    /// How much longer than that, where its record names a holder that does not exist.
     usurped: Instant,
     /// From then until everything is where the plan wants it.
     pub(crate) settled: Instant,
@@ -25,8 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) quiet: Instant,
     /// How long after a disturbance the world may still be busy with it.
     pub(crate) calm_after: Instant,
-    /// How long after the last change something may still be put in order: everybody lists once, and asks gates that
-    /// refused once more.
+    /// How long after the last change something may still be put in order: every node lists once, and asks gates
+    /// that refused again.
     pub(crate) rest: Instant,
     /// How often a node writes at rest.
     pub(crate) renew_every: Instant,

@@ -57,7 +57,7 @@ impl World {
             .any(|shard| state.shard(shard).open.iter().any(|run| state.runs[*run].told_at.is_some()))
     }
 
-    /// Where everybody stands, for people.
+    /// The state of every node, for people.
     pub(crate) fn standings(&self, census: &Census) -> String {
         let views = self.views(census);
         let each = views.iter().map(|(process, view)| {
@@ -79,15 +79,15 @@ impl Census {
         self.shards.iter().all(|shard| shard.holder.is_some())
     }
 
-    /// Everybody is attached, holds what the plan gives to it and nothing else, and all of that runs.
+    /// Every node is attached, holds exactly what the plan gives it, and runs all of that.
     pub(crate) fn all_settled(&self, world: &World) -> bool {
-        // What is cheap to know comes first.
+        // The cheap checks come first.
         let leaving = self.alive.iter().any(|process| world.processes[*process].leaving != Leaving::No);
         if leaving || !self.shards.iter().all(|shard| shard.running) || world.is_stopping_work() {
             return false;
         }
         let views = world.views(self);
-        let at_home = |process: usize, view: &View| {
+        let in_place = |process: usize, view: &View| {
             let me = view.me.as_ref();
             let calm =
                 view.frozen.is_none() && world.processes[process].session_state == SessionState::Attached;
@@ -96,16 +96,16 @@ impl Census {
             calm && placed && me.is_some_and(|me| me.held == me.wanted)
         };
         let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
-        let anybody_else = views.iter().any(|(process, _)| !drained(*process));
+        let any_other = views.iter().any(|(process, _)| !drained(*process));
         let handed_over = views.iter().all(|(process, view)| {
-            !drained(*process) || !anybody_else || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
+            !drained(*process) || !any_other || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
         });
-        // Everybody knows of everybody, and plans with the same view.
+        // Every node knows of all others, and plans with the same view.
         let agreed = views.iter().all(|(_, view)| {
             let alive = view.nodes.iter().filter(|node| node.state.is_alive());
             alive.clone().count() == views.len() && alive.clone().all(|node| node.agrees)
         });
-        handed_over && agreed && views.iter().all(|(process, view)| at_home(*process, view))
+        handed_over && agreed && views.iter().all(|(process, view)| in_place(*process, view))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The end of a run: all faults are over, the world has its time to heal, and then the promises of the second kind are
-//! judged. Also the looks that are taken at the world from outside, once a second, all along.
+//! The end of a run: all faults are over, the world has time to heal, and then the invariants about recovery are judged.
+//! Also what is looked at from outside once a second during the whole run.
 
 use leasehold_core::NodeName;
 use leasehold_core::config::Gate;
@@ -18,7 +18,7 @@ use crate::world::clock::Instant;
 use crate::world::scenario::Scenario;
 use crate::world::{Judged, LOOK_EVERY, World, WorldEvent, mentions};
 
-/// Where a run stands on its way to its end.
+/// How far a run has healed.
 #[derive(Debug)]
 pub(crate) struct Healing {
     pub(crate) bounds: Bounds,
@@ -27,11 +27,11 @@ pub(crate) struct Healing {
     pub(crate) done: bool,
     /// From when on the world is calm, as far as we know.
     pub(crate) calm_from: Instant,
-    /// When the group last got another number of shards, or a record that can be read: nobody can have taken one before.
+    /// When the group last got another number of shards, or a record that can be read: no node can have taken one before.
     pub(crate) resized_at: Instant,
     /// The node that an operator goes on draining.
     pub(crate) drained: Option<NodeName>,
-    /// When every shard was owned again, and when everything was where it should be.
+    /// When every shard was owned again, and when the plan was reached.
     pub(crate) owned_at: Option<Instant>,
     pub(crate) settled_at: Option<Instant>,
     /// When each shard was last seen owned.
@@ -55,7 +55,7 @@ pub(crate) struct Healing {
     /// The last write that was no renewal: of what, and when.
     pub(crate) last_other: Option<Key>,
     pub(crate) last_other_at: Instant,
-    /// When somebody last joined: everybody plans anew some time after that.
+    /// When a node last joined: all nodes replan some time after that.
     pub(crate) last_joined_at: Instant,
     /// The outage that some runs end with.
     pub(crate) trial: Option<Trial>,
@@ -96,7 +96,7 @@ impl Healing {
     /// Something was written that was sent then; of a group's record, also what was there before.
     pub(crate) fn wrote(&mut self, at: Instant, sent_at: Instant, swap: &Swap, before: Option<&Stored>) {
         match swap.key {
-            // Whoever did something for the others is gone: somebody else does it at its next listing.
+            // The fenced node may have worked for the others: another node takes over at its next listing.
             Key::Node(_) if self.began && swap.value.as_deref().is_some_and(is_fence) => {
                 self.last_joined_at = at;
             }
@@ -190,7 +190,7 @@ impl World {
 
     /// All faults are over, whatever they were.
     fn begin_to_heal(&mut self) -> Judged {
-        self.tell("FAULT", || "all faults are over: the world heals".to_owned());
+        self.tell("FAULT", || "all faults are over; healing begins".to_owned());
         self.healing.began = true;
         self.healing.began_at = self.at;
         self.healing.runs_at_began = self.oracle.state.runs.len();
@@ -214,10 +214,10 @@ impl World {
             slot.stalled_until = 0;
             slot.gate_slow_until = 0;
         }
-        // Somebody must be left to take what is drained.
+        // Another node must be left to take what is drained.
         if self.operator_rng.permille(300) && self.scenario.nodes > 1 {
             let slot = self.operator_rng.below(self.scenario.nodes as u64) as usize;
-            // One may stay away: with fewer than three, nobody would be left to take what is handed over.
+            // One may stay away: with fewer than three, none would be left to take what is handed over.
             self.healing.drained = (self.scenario.nodes > 2).then(|| self.slots[slot].name.clone());
         }
         self.mend();
@@ -320,8 +320,8 @@ impl World {
         if known { loss } else { loss.max(Loss::Lost) }
     }
 
-    /// What keeps everybody from everything: nobody who is there takes shards, and whoever would still has to wait for
-    /// a session of its own whose record was lost.
+    /// What keeps all nodes from all shards: no node takes shards now, and those that would still wait for a session of
+    /// their own whose record was lost.
     fn loss_of_receivers(&self, census: &Census) -> Loss {
         let receives = |process: &usize| {
             let node = &self.processes[*process];
@@ -345,7 +345,7 @@ impl World {
     }
 
     fn settle(&mut self, census: &Census) -> Judged {
-        self.tell("FAULT", || "everything is where it should be".to_owned());
+        self.tell("FAULT", || "the plan is reached".to_owned());
         self.stats.settled_after = self.at - self.healing.began_at;
         self.healing.settled_at = Some(self.at);
         self.healing.runs_at_settled = self.oracle.state.runs.len();

@@ -71,7 +71,7 @@ pub enum Observation {
         /// Which session.
         session: SessionNo,
     },
-    /// A process stands still: nothing of it runs.
+    /// A process is paused: nothing of it runs.
     Paused {
         /// Which.
         process: ProcessNo,
@@ -82,7 +82,7 @@ pub enum Observation {
         process: ProcessNo,
     },
     /// The machine of a session was frozen, with its clock, by which its deadlines are as far away as they were. Until it is
-    /// renewed again, nobody can promise that it knows how long its grants are good.
+    /// renewed again, it is not promised to know how long its grants are good.
     Froze {
         /// Which session.
         session: SessionNo,
@@ -316,7 +316,7 @@ impl State {
     }
 }
 
-/// Takes in what really happened and says when a promise was broken.
+/// Records what really happened, and reports the first broken promise.
 #[derive(Debug, Default)]
 pub struct Oracle {
     /// What happened so far.

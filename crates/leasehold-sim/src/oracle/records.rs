@@ -18,20 +18,20 @@ pub(crate) struct Records {
     shards: Vec<RecordStatus>,
     /// How many slots the group's record says that there are, if it says so.
     slots: Option<u32>,
-    /// Shards that somebody may hold without a record that says so, until a node has written their record again.
+    /// Shards that a node may hold without a record that says so, until a node has written their record again.
     losses: BTreeMap<usize, Loss>,
     /// Since when `meta` keeps this version out.
     refuses_since: Option<Instant>,
 }
 
-/// What was done to a shard's record, or to that of its holder, by somebody who is no node.
+/// What was done to a shard's record, or to that of its holder, by anything but a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Loss {
     #[default]
     Nothing,
     /// It was damaged, deleted, or replaced by an older one.
     Lost,
-    /// It names a holder that nobody is.
+    /// It names a holder that does not exist.
     Usurped,
 }
 
@@ -91,13 +91,13 @@ impl Records {
         self.losses.values().copied().max().unwrap_or_default()
     }
 
-    /// Somebody who is no node did something to a record.
+    /// Something other than a node changed a record.
     pub(crate) fn tampered(&mut self, scenario: &Scenario, key: &Key, loss: Loss) {
         match key {
             Key::Shard(shard) => {
                 self.losses.insert(scenario.number_of(shard), loss);
             }
-            // Without it, nobody knows what became of the holder.
+            // Without it, no node knows what became of the holder.
             Key::Node(name) => {
                 let held = |status: &RecordStatus| matches!(&status.state, RecordState::Held { node, .. } if node == name);
                 let shards = self.shards.iter().enumerate().filter(|(_, status)| held(status));
@@ -115,7 +115,7 @@ impl Records {
         self.changed(at, scenario, key, value);
     }
 
-    /// A record is another one now.
+    /// A record has changed.
     pub(crate) fn changed(&mut self, at: Instant, scenario: &Scenario, key: &Key, value: Option<&[u8]>) {
         if matches!(key, Key::Group(group) if *group == scenario.group) {
             self.slots = value.and_then(slots_of);
@@ -132,7 +132,7 @@ impl Records {
         self.shards[number] = RecordStatus { state: read(value), since: at };
     }
 
-    /// The store became another one.
+    /// The whole store was replaced.
     pub(crate) fn read_all(&mut self, at: Instant, scenario: &Scenario, store: &SimStore) {
         self.losses.extend((0..self.shards.len()).map(|shard| (shard, Loss::Lost)));
         self.shards.clear();

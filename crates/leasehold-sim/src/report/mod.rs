@@ -1,4 +1,4 @@
-//! What people read: the result of a run, the story of a failure, and the totals of many runs.
+//! What people read: the result of a run, the trace of a failure, and the totals of many runs.
 
 pub(crate) mod outcome;
 pub(crate) mod timeline;
@@ -13,7 +13,7 @@ use crate::runner::Summary;
 use crate::runner::options::Options;
 use crate::world::clock::SECOND;
 
-/// How much of the story before the end is shown.
+/// How many entries before the end are shown.
 const LINES_MAX: usize = 120;
 
 /// The command that shows this run again, exactly.
@@ -54,7 +54,7 @@ pub fn command(options: &Options, outcome: &Outcome) -> String {
     text + " --trace"
 }
 
-/// Everything about a run that broke a promise: what, the schedule, the end of the story, a picture, the command.
+/// Everything about a run that broke a promise: which, the schedule, the end of the trace, a timeline, the command.
 pub fn failure(options: &Options, outcome: &Outcome) -> String {
     let mut text = String::new();
     let Some(violation) = &outcome.violation else {
@@ -68,11 +68,11 @@ pub fn failure(options: &Options, outcome: &Outcome) -> String {
     }
     let skipped = outcome.trace.len().saturating_sub(LINES_MAX);
     if !outcome.trace.is_empty() {
-        let _ = writeln!(text, "\nstory{}:", if skipped > 0 { ", its end" } else { "" });
+        let _ = writeln!(text, "\ntrace{}:", if skipped > 0 { ", last part" } else { "" });
         text.push_str(&transcript(&outcome.trace[skipped..]));
     }
     let _ = write!(text, "\n{}", outcome.timeline.picture(violation.shard, 60 * SECOND));
-    let _ = writeln!(text, "\nto see it again: {}", command(options, outcome));
+    let _ = writeln!(text, "\nto reproduce: {}", command(options, outcome));
     text
 }
 
@@ -83,7 +83,7 @@ pub fn totals(summary: &Summary) -> String {
     let _ = writeln!(text, "{} schedules, {} broke a promise", summary.seeds, summary.failures.len());
     let _ = writeln!(
         text,
-        "{} virtual hours, {} faults, {} steps of cores, {} starts, {} detachments, {} sessions fenced, {} incarnations",
+        "{} virtual hours, {} faults, {} core steps, {} starts, {} detachments, {} sessions fenced, {} incarnations",
         stats.virtual_ns / SECOND / 3600,
         stats.faults,
         stats.steps,
@@ -94,7 +94,7 @@ pub fn totals(summary: &Summary) -> String {
     );
     let _ = writeln!(
         text,
-        "{} writes to fenced sinks, {} refused; after all faults: owned within {} s, settled within {} s at most",
+        "{} writes to fenced sinks, {} refused; after all faults: all owned within {} s, plan reached within {} s at most",
         stats.sink_writes,
         stats.sink_rejected,
         stats.owned_after / SECOND,

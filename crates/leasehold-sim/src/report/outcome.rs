@@ -1,4 +1,4 @@
-//! What became of one run.
+//! The result of one run.
 
 use serde::Serialize;
 
@@ -10,12 +10,12 @@ use crate::store::shape::StoreKind;
 use crate::world::World;
 use crate::world::clock::Instant;
 
-/// What became of one run.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What the store was shaped like.
+    /// Which kind of store was simulated.
     pub store: StoreKind,
     /// The first promise that was broken.
     pub violation: Option<Violation>,
@@ -23,9 +23,9 @@ pub struct Outcome {
     pub faults: Vec<ScheduledFault>,
     /// What happened, in numbers.
     pub stats: Stats,
-    /// The story, if it was told.
+    /// The trace, if the run was traced.
     pub trace: Vec<TraceEntry>,
-    /// Who ran what when.
+    /// Which process ran what when.
     pub timeline: Timeline,
 }
 
@@ -46,7 +46,7 @@ pub struct Stats {
     pub starts: u64,
     /// Sessions that were lost.
     pub detachments: u64,
-    /// Sessions that another node proved dead.
+    /// Sessions that another node fenced.
     pub fenced: u64,
     /// New incarnations.
     pub incarnations: u64,
@@ -66,11 +66,11 @@ pub struct Stats {
     pub sink_rejected: u64,
     /// From when all faults were over until every shard was owned, in nanoseconds; of many runs, the longest.
     pub owned_after: u64,
-    /// Until everything was where it should be.
+    /// Until the plan was reached.
     pub settled_after: u64,
     /// Events of the busiest run.
     pub busiest: u64,
-    /// How often each kind of fault was felt.
+    /// How often each kind of fault took effect.
     pub fault_coverage: FaultCoverage,
     /// A digest of everything that happened: two runs with the same one did the same.
     pub digest: u64,
@@ -109,9 +109,9 @@ impl Stats {
 pub enum ProcessEvent {
     /// It began.
     Began,
-    /// It stood still.
+    /// It was paused.
     Paused,
-    /// It went on.
+    /// It resumed.
     Resumed,
     /// It was over.
     Ended,

@@ -1,4 +1,4 @@
-//! Who ran what when, as a picture in text: one row per process, for one shard.
+//! Which process ran what when, as a picture in text: one row per process.
 
 use std::fmt::Write;
 
@@ -50,8 +50,8 @@ impl Timeline {
         }
     }
 
-    /// The picture of one shard, or of all together: `█` its work runs, `.` its process lives, `~` its process stands still. Of the last
-    /// `span`, so that what went wrong can be seen.
+    /// The picture of one shard, or of all together: `█` its work runs, `.` its process lives, `~` its process is paused. Only the last
+    /// `span` is shown.
     pub fn picture(&self, shard: Option<usize>, span: Instant) -> String {
         let from = self.end.saturating_sub(span);
         let each = (self.end - from).div_ceil(COLUMNS).max(1);
@@ -60,7 +60,7 @@ impl Timeline {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "{}, from {}s to {}s, {} ms a column; █ runs, . lives, ~ stands still",
+            "{}, from {}s to {}s, {} ms a column; █ runs, . lives, ~ paused",
             shard.map_or("any shard".to_owned(), |shard| format!("shard {shard}")),
             from / SECOND,
             self.end / SECOND,

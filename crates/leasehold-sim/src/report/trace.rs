@@ -1,18 +1,18 @@
-//! The story of a run: one entry for everything worth telling, in true time.
+//! The trace of a run: one entry for everything worth knowing, in true time.
 
 use std::fmt::Write;
 
 use crate::runner::options::Tracing;
 use crate::world::clock::{Instant, MS};
 
-/// The entries of a story, if it is told at all.
+/// The entries of a trace, if the run is traced.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     tracing: Tracing,
     entries: Vec<TraceEntry>,
 }
 
-/// One entry of a story.
+/// One entry of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
     /// When, in true time.
@@ -41,7 +41,7 @@ impl Trace {
     }
 }
 
-/// The story as text.
+/// The trace as text.
 pub fn transcript(entries: &[TraceEntry]) -> String {
     let width = entries.iter().map(|entry| entry.who.len()).max().unwrap_or(0);
     let mut text = String::new();

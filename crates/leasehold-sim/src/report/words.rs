@@ -1,4 +1,4 @@
-//! What the story says, in words.
+//! What the trace says, in words.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
         Notice::NodeGone { node, session, how } => {
             let how = match how {
                 Gone::Left => "has left",
-                Gone::Fenced => "was proved dead",
-                Gone::Vanished => "has no record any more",
+                Gone::Fenced => "was fenced",
+                Gone::Vanished => "has lost its record",
             };
             format!("sees that {node} {how} (session {session:?})")
         }
@@ -69,7 +69,7 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
         Notice::NoRoom { group, shards } => format!("sees no room for {shards} shards of {group}"),
         Notice::RoomAgain { group } => format!("sees room for all shards of {group} again"),
         Notice::SettingsDiffer { group, settings } => {
-            format!("heeds the store's settings of {group}: {}", Differing::in_words(settings))
+            format!("uses the store's settings of {group}: {}", Differing::in_words(settings))
         }
         Notice::OperatorCommand(asked) => match asked {
             OperatorCommand::Drain { note } => format!("is drained by an operator: {note}"),
@@ -94,7 +94,7 @@ pub(crate) fn of_notice(notice: &Notice) -> String {
         }
         Notice::Warning(warning) => format!("warns: {warning}"),
         Notice::Unfrozen => "moves shards again".to_owned(),
-        Notice::NoReceiver { shards } => format!("has nobody to hand {shards} shards to"),
+        Notice::NoReceiver { shards } => format!("has no node to hand {shards} shards to"),
         Notice::CorruptRecord { key, error } => format!("cannot read {key}: {error}"),
         Notice::StoreTrouble { error } => format!("has trouble with the store: {error}"),
     }
@@ -119,7 +119,7 @@ pub(crate) fn of_swap(swap: &Swap, outcome: &Swapped) -> String {
         Swapped::Applied(version) => format!("is now {}", version.as_str()),
         Swapped::Lost(Some(there)) => format!("refused, there is {}", there.version.as_str()),
         Swapped::Lost(None) => "refused, there is nothing".to_owned(),
-        Swapped::Unknown => "nobody knows".to_owned(),
+        Swapped::Unknown => "outcome unknown".to_owned(),
     };
     format!("writes that {} {what}, over {over}: {became}", swap.key)
 }
@@ -142,7 +142,7 @@ fn of_record(key: &Key, value: &[u8]) -> String {
         Key::Node(_) => NodeRecord::decode(value).map(|record| {
             let state = match record.state {
                 NodeState::Left => "has left",
-                NodeState::Fenced => "is proved dead",
+                NodeState::Fenced => "is fenced",
                 _ => "is alive",
             };
             format!("{state} (session {:?}, renewal {})", record.session, record.seq)
@@ -161,7 +161,7 @@ fn of_shard(record: &ShardRecord) -> String {
         }
         ShardState::Vacant { successor, reserved_ms } => {
             let whom = successor.as_ref().map_or(String::new(), |node| format!(", for {node}"));
-            let only = reserved_ms.map_or(String::new(), |ms| format!(", for nobody else within {ms} ms"));
+            let only = reserved_ms.map_or(String::new(), |ms| format!(", reserved for {ms} ms"));
             format!("is vacant after epoch {epoch}{whom}{only} ({why})")
         }
         ShardState::Retired => format!("is retired after epoch {epoch} ({why})"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn stories_are_told_in_words() {
+    fn traces_have_no_debug_output() {
         for seed in 0..30 {
             let outcome = run(&Options { tracing: Tracing::On, ..Options::default() }, seed);
             for line in &outcome.trace {

@@ -24,7 +24,7 @@ pub struct Progress {
     pub failed: u64,
 }
 
-/// What became of many seeds.
+/// The result of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// How many seeds ran.
@@ -59,7 +59,7 @@ pub fn run_many(
     run_until(options, seeds, jobs, &AtomicBool::new(false), tell)
 }
 
-/// The same, until somebody says stop: then no more seeds are begun.
+/// The same, until `stop` is set: then no more seeds are begun.
 pub fn run_until(
     options: &Options,
     seeds: Range<u64>,

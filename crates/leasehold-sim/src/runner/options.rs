@@ -1,4 +1,4 @@
-//! What a run is asked to be.
+//! The options of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use crate::sabotage::Sabotage;
 use crate::store::shape::StoreKind;
 use crate::world::clock::Instant;
 
-/// What a run is asked to be. The seed decides everything that is not said here.
+/// The options of a run. The seed decides everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How many nodes there are.
     pub nodes: usize,
     /// How many shards the group has at first.
     pub shards: u32,
-    /// What the store is shaped like; `None` lets the seed choose.
+    /// Which kind of store is simulated; `None` lets the seed choose.
     pub store: Option<StoreKind>,
     /// Which faults may strike.
     pub faults: Profile,
@@ -25,13 +25,13 @@ pub struct Options {
     pub script: Option<Vec<(Instant, Fault)>>,
     /// Of the schedule, only the faults with these numbers; `None` is all of them.
     pub keep: Option<Vec<usize>>,
-    /// The rule that is switched off.
+    /// The safety rule that is switched off.
     pub sabotage: Option<Sabotage>,
-    /// Whether the story of the run is written down.
+    /// Whether the run is traced.
     pub tracing: Tracing,
 }
 
-/// Whether the story of a run is written down.
+/// Whether a run is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracing {
     /// No: faster.
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// Something that cannot be, as somebody wrote it, and what to write instead.
+/// An invalid option, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
     /// What is wrong.
@@ -92,8 +92,8 @@ pub fn parse_keep(text: &str) -> Result<Vec<usize>, OptionError> {
     if wrong.is_empty() {
         return Ok(words.iter().filter_map(|word| word.parse().ok()).collect());
     }
-    let what = format!("{} is no number of a fault", quoted(&wrong));
-    Err(OptionError::new(what, "the schedule of a run numbers them, such as 1,4,7; or say none"))
+    let what = format!("invalid fault numbers {}", quoted(&wrong));
+    Err(OptionError::new(what, "use numbers from the schedule, for example 1,4,7, or none"))
 }
 
 impl Options {
@@ -107,10 +107,10 @@ impl Options {
             return Ok(());
         }
         let numbered = match count {
-            0 => "it has none".to_owned(),
-            _ => format!("they are numbered from 0 to {}", count - 1),
+            0 => "the schedule is empty".to_owned(),
+            _ => format!("use numbers from 0 to {}", count - 1),
         };
-        let what = format!("there is no fault {} in the schedule of seed {seed}", beyond.join(", "));
+        let what = format!("the schedule of seed {seed} has no fault {}", beyond.join(", "));
         Err(OptionError::new(what, numbered))
     }
 }

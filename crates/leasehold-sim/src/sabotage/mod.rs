@@ -26,7 +26,7 @@ pub enum Sabotage {
     Store(ReadOrder),
 }
 
-/// What a driver owes to the core; the simulated one can fail to.
+/// What the core requires of a driver. The simulated driver can fail to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Duty {
     /// Its clock goes on while the machine sleeps.
@@ -43,13 +43,13 @@ pub enum Duty {
     OwnedWorkCounts,
     /// The dead-man timer stays set until nothing of the work is left, also when its handler is gone.
     TimerOutlastsHandlers,
-    /// A check reads the clock, whatever anybody was told.
+    /// A check reads the clock, whatever the worker was told.
     CheckComparesClock,
     /// A grant is over when its work has ended.
     EndedGrantIsOver,
 }
 
-/// What a store that cannot read as of one instant owes to the core; the simulated one can fail to.
+/// What the core requires of a store that cannot read as of one instant. The simulated store can fail to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadOrder {
     /// It reads `meta` after everything else, and of several keys the last one last.
@@ -110,7 +110,7 @@ impl Sabotage {
     /// Everything that this build can switch off.
     pub fn all() -> Vec<Sabotage> {
         let rules = RULES.into_iter().filter(|_| cfg!(feature = "sabotage")).map(Sabotage::Core);
-        // Nobody misses this one while a rule of the core stands in front of it.
+        // Breaking this one shows only if the rule of the core that backs it is off too, which needs the feature.
         let orders = [ReadOrder::MetaReadLast].into_iter().filter(|_| cfg!(feature = "sabotage"));
         let duties = DUTIES.into_iter().map(Sabotage::Driver);
         rules.chain(orders.map(Sabotage::Store)).chain(duties).collect()
@@ -118,7 +118,7 @@ impl Sabotage {
 }
 
 impl Sabotage {
-    /// The runs that have to notice it: all faults, or those made for it, because it takes several at once.
+    /// The runs that must notice it: with all faults, or with faults made for it where several must come together.
     pub fn options(self, usual: &Options) -> Options {
         let mut options = Options { sabotage: Some(self), ..usual.clone() };
         if usual.faults == Profile::all()
@@ -134,7 +134,7 @@ impl Sabotage {
         options
     }
 
-    /// The rule that stands in front of it, which is switched off as well: else nobody would miss this one.
+    /// The rule that backs this one, and is switched off too: otherwise breaking this one would not show.
     #[cfg(feature = "sabotage")]
     pub(crate) fn behind(self) -> Option<Rule> {
         match self {
@@ -244,13 +244,13 @@ impl FromStr for Sabotage {
             let names: Vec<_> = all.iter().map(Sabotage::to_string).collect();
             let needs =
                 if cfg!(feature = "sabotage") { "" } else { " (the others need the feature `sabotage`)" };
-            format!("there is no rule {text:?} to switch off; there are {}{needs}", names.join(", "))
+            format!("unknown rule {text:?}; use one of {}{needs}", names.join(", "))
         })
     }
 }
 
-/// Switches every rule off in turn and says which promise was seen broken, and after how many seeds, as a table in
-/// Markdown; and whether all of them were noticed.
+/// Switches every rule off in turn. Returns a Markdown table of which invariant noticed after how many seeds, and whether
+/// every rule was noticed.
 pub fn sabotage_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (String, bool) {
     let mut text = format!(
         "| rule switched off | what it says | faults | caught by | seeds needed, from {} on |\n| --- | --- | --- | --- | ---: |\n",

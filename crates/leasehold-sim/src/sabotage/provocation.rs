@@ -1,4 +1,4 @@
-//! The schedules that are made for a broken rule, where it takes several faults at once to show that it is broken.
+//! Schedules made for single rules, where only several faults together show that the rule is broken.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ fn among(nodes: usize, script: Vec<(Instant, Fault)>) -> Option<Provocation> {
     Some(Provocation { size, ..scripted(StoreKind::Etcd, script)? })
 }
 
-/// The runs that are made for this.
+/// The runs made for this rule.
 pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
     match sabotage {
         Sabotage::Core(Rule::ReturningCounts) => drawn(None, "crash=1"),
@@ -74,7 +74,7 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
     }
 }
 
-/// The store is emptied and begins to settle; then `meta` is damaged. Whoever slept through that knows the one before, and
+/// The store is emptied and begins to settle; then `meta` is damaged. A node that was paused meanwhile knows the former one, and
 /// holders that are cut off run on.
 fn old_meta_returns() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;
@@ -130,7 +130,7 @@ fn claim_by_a_stale_plan() -> Vec<(Instant, Fault)> {
     pins(at + 10 * MS, 1).chain(pins(at + 1100 * MS, 2)).chain(rest).collect()
 }
 
-/// Node 2 leaves, and node 1 claims some of its shards. Its renewals do not get through, so that nobody knows. Then the records of
+/// Node 2 leaves, and node 1 claims some of its shards. Its renewals do not get through, so that no other node knows. Then the records of
 /// all shards are deleted, which node 1 does not see. Node 0 takes the shards, runs them and leaves. Then a renewal of node 1 lands,
 /// and it looks at all nodes.
 fn claim_is_lost_unseen() -> Vec<(Instant, Fault)> {
@@ -149,7 +149,7 @@ fn claim_is_lost_unseen() -> Vec<(Instant, Fault)> {
 }
 
 /// Node 0 leaves, comes back at once and takes its shards again. Node 1 sees all of that late: it claims what was released, loses,
-/// and so sees records of a session before it sees that session. Node 0 is cut off, and somebody deletes its record: the look at all
+/// and so sees records of a session before it sees that session. Node 0 is cut off, and its record is deleted: the read of all
 /// nodes does not show it.
 fn back_before_it_is_seen_gone() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;
@@ -164,7 +164,7 @@ fn back_before_it_is_seen_gone() -> Vec<(Instant, Fault)> {
     ]
 }
 
-/// Node 2 joins under a new name, and somebody between repeats its first record for as long as that is refused. The store is
+/// Node 2 joins under a new name, and the network repeats its first record for as long as that is refused. The store is
 /// emptied while node 2 stands still, and the record lands again. Then the `meta` that the others began is damaged: node 2 knows
 /// the one before, and is the first whose renewals get through. Holders that are cut off run on.
 fn first_record_lands_again() -> Vec<(Instant, Fault)> {
@@ -190,7 +190,7 @@ fn first_record_lands_again() -> Vec<(Instant, Fault)> {
 }
 
 /// Listings show nothing but `meta`, as long ago. Those who have the shards are cut off and run on, and the records of all shards are
-/// deleted. A newcomer knows nobody, so it claims the shards; then it reads all nodes, and meanwhile the store is emptied.
+/// deleted. A newcomer knows no other node, so it claims the shards; then it reads all nodes, and meanwhile the store is emptied.
 fn emptied_between_two_parts() -> Vec<(Instant, Fault)> {
     let at = 60 * SECOND;
     let cut_off = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, traffic: Traffic::All });

@@ -24,10 +24,10 @@ pub(crate) struct SimStore {
     revision: u64,
     generations: u32,
     generation: String,
-    /// The mark of identity before this one, and until when it had that.
+    /// The generation before this one, and until when it had that.
     former: (Instant, String),
     behind: [Replica; 2],
-    /// Other namespaces, which nobody here sees: all that they do is to use up revisions.
+    /// Other namespaces. No node here sees them; they only use up revisions.
     neighbours: Option<Rng>,
 }
 
@@ -46,7 +46,7 @@ struct Replica {
     seen: usize,
 }
 
-/// Whether a store that lost something gets another mark of identity.
+/// Whether a store that lost something gets another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// It keeps the one that it had.
@@ -99,7 +99,7 @@ impl SimStore {
         &self.generation
     }
 
-    /// Its mark of identity as it was at that instant, or before the last change of it.
+    /// Its generation as it was at that instant, or before the last change of it.
     pub(crate) fn generation_at(&self, at: Instant) -> &str {
         if at < self.former.0 { &self.former.1 } else { &self.generation }
     }
@@ -121,7 +121,7 @@ impl SimStore {
         Swapped::Applied(self.put(at, swap.key.clone(), swap.value.clone()))
     }
 
-    /// Writes whatever is there, as somebody who does not ask may.
+    /// Writes without a condition.
     pub(crate) fn put(&mut self, at: Instant, key: Key, value: Option<Arc<[u8]>>) -> Version {
         self.revision += 1 + self.others_wrote(4);
         let version = match self.shape.versions {
@@ -243,7 +243,7 @@ impl SimStore {
 
     fn forget_revision(&mut self, to: u64) {
         if self.shape.versions == Versions::ComeAgain {
-            // Whoever watches the revision may find it higher than before, although writes were lost.
+            // The revision may be higher than before, although writes were lost.
             self.revision = to + self.others_wrote(3000);
         }
     }

@@ -120,8 +120,8 @@ impl FromStr for StoreKind {
     fn from_str(text: &str) -> Result<Self, OptionError> {
         StoreKind::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let all: Vec<_> = StoreKind::ALL.iter().map(|kind| kind.as_str()).collect();
-            let what = format!("there is no store kind {text:?}");
-            OptionError::new(what, format!("there are {}", all.join(", ")))
+            let what = format!("unknown store kind {text:?}");
+            OptionError::new(what, format!("use one of {}", all.join(", ")))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! How processes hear of changes: watches that may be late, break, lose something unseen or begin anew.
+//! How processes hear of changes: watches that may be late, break, lose changes without notice, or reconnect.
 
 use leasehold_core::SessionId;
 use leasehold_core::event::Event;
@@ -10,7 +10,7 @@ use crate::world::network::UNDER_WAY_MAX;
 use crate::world::{Judged, World, WorldEvent};
 
 impl World {
-    /// The store changed: whoever watches will be told.
+    /// The store changed: every watch will deliver that.
     pub(crate) fn watchers_hear(&mut self) {
         for process in 0..self.processes.len() {
             let node = &mut self.processes[process];

@@ -1,4 +1,4 @@
-//! What user code consists of besides its handler: parts that its grant owns, and parts that nobody knows of.
+//! What user code consists of besides its handler: parts that its grant owns, and parts that no driver knows of.
 
 use crate::workload::{WorkEvent, Worker};
 use crate::world::clock::SECOND;
@@ -13,7 +13,7 @@ impl World {
         let it = &mut self.workers[worker];
         if rng.permille(200) {
             it.owned = 1 + rng.below(2) as u32;
-            // Nobody but the kernel can end a thread that does not look at its grant.
+            // Only the kernel can end a thread that does not look at its grant.
             it.stubborn = armed && rng.permille(400);
         }
         if rng.permille(100) {
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// Something of the work that nobody knows of looks at the grant.
+    /// A part that no driver knows of checks the grant.
     pub(crate) fn stray(&mut self, worker: usize) -> Judged {
         self.check(worker)?;
         let it = &mut self.workers[worker];

@@ -28,8 +28,7 @@ impl Sink {
 
 impl World {
     pub(crate) fn write_arrives(&mut self, run: usize, shard: usize, epoch: Epoch) -> Judged {
-        // Whoever asks for the epoch when a write is sent, instead of keeping the one that it was allowed under, is told a
-        // later one.
+        // User code that asks for the epoch when it sends a write, instead of keeping the one of its grant, gets a later one.
         let newest = self.oracle.state.shard(shard).epoch.unwrap_or(epoch);
         let carried = if self.broken(Duty::OwnEpochWithWrite) { newest } else { epoch };
         let verdict = self.sink.take(shard, carried);

@@ -1,6 +1,6 @@
 //! User code. It begins when its driver lets it, looks at its grant before each write to a fenced sink, stops some time
 //! after it is told to, may refuse to, and may crash. Some of it has parts that its grant owns, which go on when the
-//! handler is gone; some has parts that nobody knows of, which look at the grant long after the work has ended.
+//! handler is gone; some has parts that no driver knows of, which check the grant long after the work has ended.
 //!
 //! What counts as running: from when the driver has checked the deadline and let it begin, until nothing of it is left
 //! that its grant owns, less the time in which its process stands still. A process that wakes up past its deadline first
@@ -17,7 +17,7 @@ use crate::sabotage::Duty;
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::{Judged, World, WorldEvent};
 
-/// User code for one shard, from the wish to start it until nothing of it is left.
+/// User code for one shard, from the decision to start it until nothing of it is left.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) process: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
     over: bool,
     /// What its grant owns goes on for a while when it is killed, like a thread.
     pub(crate) stubborn: bool,
-    /// How often something of it that nobody knows of looks at the grant when all else is over.
+    /// How often parts that no driver knows of check the grant after everything else has ended.
     pub(crate) strays: u32,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum WorkEvent {
     Crash,
     /// It is killed.
     Kill,
-    /// Something of it that nobody knows of looks at the grant.
+    /// A part that no driver knows of checks the grant.
     Stray,
 }
 

@@ -252,7 +252,7 @@ impl World {
         let pause = self.processes[process].pauses;
         self.processes[process].paused = Some(pause);
         self.marks.push((self.at, process, ProcessEvent::Paused));
-        self.tell_of(process, || "stands still".to_owned());
+        self.tell_of(process, || "is paused".to_owned());
         self.observe(Observation::Paused { process })?;
         if self.broken(Duty::ClockCountsSleep) {
             self.processes[process].slept_at = self.at;
@@ -266,7 +266,7 @@ impl World {
             return Ok(());
         }
         self.marks.push((self.at, process, ProcessEvent::Resumed));
-        self.tell_of(process, || "goes on".to_owned());
+        self.tell_of(process, || "resumes".to_owned());
         if self.broken(Duty::ClockCountsSleep) {
             self.forget_sleep(process)?;
         }

@@ -1,4 +1,4 @@
-//! What can be in the queue.
+//! The events of the simulated world.
 
 use leasehold_core::event::{Command, Verdict};
 use leasehold_core::store::{Answer, Request, RequestId, Swap};
@@ -31,7 +31,7 @@ pub(crate) enum WorldEvent {
     WatchConnect { process: usize, number: u32 },
     /// The kernel tells a process that another one's session is gone.
     ProcessGone { process: usize, session: SessionId },
-    /// The acquire gate has made up its mind.
+    /// The acquire gate answers.
     GateAnswers { process: usize, shard: ShardId, verdict: Verdict },
     /// A process's core hears that work has ended.
     WorkEnded { process: usize, worker: usize },
@@ -39,11 +39,11 @@ pub(crate) enum WorldEvent {
     Work { worker: usize, what: WorkEvent },
     /// A write of user code arrives at the sink.
     SinkWrite { run: usize, shard: usize, epoch: Epoch },
-    /// A process goes on.
+    /// A paused process resumes.
     Resume { process: usize, pause: u32 },
     /// A new process begins in a slot.
     Spawn { slot: usize },
-    /// A user wants something of its node.
+    /// A user gives its node a command.
     Command { process: usize, command: Box<Command> },
     /// A fault strikes.
     FaultBegins(usize),
@@ -55,7 +55,7 @@ pub(crate) enum WorldEvent {
     FreezeMachine { slot: usize, times: u32, fault: usize },
     /// One more node of a rolling restart.
     RollingStep { slot: usize, fault: usize },
-    /// Somebody looks at the world from outside.
+    /// The oracle looks at the world.
     Look,
 }
 

@@ -18,7 +18,7 @@ use crate::world::scenario::{DeadMan, NAMED};
 use crate::world::{Judged, World, WorldEvent};
 
 impl World {
-    /// A new process begins in a slot, unless somebody runs there.
+    /// A new process begins in a slot, unless one runs there.
     pub(crate) fn spawn(&mut self, slot: usize) -> Judged {
         if self.slots[slot].process.is_some() || self.slots[slot].away {
             return Ok(());
@@ -99,7 +99,7 @@ impl World {
         self.repeat_commands(slot, number)
     }
 
-    /// What the slot's user had asked for holds for a new process as well.
+    /// Repeats the commands of the slot's user for a new process.
     fn repeat_commands(&mut self, slot: usize, process: usize) -> Judged {
         if let Some(weight) = self.slots[slot].weight {
             self.step(process, Event::Command(Command::Weight(weight)))?;
@@ -174,7 +174,7 @@ impl World {
         self.die(process)?;
         match leaving {
             Leaving::Then(then) => self.come_back(slot, then),
-            // Nobody told it to: it refused to run, because its name is in use. Somebody will try again.
+            // It was not told to: it refused to run, because its name is in use. It is started again later.
             Leaving::No => {
                 self.names_collide(process);
                 self.put(2 * SECOND, WorldEvent::Spawn { slot });
@@ -184,7 +184,7 @@ impl World {
     }
 
     pub(crate) fn come_back(&mut self, slot: usize, then: Restart) {
-        // When the faults are over, nobody takes long.
+        // When the faults are over, restarts are quick.
         let soon = |after: Instant| if self.healing.began { after.min(SECOND) } else { after };
         match then {
             Restart::SameName { after } => self.put(soon(after), WorldEvent::Spawn { slot }),

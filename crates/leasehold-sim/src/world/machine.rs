@@ -80,7 +80,7 @@ impl World {
         self.put_at(self.at, WorldEvent::DeadManTimer { process });
     }
 
-    /// The placement of whoever begins in a slot, if it is not the usual one.
+    /// The placement of a process that begins in a slot, if it is not the usual one.
     pub(crate) fn placement_of(&self, slot: usize) -> Option<Arc<dyn Placement>> {
         (self.slots[slot].contrary > 0).then(|| Arc::new(Even) as Arc<dyn Placement>)
     }

@@ -63,13 +63,13 @@ pub(crate) struct World {
     pub(crate) active_faults: BTreeSet<usize>,
     /// Slots of second processes under a name in use, with the fault that they are from.
     pub(crate) twins: Vec<(usize, usize)>,
-    /// Faults that struck and count as felt only when somebody has done what they ask for.
+    /// Faults that struck and take effect only when a node does what they ask for.
     pub(crate) awaiting_effect: Vec<usize>,
-    /// Of what operators asked for and still want: which node it is about.
+    /// Of active faults that are operators' commands: the node that each is about.
     pub(crate) asked_for: BTreeMap<usize, NodeName>,
     /// Whether `meta` has ever asked for what this version does not speak.
     pub(crate) raised: bool,
-    /// Nodes whose records somebody deleted, and when.
+    /// Nodes whose records were deleted, and when.
     pub(crate) hidden: BTreeMap<NodeName, Instant>,
     pub(crate) healing: Healing,
     /// Sessions whose process is gone, where the kernel can tell.
@@ -84,14 +84,14 @@ pub(crate) struct World {
     pub(crate) marks: Vec<(Instant, usize, ProcessEvent)>,
     pub(crate) stats: Stats,
     pub(crate) scratch: Vec<leasehold_core::event::Action>,
-    /// Whether a newer version has ever run.
+    /// Whether a newer version has ever run here.
     pub(crate) newer_about: bool,
     /// When the request that the store is serving was sent.
     pub(crate) served_from: Instant,
     digest: u64,
 }
 
-/// How often somebody looks at the world from outside.
+/// How often the oracle looks at the world.
 pub(crate) const LOOK_EVERY: Instant = SECOND;
 
 impl World {
@@ -179,7 +179,7 @@ impl World {
             World::new(&Options { nodes, shards, store, faults, faults_for, ..Options::default() }, 1);
         world.prepare();
         while world.healing.settled_at.is_none() {
-            let (at, due) = world.queue.take().expect("somebody always looks");
+            let (at, due) = world.queue.take().expect("the oracle always looks");
             world.at = at;
             world.happen(due).unwrap();
         }

@@ -16,7 +16,7 @@ use crate::world::{AnswerCopy, Judged, World, WorldEvent};
 /// However slow the store, nothing is under way for longer than this, be it a request, an answer or news for a watch.
 pub(crate) const UNDER_WAY_MAX: Instant = 5 * SECOND;
 
-/// A write that somebody between repeats.
+/// A write that the network repeats.
 #[derive(Debug)]
 pub(crate) struct RepeatedWrite {
     request: Request,
@@ -72,7 +72,7 @@ impl World {
         );
     }
 
-    /// Somebody between may repeat a write, long after it was first sent, and more than once.
+    /// The network may repeat a write, long after it was first sent, and more than once.
     fn send_again(&mut self, process: usize, request: &Request, permille: u32) {
         let rng = &mut self.processes[process].network_rng;
         let (doubled, more) = (rng.permille(permille), rng.pick(&[0, 0, 3, 20]));
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// The repeated write arrives. Nobody hears what became of it.
+    /// The repeated write arrives. Its outcome is not reported to any process.
     pub(crate) fn repeated_write(&mut self, process: usize, mut repeated: RepeatedWrite) -> Judged {
         if self.store.generations() != repeated.generation {
             return Ok(());

@@ -15,7 +15,7 @@ use crate::world::{World, mentions};
 pub(crate) const READABLE: &str = "\"format\":1,";
 pub(crate) const TOO_NEW: &str = "\"format\":99,";
 
-/// How `meta` says which protocols whoever joins must speak: one that is spoken here, and one that is not.
+/// How `meta` says which protocols a joining node must speak: one that is spoken here, and one that is not.
 const SPOKEN: &str = "\"protocol\":[1,2]";
 const UNSPOKEN: &str = "\"protocol\":[2,2]";
 

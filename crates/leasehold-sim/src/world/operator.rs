@@ -1,4 +1,4 @@
-//! What people do to the store: they open the namespace, ask for things, resize the group, and damage records.
+//! What operators do to the store: they open the namespace, write commands, resize the group, and repair records.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl World {
         self.put(after, WorldEvent::OperatorWrite { swap: Box::new(swap) });
     }
 
-    /// What an operator wrote arrives. If somebody else was faster or the store does not take it, the operator is told so.
+    /// What an operator wrote arrives. If another write was faster or the store refuses it, the operator gets an error.
     pub(crate) fn operator_writes(&mut self, swap: &Swap) {
         let there = self.store.get(&swap.key).map(|there| &there.version);
         let lands = there == swap.expect.as_ref() && !self.impairments.down() && !self.impairments.full();
@@ -49,7 +49,7 @@ impl World {
         self.watchers_hear();
     }
 
-    /// The namespace has been in use before: nobody has to wait.
+    /// The namespace has been in use before: no node has to wait.
     pub(crate) fn open_namespace(&mut self) {
         let meta = Meta {
             format: FORMAT,
@@ -77,7 +77,7 @@ impl World {
         self.swap_some_time(Key::Control, control.encode());
     }
 
-    /// Pins a shard to whom the last of the operators who want that named, or to nobody any more.
+    /// Pins a shard to the node of the newest active pin, or unpins it.
     pub(crate) fn pin(&mut self, shard: u32) {
         let pins = self.active_faults.iter().rev().filter(
             |fault| matches!(self.faults[**fault].fault, Fault::Pin { shard: pinned, .. } if pinned == shard),
@@ -140,34 +140,34 @@ impl World {
         self.records.slots().unwrap_or(self.scenario.shards) as usize
     }
 
-    /// The numbers of the shards that should be held, once everybody has engaged everything.
+    /// The numbers of the shards that should be held, once every node has engaged everything.
     pub(crate) fn shards_wanted(&self) -> impl Iterator<Item = usize> + use<> {
         let first = self.scenario.first_named();
         let named = if self.scenario.named.is_some() { NAMED } else { 0 };
         (0..self.slots_wanted()).chain(first..first + named)
     }
 
-    /// When the faults are over, somebody mends what nodes must not touch by themselves.
+    /// When the faults are over, operators repair what nodes must not touch by themselves.
     pub(crate) fn mend(&mut self) {
-        // A record in a newer format is never overwritten by a node: somebody has to put it right.
+        // A record in a newer format is never overwritten by a node: an operator has to repair it.
         let newer = self.store.records().iter().filter_map(|(key, stored)| {
             let text = std::str::from_utf8(&stored.value).ok()?;
             text.contains(TOO_NEW).then(|| (key.clone(), text.replacen(TOO_NEW, READABLE, 1)))
         });
         for (key, text) in newer.collect::<Vec<_>>() {
             if matches!(key, Key::Group(_)) {
-                // Nobody could take what was free before this could be read.
+                // Free shards could not be taken before this could be read.
                 self.healing.resized_at = self.at;
             }
             self.overwrite(key, Some(text.into_bytes()));
         }
-        // A store that was rolled back may ask for what nobody wants any more.
+        // A store that was rolled back may ask for what is no longer wanted.
         self.raise();
         let group = Key::Group(self.scenario.group.clone());
         if let Some(stored) = self.store.get(&group)
             && GroupRecord::decode(&stored.value).is_err()
         {
-            // Nobody knows what it remembered, so that it is taken to have remembered everything.
+            // What it remembered is lost, so it is taken to have remembered everything.
             let slots = self.slots_wanted() as u32;
             let mended = GroupRecord { filled: Slots::below(slots), ..self.fresh_group(slots) };
             self.overwrite(group, Some(mended.encode()));

@@ -16,14 +16,14 @@ use crate::world::WorldEvent;
 use crate::world::clock::{Clock, Instant};
 use crate::world::scenario::NAMED;
 
-/// The place of one node: a machine, a name, and whoever runs there now.
+/// The place of one node: a machine, a name, and the process that runs there now.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) name: NodeName,
     pub(crate) clock: Clock,
-    /// Who runs there.
+    /// The process that runs there.
     pub(crate) process: Option<usize>,
-    /// Nobody comes back there any more.
+    /// No process starts there any more.
     pub(crate) away: bool,
     /// How many processes have run there.
     pub(crate) lives: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Process {
     pub(crate) deferred: Vec<WorldEvent>,
     /// What its core had decided when it was stopped before doing it.
     pub(crate) undone: Vec<Action>,
-    /// It will stand still for so long, as soon as it is at that place.
+    /// It will be paused for so long as soon as it is at that point.
     pub(crate) pause_at_check: Option<Instant>,
     pub(crate) pause_at_step: Option<(Instant, PausePoint)>,
     pub(crate) pause_at_begin: Option<Instant>,

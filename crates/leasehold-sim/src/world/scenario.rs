@@ -1,4 +1,4 @@
-//! The settings of one run, drawn from its seed: what does not change while it runs.
+//! The scenario of one run, drawn from its seed: what does not change while it runs.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::runner::options::Options;
 use crate::store::shape::{Generations, Shape, StoreKind};
 use crate::world::clock::{Clock, Instant, MS, SECOND};
 
-/// The settings of one run.
+/// The scenario of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Scenario {
     mixed: bool,
     /// Nodes say their own ttl and nothing of longer ones: `ttl_max` is not set.
     pub(crate) untold: bool,
-    /// The ttl of a holder that nobody is, in damaged records.
+    /// The ttl of a holder that does not exist, in damaged records.
     pub(crate) usurper_ttl: Instant,
     pub(crate) faults_for: Instant,
     pub(crate) gate: Gate,
@@ -114,7 +114,7 @@ impl Scenario {
         }
     }
 
-    /// Whether this store, in this run, can meet this fault.
+    /// Whether this fault is possible on this store, in this run.
     pub(crate) fn allows(&self, fault: &Fault) -> bool {
         if self.untold && loses_meta(fault) {
             return false;
@@ -133,7 +133,7 @@ impl Scenario {
                 self.shape.generation == Generations::OnRestore && self.walls == Walls::Steady
             }
             Fault::Corrupt { what: Target::Shard(_) | Target::Meta, .. } => self.walls == Walls::Steady,
-            // What a lost record said of epochs may be known to nobody.
+            // No node may know what a lost record said of epochs.
             Fault::Vanish { what: Target::Node(_) | Target::Control } => true,
             Fault::Vanish { .. } => self.walls == Walls::Steady,
             _ => true,
@@ -224,7 +224,7 @@ impl Scenario {
     }
 }
 
-/// Whether `meta` may be gone after it, and with it the longest ttl. Whoever comes then can only wait for its own, which is
+/// Whether `meta` may be gone after it, and with it the longest ttl. A node that joins then can only wait for its own, which is
 /// promised to be enough only where ttls do not differ or `ttl_max` is set (GUARANTEES, what is not promised).
 fn loses_meta(fault: &Fault) -> bool {
     matches!(

@@ -1,5 +1,6 @@
-//! The hands of a simulated process: what they are told by [`leasehold_core::work::Works`], the same code that the
-//! library runs, is written down here and carried out by the world.
+//! Supervises the work of a simulated process: [`leasehold_core::work::Works`], the code that the library runs too,
+//! decides; the decisions are collected here as [`Effect`]s and carried out by the world. Also the watchdog and the
+//! dead-man timer.
 
 use leasehold_core::work::{Hands, Order, SessionLost, SessionNo, SessionStatus, Works};
 use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
@@ -21,7 +22,7 @@ enum Effect {
     Close(usize),
 }
 
-/// The hands of one process, for one call.
+/// Collects the decisions about one process, for one call.
 pub(crate) struct Supervisor<'a> {
     now: Moment,
     sessions: &'a mut Vec<Session>,
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// The kernel's timer may be due. It kills whoever has not moved it on, also one that stands still.
+    /// The kernel's timer may be due. It kills a process that has not moved it on, even a paused one.
     pub(crate) fn dead_man(&mut self, process: usize) -> Judged {
         let now = self.now_of(process).at;
         let node = &mut self.processes[process];
@@ -200,7 +201,7 @@ impl World {
         }
     }
 
-    /// The watchdog takes a turn. It needs no core, no store and nobody's answer.
+    /// The watchdog takes a turn. It needs no core, no store and no answer.
     pub(crate) fn guard(&mut self, process: usize) -> Judged {
         let now = self.now_of(process).at;
         let second_line = !matches!(self.sabotage, Some(Sabotage::Core(_)));
