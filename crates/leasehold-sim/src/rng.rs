@@ -1,7 +1,7 @@
-//! Rng from a seed. Every purpose has its own stream, so that a fault that is taken out of a schedule does not
-//! reshuffle the rest of the run: a shrunk schedule stays close to the one that failed.
+//! Random numbers from a seed (SplitMix64). Every purpose has its own stream, so that removing a fault from a schedule
+//! does not reshuffle the rest of the run: a shrunk schedule stays close to the one that failed.
 
-/// What a stream of chance is for.
+/// What a random stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Setting = 1,
@@ -21,7 +21,7 @@ pub(crate) enum Purpose {
     Parts,
 }
 
-/// One stream of chance, in integers only.
+/// One random stream, in integers only.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng {
     state: u64,

@@ -101,14 +101,14 @@ pub enum Observation {
         /// How late.
         by: Instant,
     },
-    /// A session sends the store the wish to give a shard up.
+    /// A session sends the store the release of a shard.
     ReleaseSent {
         /// Which session.
         session: SessionNo,
         /// Which shard.
         shard: ShardNo,
     },
-    /// A session sends the store the word that it is over.
+    /// A session tells the store that it is over.
     LeftSent {
         /// Which session.
         session: SessionNo,

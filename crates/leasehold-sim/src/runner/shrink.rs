@@ -5,7 +5,7 @@ use crate::runner::options::Options;
 
 /// Leaves faults out, first many at once and then one by one, as long as the same promise is still broken.
 ///
-/// Rng comes from streams of their own, so that what is left happens much as it did. `failed` must have been a run
+/// Each purpose draws from its own random stream, so that the remaining faults happen much as before. `failed` must have been a run
 /// with these options.
 pub fn shrink(options: &Options, failed: &Outcome) -> Outcome {
     let Some(violation) = &failed.violation else { return failed.clone() };
