@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use leasehold_core::config::Setup;
+use leasehold_store::bill::{Bill, ClusterSize};
 
 use crate::failure::Failure;
 use crate::settings::{Settings, reference};
@@ -33,9 +33,10 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 pub(crate) fn explain(settings: &Settings, nodes: Option<u64>) -> Result<(), Failure> {
     let facts = stores::facts(settings);
     let config = settings.node_config(&facts)?;
-    let setup = Setup { nodes, shards: settings.count("shards").map(u64::from) };
+    let size = ClusterSize { nodes, shards: settings.count("shards").map(u64::from) };
     let explained = config.explain(&facts);
-    print!("{}\n{}", explained.for_setup(setup), shard_guidance(nodes.unwrap_or(NODES_DEFAULT)));
+    let guidance = shard_guidance(nodes.unwrap_or(NODES_DEFAULT));
+    print!("{explained}{}\n{guidance}", Bill::table(&explained, size));
     Ok(())
 }
 

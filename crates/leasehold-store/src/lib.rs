@@ -1,8 +1,9 @@
 //! What Leasehold asks of a store ([`Store`], [`Registry`]), and what helps to write and test one: an in-memory store
-//! ([`memory`]), stores around stores that make trouble or take notes ([`wrap`]), and the suite that checks a store
-//! against the contract ([`conformance`]).
+//! ([`memory`]), stores around stores that make trouble or take notes ([`wrap`]), the suite that checks a store
+//! against the contract ([`conformance`]), and what a store that charges for requests costs ([`bill`]).
 
 mod address;
+pub mod bill;
 pub mod conformance;
 mod finding;
 pub mod memory;

@@ -99,9 +99,9 @@ pub use pulse::Pulse;
 /// The parts of a [`Config`], the errors that it can have, and what it amounts to.
 pub mod config {
     pub use leasehold_core::config::{
-        Backoff, Bill, Config, ConfigError, ConfigErrors, Cost, Dollars, Explanation, Gate, GroupConfig,
-        Namespace, Prices, Setup,
+        Backoff, Config, ConfigError, ConfigErrors, Cost, Explanation, Gate, GroupConfig, Namespace,
     };
+    pub use leasehold_store::bill::{Bill, ClusterSize, Dollars, Prices};
 }
 
 /// Explains where a shard runs and why, and what a change would move: see [`Client::explain`] and [`Client::what_if`].

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use leasehold::{BoxError, clock};
-use leasehold_core::config::{Dollars, Prices};
 use leasehold_object::{Bucket, Options, Requests};
 use leasehold_servers::{Program, S3Server};
+use leasehold_store::bill::{Dollars, Prices};
 use leasehold_store::{Key, Lane, Store, StoreErrorKind, Swap, Swapped};
 
 /// How many objects a group is packed into; the last one is an object a shard.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::config::{Config, Prices};
+use leasehold_core::config::Config;
+use leasehold_store::bill::{Bill, Prices};
 use leasehold_store::{Finding, Store, StoreErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -149,7 +150,7 @@ fn cost(bucket: &Bucket) -> Finding {
     let node = leasehold_core::NodeName::new("sample").expect("a plain word is a name");
     let explained = Config::new(node, &facts).explain(&facts);
     let (nodes, shards) = SAMPLE;
-    match explained.bill(nodes, shards, &Prices::default()) {
+    match Bill::of(&explained, nodes, shards, &Prices::default()) {
         Some(bill) => Finding::good(format!(
             "{nodes} nodes at the default ttl cost about {} dollars a month at rest, however many shards there are \
              ({shards} shards renewed one by one: {})",

@@ -1,5 +1,6 @@
-use leasehold_core::config::{Bill, Dollars, Explanation, Prices};
+use leasehold_core::config::Explanation;
 use leasehold_store::Charged;
+use leasehold_store::bill::{Bill, Dollars, Prices};
 use serde_json::{Value, json};
 
 const HOUR_SECONDS: f64 = 3600.0;
@@ -25,7 +26,7 @@ impl Money {
         shards: u32,
     ) -> Option<Money> {
         let prices = Prices::default();
-        let bill = explained.bill(nodes as u64, u64::from(shards), &prices)?;
+        let bill = Bill::of(explained, nodes as u64, u64::from(shards), &prices)?;
         let per_hour = |count: u64| (count as f64 / seconds.max(0.001) * HOUR_SECONDS).round() as u64;
         let seen = Charged {
             writes: per_hour(charged.writes),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::bill::{Setup, doubted_after, is_charged};
 use super::span::{Span, decimal};
 use super::{Config, stretch};
 use crate::store::{Facts, LISTS_A_SWEEP, Safety};
@@ -63,7 +62,7 @@ pub struct Explanation {
     pub renew_every: Duration,
     /// How often each node lists everything.
     pub list_every: Duration,
-    /// How often each node looks for changes on a store that charges for every request; see [`Explanation::bill`].
+    /// How often each node polls for changes on a store that charges for every request; `None` on other stores.
     pub look_every: Option<Duration>,
     /// Whether every write is told to every node by the store's watch.
     pub watch: bool,
@@ -84,6 +83,9 @@ pub struct Cost {
     pub watch_events_per_hour: u64,
 }
 
+/// How often the record of another session is read while it says nothing, in parts of its ttl: `node/fencing.rs`.
+const DOUBTED_AFTER: u32 = 2;
+
 /// Up to how many ranks wait one after the other for a shard that stays unowned, and one more of jitter.
 const RANKS: u32 = 4 + 1;
 
@@ -93,10 +95,10 @@ impl Config {
         let call = self.try_timeout;
         let calls = |n: u32| call.saturating_mul(n);
         // The watch of such a store is made of looks, which tell of everything but renewals.
-        let look_every = is_charged(facts.kind).then_some(facts.poll_every);
+        let look_every = charges_for_requests(facts.kind).then_some(facts.poll_every);
         let watch = facts.watch && look_every.is_none();
         let looks_every = if watch { self.list_every } else { self.list_every.min(facts.poll_every) };
-        let sessions_every = look_every.map_or(looks_every, |every| every.max(doubted_after(self.ttl)));
+        let sessions_every = look_every.map_or(looks_every, |every| every.max(session_read_every(self.ttl)));
         let looks_soon = if watch { Duration::ZERO } else { sessions_every };
         let polls =
             if self.acquire_retry_window.is_zero() { Duration::ZERO } else { self.acquire_retry_interval };
@@ -159,6 +161,15 @@ impl Config {
     }
 }
 
+/// Whether a store of this kind charges for every request, and is polled instead of watched.
+fn charges_for_requests(kind: &str) -> bool {
+    matches!(kind, "s3" | "gs" | "az")
+}
+
+fn session_read_every(ttl: Duration) -> Duration {
+    ttl / DOUBTED_AFTER
+}
+
 /// Whether a store of this kind knows by a lock, which the kernel frees, that a process is gone.
 fn proves_death(kind: &str) -> bool {
     kind == "local"
@@ -169,6 +180,11 @@ fn sum<const N: usize>(spans: [Duration; N]) -> Duration {
 }
 
 impl Explanation {
+    /// How often each node reads the record of another session that it has heard nothing of, on a store that is polled.
+    pub fn session_read_every(&self) -> Duration {
+        session_read_every(self.ttl)
+    }
+
     /// What a cluster of that many nodes costs its store at rest.
     pub fn cost(&self, nodes: u64) -> Cost {
         let per_hour = |every: Duration| {
@@ -192,33 +208,14 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, Setup::default())
-    }
-}
-
-/// See [`Explanation::for_setup`].
-struct ForSetup<'e>(&'e Explanation, Setup);
-
-impl fmt::Display for ForSetup<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write(f, self.1)
+        writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
+        self.write_session(f)?;
+        self.write_bounds(f)?;
+        self.write_cost(f)
     }
 }
 
 impl Explanation {
-    /// The text of it, which prices this cluster too where requests are charged for.
-    pub fn for_setup(&self, setup: Setup) -> impl fmt::Display {
-        ForSetup(self, setup)
-    }
-
-    fn write(&self, f: &mut fmt::Formatter<'_>, setup: Setup) -> fmt::Result {
-        writeln!(f, "Leasehold on {} with a ttl of {}", self.store, Span(self.ttl))?;
-        self.write_session(f)?;
-        self.write_bounds(f)?;
-        self.write_cost(f)?;
-        self.write_bill(f, setup)
-    }
-
     fn write_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAfter the last confirmed renewal was sent")?;
         line(f, self.stop_after, "work is told to stop")?;

@@ -4,7 +4,6 @@
 //! [`Config::explain`] says what the settings amount to: outage survived, failover, stop budget, cost.
 
 mod backoff;
-mod bill;
 mod check;
 mod explain;
 mod relations;
@@ -14,7 +13,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use backoff::Backoff;
-pub use bill::{Bill, Dollars, Prices, Setup};
 pub use check::{ConfigError, ConfigErrors};
 pub use explain::{Cost, Explanation};
 pub use relations::DRIFT_PERMILLE_END;

@@ -200,6 +200,13 @@ fn the_default_survives_the_outage_that_the_design_promises() {
     assert_eq!(explained.cost(10).watch_events_per_hour, 180_000);
 }
 
+#[test]
+fn failover_counts_the_reads_of_silent_sessions_where_requests_are_charged() {
+    let bucket = Facts { kind: "s3", watch: true, poll_every: ms(6_000), ..objects() };
+    let explained = good(30_000).explain(&bucket);
+    assert!(explained.failover >= ms(45_000) && explained.failover < ms(46_000), "{explained:?}");
+}
+
 /// A shard was given up for a node that had not looked yet when its former holder took it back, again and again.
 #[test]
 fn a_node_that_has_to_look_gets_the_time_to_look() {
