@@ -1,12 +1,10 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-
-use crate::failure::EXIT_CODES;
-use crate::settings::{Everywhere, ForNodes, span};
+use leasehold_cli_common::failure::EXIT_CODES;
+use leasehold_cli_common::settings::{Everywhere, ForNodes};
 
 /// Spread shards of work over processes; at most one process runs a shard at a time.
 #[derive(Debug, Parser)]
@@ -22,7 +20,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Watch three nodes share shards, and break them: try this first
-    Demo(Demo),
+    #[cfg(feature = "prove")]
+    Demo(leasehold_prove::Demo),
     /// Run a command for every shard that this node holds
     Run(Run),
     /// Show the nodes, groups and problems of the cluster
@@ -50,11 +49,14 @@ pub(crate) enum Command {
     /// Check this machine, the store and the settings
     Doctor(ForAll),
     /// Test the core in thousands of simulated clusters with faults
-    Sim(crate::sim::Sim),
+    #[cfg(feature = "prove")]
+    Sim(leasehold_prove::Sim),
     /// Break nodes on a store on purpose and verify the promises
-    Check(crate::check::Check),
+    #[cfg(feature = "prove")]
+    Check(leasehold_prove::Check),
     /// Benchmark a store and compare with one lease per shard
-    Bench(crate::bench::Bench),
+    #[cfg(feature = "prove")]
+    Bench(leasehold_prove::Bench),
     /// Show and check the settings
     Config(Config),
     /// Print a shell completion script
@@ -205,27 +207,6 @@ pub(crate) struct Note {
     /// Who froze the moves and why; shown by `status`
     #[arg(long, default_value = "by an operator")]
     pub(crate) note: String,
-}
-
-/// `leasehold demo`
-#[derive(Debug, Args)]
-pub(crate) struct Demo {
-    /// How long to run; a step that has begun is finished [default: 10s without a terminal, otherwise until you
-    /// quit]
-    #[arg(long = "for", value_name = "DURATION", value_parser = span::parse)]
-    pub(crate) run_for: Option<Duration>,
-    /// Number of shards
-    #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) shards: u32,
-    /// Number of nodes at the start
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=12))]
-    pub(crate) nodes: u32,
-    /// ttl of the nodes
-    #[arg(long, default_value = "2s", value_parser = span::parse)]
-    pub(crate) ttl: Duration,
-    /// Print lines instead of drawing, even on a terminal
-    #[arg(long)]
-    pub(crate) plain: bool,
 }
 
 /// `leasehold run`

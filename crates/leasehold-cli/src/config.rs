@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
+use leasehold_cli_common::failure::Failure;
+use leasehold_cli_common::settings::{Settings, reference};
+use leasehold_cli_common::stores;
 use leasehold_store::bill::{Bill, ClusterSize};
-
-use crate::failure::Failure;
-use crate::settings::{Settings, reference};
-use crate::stores;
 
 /// For how many nodes shards are recommended, if nobody says.
 const NODES_DEFAULT: u64 = 3;
@@ -25,7 +24,11 @@ pub(crate) fn show(settings: &Settings, json: bool) {
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     let facts = stores::facts(settings);
     let ttl = settings.node_config(&facts)?.ttl;
-    println!("the settings are safe on {} with a ttl of {}", facts.kind, crate::settings::span::show(ttl));
+    println!(
+        "the settings are safe on {} with a ttl of {}",
+        facts.kind,
+        leasehold_cli_common::settings::span::show(ttl)
+    );
     Ok(())
 }
 

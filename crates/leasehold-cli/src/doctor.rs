@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::sanitize::sanitize;
+use leasehold_cli_common::settings::{Problem, Settings, redacted, span};
+use leasehold_cli_common::stores::{self, Missing};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::observer::Observer;
 use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped, Version};
 use leasehold_store::{Grade, Store, Throwaway};
-
-use crate::failure::{Code, Failure};
-use crate::sanitize::sanitize;
-use crate::settings::{Problem, Settings, redacted, span};
-use crate::stores::{self, Missing};
 
 /// How often each thing is timed.
 const ROUNDS: usize = 9;

@@ -3,53 +3,42 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-
-/// Prints to standard output. A reader who went away (`| head`) is no failure; another error ends the program.
-macro_rules! print {
-    ($($text:tt)*) => { crate::failure::print(format_args!($($text)*)) };
-}
-
-/// The same, with the end of a line.
-macro_rules! println {
-    ($($text:tt)*) => { print!("{}\n", format_args!($($text)*)) };
-}
-
-mod args;
-mod bench;
-mod build;
-mod check;
-mod cluster;
-mod config;
-mod demo;
-mod doctor;
-mod failure;
-mod guard;
-mod log;
-mod look;
-mod operate;
-mod run;
-mod sanitize;
-mod settings;
-mod signals;
-mod sim;
-mod stores;
-
-use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
-use failure::{Code, Failure};
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::sanitize::sanitize;
+use leasehold_cli_common::settings::{Everywhere, Settings};
+use leasehold_cli_common::stores::Missing;
+use leasehold_cli_common::{log, stores};
 use leasehold_core::explain::WhatIf;
 use leasehold_core::store::StoreErrorKind;
+
+#[macro_use]
+extern crate leasehold_cli_common;
+
+mod args;
+mod build;
+mod config;
+mod doctor;
+mod guard;
+mod look;
+mod operate;
+#[cfg(any(test, not(feature = "prove")))]
+mod prove_feature;
+mod run;
+
+use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
 use look::{Format, Watching};
 use operate::Others;
 use run::Mode;
-use sanitize::sanitize;
-use settings::{Everywhere, Settings};
-use stores::Missing;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::hidden_main().or_else(cluster::hidden_main) {
+    if let Some(code) = guard::hidden_main() {
         return code;
     }
-    match dispatch(Arguments::parse().command) {
+    #[cfg(feature = "prove")]
+    if let Some(code) = leasehold_prove::hidden_main() {
+        return code;
+    }
+    match parse().and_then(dispatch) {
         Ok(()) => {
             log::flush();
             ExitCode::SUCCESS
@@ -58,9 +47,21 @@ fn main() -> ExitCode {
     }
 }
 
+fn parse() -> Result<Command, Failure> {
+    match Arguments::try_parse() {
+        Ok(arguments) => Ok(arguments.command),
+        #[cfg(not(feature = "prove"))]
+        Err(error) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
+            prove_feature::missing(std::env::args().skip(1)).map_or_else(|| error.exit(), Err)
+        }
+        Err(error) => error.exit(),
+    }
+}
+
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Demo(options) => in_runtime(demo::demo(options)),
+        #[cfg(feature = "prove")]
+        Command::Demo(options) => in_runtime(leasehold_prove::demo(options)),
         Command::Run(run) => {
             let lacks = |settings: &Settings| run::lacks(settings, &run.command);
             let settings = Settings::load_for_node(&run.everywhere, &run.node, lacks)?;
@@ -72,9 +73,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&all.everywhere, Some(&all.node))?;
             in_runtime(doctor::doctor(&settings))
         }
-        Command::Sim(what) => sim::sim(&what),
-        Command::Bench(what) => in_runtime(bench::bench(what)),
-        Command::Check(what) => in_runtime(check::check(what)),
+        #[cfg(feature = "prove")]
+        Command::Sim(what) => leasehold_prove::sim(&what),
+        #[cfg(feature = "prove")]
+        Command::Bench(what) => in_runtime(leasehold_prove::bench(what)),
+        #[cfg(feature = "prove")]
+        Command::Check(what) => in_runtime(leasehold_prove::check(what)),
         Command::Config(config) => configure(config.what),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -165,15 +169,12 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             }
             operate::register(&store, &what.key, &what.value, others).await
         }
-        Command::Demo(_)
-        | Command::Run(_)
-        | Command::Doctor(_)
-        | Command::Sim(_)
-        | Command::Bench(_)
-        | Command::Check(_)
-        | Command::Config(_)
-        | Command::Completions { .. } => {
+        Command::Run(_) | Command::Doctor(_) | Command::Config(_) | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")
+        }
+        #[cfg(feature = "prove")]
+        Command::Demo(_) | Command::Sim(_) | Command::Bench(_) | Command::Check(_) => {
+            unreachable!("these make clusters of their own")
         }
     }
 }

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use leasehold_cli_common::settings::redacted;
 use leasehold_core::Moment;
 use leasehold_store::Address;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -16,7 +17,6 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use super::descriptor::send_fd;
 use super::wire::{Leash, Order, Report};
 use super::{Isolation, tree};
-use crate::settings::redacted;
 
 /// The variable of the environment that may hold the address of the store, with its password.
 const STORE_VARIABLE: &str = "LEASEHOLD_STORE";

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::explain::{Difference, Explanation, Move};
 
+use super::Table;
 use super::show::rank;
-use super::{Table, count};
-use crate::sanitize::sanitize;
 
 /// Why a shard is where it is.
 pub(crate) fn explain(explanation: &Explanation) -> String {

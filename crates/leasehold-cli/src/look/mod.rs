@@ -6,16 +6,16 @@ mod table;
 mod watch;
 
 use leasehold::Client;
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::settings::{Settings, nearest};
+use leasehold_cli_common::stores::{self, Missing, not_found};
 use leasehold_core::{NodeName, ShardId, View};
 
 pub(crate) use explain::{explain, what_if};
-pub(crate) use show::{count, groups, nodes, shards, status};
+pub(crate) use show::{groups, nodes, shards, status};
 pub(crate) use table::Table;
 pub(crate) use watch::{Format, Watching, present};
-
-use crate::failure::{Code, Failure};
-use crate::settings::{Settings, nearest};
-use crate::stores::{self, Missing, not_found};
 
 /// A client on the cluster of the settings.
 pub(crate) async fn client(settings: &Settings) -> Result<Client, Failure> {

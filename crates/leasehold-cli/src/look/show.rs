@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::name::ShardName;
 use leasehold_core::record::ShardSet;
 use leasehold_core::view::{NodePhase, NodeView, Problem, ShardPhase, ShardView};
 use leasehold_core::{GroupName, ShardId, View};
 
 use super::Table;
-use crate::sanitize::sanitize;
 
 /// Everything at a glance.
 pub(crate) fn status(view: &View) -> String {
@@ -91,11 +92,6 @@ fn shard_of(problem: &Problem) -> Option<ShardId> {
 fn advice(problem: &Problem) -> Option<String> {
     // Others say it in their message.
     (problem.kind == "quarantined").then(|| format!("leasehold unquarantine {}", problem.subject))
-}
-
-/// So many of something, in words.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The nodes.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::sanitize::sanitize;
+use leasehold_cli_common::sanitize::sanitize;
 
 /// Rows under a head.
 #[derive(Debug)]

@@ -3,9 +3,8 @@
 use std::io::{IsTerminal, Write};
 
 use leasehold::Client;
+use leasehold_cli_common::failure::Failure;
 use leasehold_core::View;
-
-use crate::failure::Failure;
 
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! Settings of groups, kept in the store for all nodes.
 
 use leasehold::Client;
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::sanitize::sanitize;
+use leasehold_cli_common::settings::{nearest, span};
 use leasehold_core::record::{Policy, ShardSet, ZoneRule, group_settings};
 use leasehold_core::view::GroupView;
 use leasehold_core::{GroupName, View};
 
 use super::settle;
-use crate::failure::{Code, Failure};
-use crate::look::{count, missing_group};
-use crate::sanitize::sanitize;
-use crate::settings::{nearest, span};
+use crate::look::missing_group;
 
 /// What `group set` can change.
 const KEYS: &[&str] = &[

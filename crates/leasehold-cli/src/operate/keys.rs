@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use leasehold::clock::Clock;
 use leasehold::registry::RegistryOptions;
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::sanitize::sanitize;
+use leasehold_cli_common::signals::Signals;
 use leasehold_core::store::StoreError;
 use leasehold_store::{Registry, Store, rng};
 
-use crate::failure::{Code, Failure};
 use crate::look::Table;
-use crate::sanitize::sanitize;
-use crate::signals::Signals;
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;

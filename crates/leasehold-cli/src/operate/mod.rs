@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use leasehold::Client;
 use leasehold::clock::Clock;
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::settings::Settings;
 use leasehold_core::View;
 use leasehold_core::view::{ShardPhase, ShardView};
 
@@ -16,9 +19,7 @@ pub(crate) use keys::{Others, keys, register};
 pub(crate) use repair::{repair, repair_control};
 
 use crate::args::OperatorRequest;
-use crate::failure::{Code, Failure};
-use crate::look::{count, known_node, known_shard_of};
-use crate::settings::Settings;
+use crate::look::{known_node, known_shard_of};
 
 /// How long to wait until the request shows in the view.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::{self, Clock};
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::plural::count;
+use leasehold_cli_common::sanitize::sanitize;
+use leasehold_cli_common::stores::not_found;
 use leasehold_core::config::{DRIFT_PERMILLE_END, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
@@ -15,11 +19,6 @@ use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use leasehold_core::view::unusable;
 use leasehold_core::{Epoch, ShardId};
 use leasehold_store::{Store, rng};
-
-use crate::failure::{Code, Failure};
-use crate::look::count;
-use crate::sanitize::sanitize;
-use crate::stores::not_found;
 
 /// The largest drift that any node can have in its settings: each node's own is not known here.
 const DRIFT_PERMILLE: u32 = DRIFT_PERMILLE_END - 1;
@@ -58,7 +57,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     eprintln!("the record of {shard} is damaged: {}", sanitize(&error.to_string()));
     eprintln!(
         "a node may still hold the shard: waiting {} until no session can be alive",
-        crate::settings::span::show(wait)
+        leasehold_cli_common::settings::span::show(wait)
     );
     let clock = Clock::boot();
     clock.sleep(wait).await;

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use leasehold::clock::Clock;
 use leasehold::{Finish, Node};
+use leasehold_cli_common::failure::{Code, Failure};
+use leasehold_cli_common::settings::{Problem, Problems, Settings};
+use leasehold_cli_common::signals::Signals;
+use leasehold_cli_common::stores;
 use leasehold_core::event::Returning;
 use leasehold_core::record::ShardSet;
 use leasehold_core::view::Me;
 use leasehold_core::{Config, GroupName, Notice};
 use tokio::sync::watch;
 
-use crate::failure::{Code, Failure};
 use crate::guard::{self, Isolation};
-use crate::settings::{Problem, Problems, Settings};
-use crate::signals::Signals;
-use crate::stores;
 
 use leash::LeashRule;
 use names::Names;
@@ -173,10 +173,10 @@ pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
     let mut wrong = |key: &str, what: String, advice: &str| {
         problems.push(Problem::new(settings.place_of(key), what, advice));
     };
-    if settings.raw("group").is_none() {
+    if settings.text("group").is_none() {
         wrong("group", "`run` requires the setting `group`".into(), "set it, for example --group orders");
     }
-    match (settings.raw("shards"), settings.text("names").map(Names::parse)) {
+    match (settings.text("shards"), settings.text("names").map(Names::parse)) {
         (None, None) => {
             let advice = "set one of them, for example --shards 16 or --names a,b,c";
             wrong("shards", "`run` requires the setting `shards` or `names`".into(), advice);
@@ -193,7 +193,7 @@ pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
         (None, Some(Ok(_))) | (Some(_), None) => {}
     }
     problems.extend(template::problem(command));
-    if settings.raw("store").is_none() {
+    if settings.text("store").is_none() {
         problems.extend(stores::problems(settings));
     }
     problems

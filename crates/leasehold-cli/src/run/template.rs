@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use leasehold_cli_common::settings::Problem;
 use leasehold_core::{Epoch, ShardId};
-
-use crate::settings::Problem;
 
 /// A command whose arguments may name the shard: `{shard}`, `{group}` and `{epoch}` are replaced, in any argument.
 #[derive(Debug)]

@@ -1,0 +1,123 @@
+//! How the program fails: a sentence for people, and an exit code for programs.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use leasehold_core::store::{StoreError, StoreErrorKind};
+
+use crate::log;
+use crate::sanitize::{sanitize, sanitize_lines};
+use crate::settings::Problems;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: Code,
+    /// What happened, for people.
+    pub message: String,
+    /// What may say more.
+    advice: Option<&'static str>,
+}
+
+/// The exit codes, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Something went wrong that has no code of its own.
+    Failed = 1,
+    /// The command line or the settings are wrong. Nothing was started.
+    Usage = 2,
+    /// The store cannot be reached, refuses, or is damaged.
+    Store = 3,
+    /// There is no such shard, node, group or key.
+    NotFound = 4,
+    /// Another live process uses this node's name, or has registered this key.
+    NameTaken = 5,
+    /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`, `sim`).
+    Unhealthy = 6,
+    /// The node left, but could not confirm that everything was handed over.
+    Unconfirmed = 7,
+}
+
+/// What `--help` says about them.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  any other error
+  2  invalid arguments or settings; nothing was started
+  3  the store is unreachable, refuses requests or is damaged
+  4  unknown shard, node, group or key
+  5  another live process uses this node name or has registered this key
+  6  a check failed
+  7  the node left, but the store did not confirm the handover";
+
+impl Failure {
+    /// A failure without further advice.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into(), advice: None }
+    }
+
+    /// Tells people, and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
+        log::last_words(format!("leasehold: {}{advice}\n", sanitize_lines(&self.message)));
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Failure::new(Code::Usage, problems.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let advice = match error.kind {
+            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
+                "try again, or run `leasehold doctor` to find the cause"
+            }
+            StoreErrorKind::Refused | StoreErrorKind::Damaged => "run `leasehold doctor` to find the cause",
+        };
+        Failure {
+            advice: Some(advice),
+            ..Failure::new(Code::Store, sanitize(&error.to_string()).into_owned())
+        }
+    }
+}
+
+impl From<leasehold::Error> for Failure {
+    fn from(error: leasehold::Error) -> Self {
+        let code = match &error {
+            leasehold::Error::Config(_) => Code::Usage,
+            leasehold::Error::Store { .. }
+            | leasehold::Error::Unread { .. }
+            | leasehold::Error::Record { .. } => Code::Store,
+            leasehold::Error::Unknown(_) => Code::NotFound,
+            _ => Code::Failed,
+        };
+        let told = error.to_string();
+        // Only a list of settings has lines of ours.
+        let told = if code == Code::Usage { told } else { sanitize(&told).into_owned() };
+        Failure::new(code, told)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::new(Code::Failed, error.to_string())
+    }
+}
+
+/// Prints to standard output. A reader who went away (`| head`) is no failure; another error ends the program.
+pub fn print(text: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let failure = Failure::new(Code::Failed, format!("cannot write the output: {error}"));
+        let _ = failure.report();
+        std::process::exit(failure.code as i32);
+    }
+}

@@ -1,0 +1,161 @@
+//! What the program says of itself, on standard error. A thread of its own writes it: a terminal or a pipe that takes
+//! nothing for a while holds up no renewal, no signal and no end.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::settings::Settings;
+
+/// How many lines wait for whoever reads them. More are dropped, and counted.
+const WAITING_MAX: usize = 4096;
+
+/// How long the last words may take at the end.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Logs to standard error from now on.
+pub fn start(settings: &Settings) -> io::Result<()> {
+    let level = match settings.text("log") {
+        Some("error") => tracing::Level::ERROR,
+        Some("warn") => tracing::Level::WARN,
+        Some("debug") => tracing::Level::DEBUG,
+        _ => tracing::Level::INFO,
+    };
+    let log = Log::start(io::stderr())?;
+    tracing_subscriber::fmt()
+        .with_writer(LOG.get_or_init(|| log).clone())
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(false)
+        // It would tell so on standard error, and panic there.
+        .log_internal_errors(false)
+        .init();
+    Ok(())
+}
+
+/// Waits until all that was logged is written, though not for long.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush(LAST_WORDS_WITHIN);
+    }
+}
+
+/// Writes the last words of the program to standard error, though not for long.
+pub fn last_words(text: String) {
+    flush();
+    let (done, waiting) = mpsc::channel();
+    let write = move || {
+        // Nobody may be there to hear it.
+        let _ = io::stderr().write_all(text.as_bytes());
+        let _ = done.send(());
+    };
+    if std::thread::Builder::new().spawn(write).is_ok() {
+        let _ = waiting.recv_timeout(LAST_WORDS_WITHIN);
+    }
+}
+
+/// Takes lines without ever waiting.
+#[derive(Clone, Debug)]
+struct Log {
+    lines: SyncSender<Item>,
+    missing: Arc<AtomicU64>,
+}
+
+enum Item {
+    Line(Vec<u8>),
+    Flush(mpsc::Sender<()>),
+}
+
+impl Log {
+    fn start(mut to: impl Write + Send + 'static) -> io::Result<Log> {
+        let (lines, inbox) = mpsc::sync_channel(WAITING_MAX);
+        let missing = Arc::new(AtomicU64::new(0));
+        let dropped = missing.clone();
+        std::thread::Builder::new().name("lh-log".to_owned()).spawn(move || {
+            for item in inbox {
+                // Nobody reads any more: what is said is dropped, and everything goes on.
+                match item {
+                    Item::Line(line) => drop(to.write_all(&line)),
+                    Item::Flush(done) => drop(done.send(())),
+                }
+                let count = dropped.swap(0, Ordering::Relaxed);
+                if count > 0 {
+                    let _ = writeln!(
+                        to,
+                        "… {count} log lines were dropped: standard error was blocked for too long"
+                    );
+                }
+            }
+        })?;
+        Ok(Log { lines, missing })
+    }
+
+    fn flush(&self, within: Duration) {
+        let (done, waiting) = mpsc::channel();
+        if self.lines.try_send(Item::Flush(done)).is_ok() {
+            let _ = waiting.recv_timeout(within);
+        }
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.lines.try_send(Item::Line(line.to_vec())).is_err() {
+            self.missing.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that takes nothing until it is told to.
+    struct Stuck(mpsc::Receiver<()>, mpsc::Sender<String>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            let _ = self.1.send(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_logs_does_not_wait_for_the_reader() {
+        let ((go, wait), (wrote, written)) = (mpsc::channel(), mpsc::channel());
+        let mut log = Log::start(Stuck(wait, wrote)).unwrap();
+        for line in 0..2 * WAITING_MAX {
+            log.write_all(format!("line {line}\n").as_bytes()).unwrap();
+        }
+        drop(go);
+        log.flush(Duration::from_secs(60));
+        drop(log);
+        let all: String = written.iter().collect();
+        assert!(all.starts_with("line 0\n"), "{all}");
+        assert!(all.contains("log lines were dropped"), "{all}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The settings as flags. They are made from the table, so that no setting can be forgotten or told twice.
+
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::layers::Layer;
+use super::table::{Kind, Part, SETTINGS, Setting};
+use super::{Origin, Raw};
+
+/// The flags of every command that looks at a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Everywhere {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) values: Layer,
+}
+
+/// The flags of commands that run a node or judge its settings.
+#[derive(Clone, Debug, Default)]
+pub struct ForNodes {
+    pub(crate) values: Layer,
+}
+
+fn id(setting: &Setting) -> String {
+    format!("setting-{}", setting.key)
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let help = match setting.kind {
+        Kind::Word(words) => {
+            format!("{} ({}) [default: {}]", setting.help, words.join(", "), setting.default)
+        }
+        _ => format!("{} [default: {}]", setting.help, setting.default),
+    };
+    let mut argument = Arg::new(id(setting))
+        .long(setting.key.replace('_', "-"))
+        .value_name(setting.kind.placeholder())
+        .help(help)
+        .help_heading(setting.part.heading())
+        .action(ArgAction::Set)
+        .value_parser(ValueParser::string());
+    if setting.kind == Kind::Switch {
+        argument = argument.num_args(0..=1).require_equals(true).default_missing_value("true");
+    }
+    argument
+}
+
+fn collect(matches: &ArgMatches, wanted: impl Fn(Part) -> bool) -> Layer {
+    let mut layer = Layer::new();
+    for setting in SETTINGS.iter().filter(|setting| wanted(setting.part)) {
+        if let Ok(Some(text)) = matches.try_get_one::<String>(&id(setting)) {
+            layer.insert(setting.key, Raw { text: text.clone(), origin: Origin::Flag(setting.flag()) });
+        }
+    }
+    layer
+}
+
+impl Args for Everywhere {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .help("Settings file (TOML) [default: the first file that `config paths` finds]")
+            .help_heading(Part::Where.heading())
+            .value_parser(ValueParser::path_buf());
+        let settings = SETTINGS.iter().filter(|setting| setting.part == Part::Where);
+        settings.fold(command, |command, setting| command.arg(argument(setting))).arg(config)
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Everywhere {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let config = matches.get_one::<PathBuf>("config").cloned();
+        Ok(Everywhere { config, values: collect(matches, |part| part == Part::Where) })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ForNodes {
+    fn augment_args(command: Command) -> Command {
+        let settings = SETTINGS.iter().filter(|setting| setting.part != Part::Where);
+        settings.fold(command, |command, setting| command.arg(argument(setting)))
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ForNodes {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(ForNodes { values: collect(matches, |part| part != Part::Where) })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
