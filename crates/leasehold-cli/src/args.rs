@@ -25,11 +25,11 @@ pub(crate) enum Command {
     /// Run a command for every shard that this node holds
     Run(Run),
     /// Show the nodes, groups and problems of the cluster
-    Status(Look),
+    Status(Inspect),
     /// List the nodes
-    Nodes(Look),
+    Nodes(Inspect),
     /// List the shards of one group or of all groups
-    Shards(LookGroup),
+    Shards(InspectGroup),
     /// Explain where a shard runs and why
     Explain(Explain),
     /// Show which shards a change would move
@@ -238,9 +238,9 @@ Example:
   leasehold run --store local:./leasehold.db --group orders --shards 8 \\
     -- ./worker --slot {shard} --epoch {epoch}";
 
-/// For people or programs, once or always.
+/// What to print, and how often.
 #[derive(Debug, Args)]
-pub(crate) struct Manner {
+pub(crate) struct OutputFlags {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -249,22 +249,22 @@ pub(crate) struct Manner {
     pub(crate) watch: bool,
 }
 
-/// A command that looks.
+/// A command that only reads.
 #[derive(Debug, Args)]
-pub(crate) struct Look {
+pub(crate) struct Inspect {
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    pub(crate) output: OutputFlags,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }
 
 /// `leasehold shards`
 #[derive(Debug, Args)]
-pub(crate) struct LookGroup {
+pub(crate) struct InspectGroup {
     /// Only the shards of this group
     pub(crate) group: Option<String>,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) inspect: Inspect,
 }
 
 /// `leasehold explain`
@@ -378,7 +378,7 @@ pub(crate) struct Group {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GroupCommand {
     /// List all groups
-    List(Look),
+    List(Inspect),
     /// Show all settings of a group
     Show(GroupNamed),
     /// Change settings of a group, for example shards=64 balance=1.2

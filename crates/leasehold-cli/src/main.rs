@@ -19,14 +19,14 @@ mod build;
 mod config;
 mod doctor;
 mod guard;
-mod look;
+mod inspect;
 mod operate;
 #[cfg(any(test, not(feature = "prove")))]
 mod prove_feature;
 mod run;
 
-use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Look};
-use look::{Format, Watching};
+use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Inspect};
+use inspect::{Format, Watching};
 use operate::Others;
 use run::Mode;
 
@@ -106,8 +106,8 @@ fn configure(what: ConfigCommand) -> Result<(), Failure> {
 
 async fn on_cluster(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Status(what) => show(&what, look::status, json_of).await,
-        Command::Nodes(what) => show(&what, look::nodes, |view| json_of(&view.nodes)).await,
+        Command::Status(what) => show(&what, inspect::status, json_of).await,
+        Command::Nodes(what) => show(&what, inspect::nodes, |view| json_of(&view.nodes)).await,
         Command::Shards(what) => {
             let group = what.group.as_deref();
             let kept = |view: &leasehold_core::View| {
@@ -118,11 +118,11 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
                         .collect::<Vec<_>>(),
                 )
             };
-            let client = look::client(&Settings::load(&what.look.everywhere, None)?).await?;
+            let client = inspect::client(&Settings::load(&what.inspect.everywhere, None)?).await?;
             if let Some(group) = group {
-                look::check_group(&client.view(), group)?;
+                inspect::check_group(&client.view(), group)?;
             }
-            show_from(&client, &what.look, |view| look::shards(view, group), kept).await
+            show_from(&client, &what.inspect, |view| inspect::shards(view, group), kept).await
         }
         Command::Explain(what) => explain(&what).await,
         Command::WhatIf(what) => what_if(what.change).await,
@@ -130,7 +130,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         Command::Operate(command) => {
             let (everywhere, request) = command.into_request();
             let settings = Settings::load(&everywhere, None)?;
-            let client = look::client(&settings).await?;
+            let client = inspect::client(&settings).await?;
             println!("{}", operate::ask(&settings, &client, &request).await?);
             Ok(())
         }
@@ -139,7 +139,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&what.everywhere, None)?;
             let store = stores::open(&settings, Missing::Refuse)?;
             let told = match &what.shard {
-                Some(shard) => operate::repair(&store, &look::shard_of(&settings, shard)?).await?,
+                Some(shard) => operate::repair(&store, &inspect::shard_of(&settings, shard)?).await?,
                 None => operate::repair_control(&store).await?,
             };
             println!("{told}");
@@ -180,23 +180,23 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
 }
 
 async fn show(
-    what: &Look,
+    what: &Inspect,
     people: impl Fn(&leasehold_core::View) -> String,
     json: impl Fn(&leasehold_core::View) -> serde_json::Value,
 ) -> Result<(), Failure> {
-    let client = look::client(&Settings::load(&what.everywhere, None)?).await?;
+    let client = inspect::client(&Settings::load(&what.everywhere, None)?).await?;
     show_from(&client, what, people, json).await
 }
 
 async fn show_from(
     client: &leasehold::Client,
-    what: &Look,
+    what: &Inspect,
     people: impl Fn(&leasehold_core::View) -> String,
     json: impl Fn(&leasehold_core::View) -> serde_json::Value,
 ) -> Result<(), Failure> {
-    let format = if what.manner.json { Format::Json } else { Format::People };
-    let watching = if what.manner.watch { Watching::Always } else { Watching::Once };
-    look::present(client, format, watching, people, json).await
+    let format = if what.output.json { Format::Json } else { Format::People };
+    let watching = if what.output.watch { Watching::Always } else { Watching::Once };
+    inspect::present(client, format, watching, people, json).await
 }
 
 fn json_of(value: &impl serde::Serialize) -> serde_json::Value {
@@ -205,14 +205,14 @@ fn json_of(value: &impl serde::Serialize) -> serde_json::Value {
 
 async fn explain(what: &args::Explain) -> Result<(), Failure> {
     let settings = Settings::load(&what.everywhere, None)?;
-    let client = look::client(&settings).await?;
-    let shard = look::known_shard_of(&settings, &client.view(), &what.shard)?;
+    let client = inspect::client(&settings).await?;
+    let shard = inspect::known_shard_of(&settings, &client.view(), &what.shard)?;
     let explanation =
         client.explain(&shard).ok_or_else(|| stores::not_found(format!("unknown shard {shard}")))?;
     if what.json {
         println!("{:#}", json_of(&explanation))
     } else {
-        print!("{}", look::explain(&explanation))
+        print!("{}", inspect::explain(&explanation))
     }
     Ok(())
 }
@@ -230,24 +230,24 @@ async fn what_if(change: Change) -> Result<(), Failure> {
             (what.everywhere, what.json, WhatIf::Added { node, weight, capacity, zone })
         }
     };
-    let client = look::client(&Settings::load(&everywhere, None)?).await?;
+    let client = inspect::client(&Settings::load(&everywhere, None)?).await?;
     let difference = client.what_if(&change)?;
     if json {
         println!("{:#}", json_of(&difference))
     } else {
-        print!("{}", look::what_if(&difference))
+        print!("{}", inspect::what_if(&difference))
     }
     Ok(())
 }
 
 async fn locate(what: &args::Locate) -> Result<(), Failure> {
     let settings = Settings::load(&what.everywhere, None)?;
-    let client = look::client(&settings).await?;
+    let client = inspect::client(&settings).await?;
     let view = client.view();
     let group = match (what.group.as_deref().or(settings.text("group")), view.groups.as_slice()) {
         (Some(group), _) => group.to_owned(),
         (None, [only]) => only.group.to_string(),
-        (None, []) => return Err(look::no_group()),
+        (None, []) => return Err(inspect::no_group()),
         (None, groups) => {
             let names: Vec<&str> = groups.iter().map(|group| group.group.as_str()).collect();
             return Err(Failure::new(
@@ -257,7 +257,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
         }
     };
     if !view.groups.iter().any(|known| known.group.as_str() == group) {
-        return Err(look::missing_group(&view, &group));
+        return Err(inspect::missing_group(&view, &group));
     }
     let located = client.locate(&group, &what.key)?;
     // In a named group the key is a name, and anybody can mistype one.
@@ -282,9 +282,9 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
 }
 
 async fn on_group(what: GroupCommand) -> Result<(), Failure> {
-    let open = async |everywhere: &Everywhere| look::client(&Settings::load(everywhere, None)?).await;
+    let open = async |everywhere: &Everywhere| inspect::client(&Settings::load(everywhere, None)?).await;
     match what {
-        GroupCommand::List(what) => return show(&what, look::groups, |view| json_of(&view.groups)).await,
+        GroupCommand::List(what) => return show(&what, inspect::groups, |view| json_of(&view.groups)).await,
         GroupCommand::Show(what) => {
             print!("{}", operate::show_group(&open(&what.everywhere).await?.view(), &what.name)?);
         }

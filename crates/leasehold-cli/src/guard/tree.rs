@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOption
 
 /// One process as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct ProcessInfo {
     parent: i32,
     /// When it started, in ticks: tells a process from a later one with the same number.
     started: u64,
@@ -28,7 +28,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 
 /// Whether `/proc` shows what is needed here: this process at least, with its parent.
 pub(crate) fn proc_is_readable() -> bool {
-    matches!(seen(me()), Ok(Some(_)))
+    matches!(process_info(me()), Ok(Some(_)))
 }
 
 /// Kills everything below this process and reaps it, as [`kill_all_but`] does. Returns when the kernel says that no child
@@ -101,7 +101,7 @@ fn pause(wakes: Option<BorrowedFd<'_>>, span: Duration) {
 }
 
 /// Everything below a process, parents before children.
-fn below(top: i32, spare: &impl Fn(i32) -> bool) -> io::Result<Vec<(i32, Seen)>> {
+fn below(top: i32, spare: &impl Fn(i32) -> bool) -> io::Result<Vec<(i32, ProcessInfo)>> {
     let all = everything()?;
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for (pid, seen) in &all {
@@ -121,11 +121,11 @@ fn below(top: i32, spare: &impl Fn(i32) -> bool) -> io::Result<Vec<(i32, Seen)>>
 }
 
 /// All processes. An error means that some may be missing, and so that nothing is known.
-fn everything() -> io::Result<BTreeMap<i32, Seen>> {
+fn everything() -> io::Result<BTreeMap<i32, ProcessInfo>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(seen) = seen(pid)? {
+        if let Some(seen) = process_info(pid)? {
             all.insert(pid, seen);
         }
     }
@@ -133,7 +133,7 @@ fn everything() -> io::Result<BTreeMap<i32, Seen>> {
 }
 
 /// A process; nothing if it is gone, or is hidden from us as other users' can be.
-fn seen(pid: i32) -> io::Result<Option<Seen>> {
+fn process_info(pid: i32) -> io::Result<Option<ProcessInfo>> {
     let unseen = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
             || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
@@ -146,20 +146,20 @@ fn seen(pid: i32) -> io::Result<Option<Seen>> {
 }
 
 /// `pid (name) state ppid … starttime …`; the name may hold any bytes: brackets, and such as are no text.
-fn parse_stat(stat: &[u8]) -> Option<Seen> {
+fn parse_stat(stat: &[u8]) -> Option<ProcessInfo> {
     let name_end = stat.windows(2).rposition(|two| two == b") ")?;
     let mut fields = std::str::from_utf8(&stat[name_end + 2..]).ok()?.split_ascii_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Seen { parent, started })
+    Some(ProcessInfo { parent, started })
 }
 
 /// Kills this very process, and not another one that got its number in between.
-fn kill(pid: i32, expected: Seen) {
+fn kill(pid: i32, expected: ProcessInfo) {
     let Some(raw) = Pid::from_raw(pid) else { return };
     match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => {
-            if matches!(seen(pid), Ok(Some(now)) if now.started == expected.started) {
+            if matches!(process_info(pid), Ok(Some(now)) if now.started == expected.started) {
                 let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
             }
         }
@@ -178,7 +178,7 @@ mod tests {
         let rest = b") S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 100 1";
         for name in [&b"a) b (c"[..], b"cut in a letter \xc3", b"\xff\xfe", b""] {
             let stat = [b"42 (", name, rest].concat();
-            assert_eq!(parse_stat(&stat), Some(Seen { parent: 7, started: 12345 }), "{name:?}");
+            assert_eq!(parse_stat(&stat), Some(ProcessInfo { parent: 7, started: 12345 }), "{name:?}");
         }
         assert_eq!(parse_stat(b"42 (x"), None);
     }
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn this_process_is_seen_below_its_parent() {
         let me = me();
-        let parent = seen(me).unwrap().expect("we run").parent;
-        let finds_me = |found: Vec<(i32, Seen)>| found.iter().any(|(pid, _)| *pid == me);
+        let parent = process_info(me).unwrap().expect("we run").parent;
+        let finds_me = |found: Vec<(i32, ProcessInfo)>| found.iter().any(|(pid, _)| *pid == me);
         assert!(finds_me(below(parent, &|_| false).unwrap()));
         assert!(!finds_me(below(parent, &|pid| pid == me).unwrap()));
     }

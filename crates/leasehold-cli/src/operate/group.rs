@@ -10,7 +10,7 @@ use leasehold_core::view::GroupView;
 use leasehold_core::{GroupName, View};
 
 use super::settle;
-use crate::look::missing_group;
+use crate::inspect::missing_group;
 
 /// What `group set` can change.
 const KEYS: &[&str] = &[

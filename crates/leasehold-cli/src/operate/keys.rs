@@ -11,7 +11,7 @@ use leasehold_cli_common::signals::Signals;
 use leasehold_core::store::StoreError;
 use leasehold_store::{Registry, Store, rng};
 
-use crate::look::Table;
+use crate::inspect::Table;
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;

@@ -19,7 +19,7 @@ pub(crate) use keys::{Others, keys, register};
 pub(crate) use repair::{repair, repair_control};
 
 use crate::args::OperatorRequest;
-use crate::look::{known_node, known_shard_of};
+use crate::inspect::{known_node, known_shard_of};
 
 /// How long to wait until the request shows in the view.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);

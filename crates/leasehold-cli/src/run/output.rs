@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::one::message::{Acknowledgement, Said};
+use super::one::message::{Acknowledgement, ChildLine};
 
 /// A line without an end is passed on in parts of this size.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -155,10 +155,10 @@ async fn listen(
 ) {
     let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-    let take = async |line: Vec<u8>| match Said::read(line) {
+    let take = async |line: Vec<u8>| match ChildLine::read(line) {
         // A child that is no longer cared for has nobody to answer to.
-        Said::Acknowledged(answer) => drop(answers.send(answer).await),
-        Said::Line(line) => {
+        ChildLine::Acknowledged(answer) => drop(answers.send(answer).await),
+        ChildLine::Output(line) => {
             let size = u32::try_from(line.len().min(WAITING_BYTES_MAX)).unwrap_or(u32::MAX);
             if let Ok(room) = room.clone().acquire_many_owned(size).await {
                 let _ = waiting.send(Waiting { line, room });

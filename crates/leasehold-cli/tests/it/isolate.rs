@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::guard::{FAMILY, FAMILY_SIZE, Guard, MS};
 use crate::process::{LEASEHOLD, now_ns, runs, send, wait_for};
-use crate::supervisor::{PATIENCE, Place, STUBBORN, gone_at};
+use crate::supervisor::{PATIENCE, STUBBORN, Sandbox, gone_at};
 
 /// Whether this machine gives namespaces; told and counted if not.
 fn possible() -> bool {
@@ -106,7 +106,7 @@ fn a_supervisor_killed_with_all_its_guards_leaves_nobody_beside_the_next_owner()
         return;
     }
     for (signal, isolate) in [(Signal::SIGSTOP, "pid"), (Signal::SIGKILL, "auto")] {
-        let place = Place::new();
+        let place = Sandbox::new();
         let flags = ["--shards", "2", "--ttl", "3s", "--isolate", isolate];
         let mut first = place.run("a", &flags, STUBBORN);
         place.wait_for_beats("a", 2);

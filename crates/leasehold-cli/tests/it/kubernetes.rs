@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::process::{send, wait_for};
-use crate::supervisor::{PATIENCE, POLITE, Place};
+use crate::supervisor::{PATIENCE, POLITE, Sandbox};
 
 const MACHINE: &str = r#"{"apiVersion":"v1","kind":"Node","metadata":
     {"name":"m1","labels":{"topology.kubernetes.io/zone":"z-1"}}}"#;
@@ -18,7 +18,7 @@ fn a_node_stands_in_the_zone_of_its_machine_and_what_is_long_gone_leaves_no_leas
     let made = server.kubectl_as("admin", &["apply", "-f", "-"], MACHINE);
     assert!(made.good, "{}", made.text);
     let url = format!("k8s://default?kubeconfig={}", server.kubeconfig("admin").display());
-    let place = Place::new();
+    let place = Sandbox::new();
     let names = |text: &str| std::fs::write(place.path().join("names"), text).unwrap();
     names("red\nblue\n");
     let flags = ["--store", &url, "--ttl", "3s", "--retired-kept", "3s", "--names", "@names"];
@@ -64,7 +64,7 @@ fn a_node_stands_in_the_zone_of_its_machine_and_what_is_long_gone_leaves_no_leas
 fn a_key_is_registered_and_a_machine_that_is_not_there_is_told() {
     let Some(server) = Kubernetes::start(&[]) else { return };
     let url = format!("k8s://default?kubeconfig={}", server.kubeconfig("admin").display());
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut keeper = place
         .command(&["register", "--store", &url, "services/a", "10.0.0.1:80"])
         .stderr(Stdio::null())
@@ -105,7 +105,7 @@ const RULES: &str = r#"
 #[test]
 fn who_is_not_let_in_ends_and_who_may_not_write_can_still_be_hurried() {
     let Some(server) = Kubernetes::start(&["half"]) else { return };
-    let place = Place::new();
+    let place = Sandbox::new();
     let url = |user: &str| format!("k8s://default?kubeconfig={}", server.kubeconfig(user).display());
     let mut stranger = place.run("a", &["--store", &url("stranger"), "--ttl", "3s", "--shards", "1"], POLITE);
     assert_eq!(stranger.end().code(), Some(3), "{}", stranger.log());

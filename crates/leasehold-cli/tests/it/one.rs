@@ -7,7 +7,7 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 
 use crate::process::{runs, wait_for};
-use crate::supervisor::{PATIENCE, Place, gone_at};
+use crate::supervisor::{PATIENCE, Sandbox, gone_at};
 
 const FLAGS: &[&str] = &["--one", "--ttl", "2s", "--shards", "3"];
 
@@ -19,7 +19,7 @@ const GOOD: &str = "echo $$ >> pids.$LEASEHOLD_NODE; echo a line for people; whi
 const BAD: &str = "trap '' TERM; echo $$ >> pids.$LEASEHOLD_NODE; while read -r line; do echo \"$line\" >> told.$LEASEHOLD_NODE; done; \
     while :; do sleep 1; done";
 
-fn told(place: &Place, event: &str) -> Vec<serde_json::Value> {
+fn told(place: &Sandbox, event: &str) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(place.path().join("told.a")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     lines.filter(|line| line["event"] == event).collect()
@@ -27,7 +27,7 @@ fn told(place: &Place, event: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn one_child_is_told_of_its_shards_and_their_deadlines_and_hands_them_over() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", FLAGS, GOOD);
     wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
     assert_eq!(told(&place, "hello").len(), 1);
@@ -57,7 +57,7 @@ const TALKATIVE: &str =
 
 #[test]
 fn nothing_that_one_child_prints_is_lost_on_a_slow_reader_and_its_lease_goes_on() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut arguments = vec!["run", "--node", "a", "--group", "g", "--new-namespace"];
     let script = format!("{{ {TALKATIVE} }} & {GOOD}");
     arguments.extend(FLAGS);
@@ -83,7 +83,7 @@ fn nothing_that_one_child_prints_is_lost_on_a_slow_reader_and_its_lease_goes_on(
 
 #[test]
 fn one_child_that_dies_is_started_again_with_all_its_shards() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let _node = place.run("a", &[FLAGS, &["--restart-first", "20ms"]].concat(), GOOD);
     wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
     crate::process::send(place.pids("a")[0] as u32, Signal::SIGKILL);
@@ -94,7 +94,7 @@ fn one_child_that_dies_is_started_again_with_all_its_shards() {
 
 #[test]
 fn one_child_of_a_stopped_supervisor_is_dead_by_the_end_of_its_lease() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let node = place.run("a", FLAGS, BAD);
     wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
     let pids = place.pids("a");
@@ -116,7 +116,7 @@ fn one_child_of_a_stopped_supervisor_is_dead_by_the_end_of_its_lease() {
 
 #[test]
 fn one_child_that_acknowledges_nothing_is_killed_at_the_end_of_the_drain() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &[FLAGS, &["--drain-within", "1s"]].concat(), BAD);
     wait_for("it is granted all shards", PATIENCE, || (told(&place, "grant").len() == 3).then_some(()));
     node.signal(Signal::SIGTERM);

@@ -8,13 +8,13 @@ use nix::sys::signal::Signal;
 
 use crate::freezer::Freezer;
 use crate::process::{now_ns, runs, send, wait_for};
-use crate::supervisor::{PATIENCE, POLITE, Place, STUBBORN, gone_at};
+use crate::supervisor::{PATIENCE, POLITE, STUBBORN, Sandbox, gone_at};
 
 const FAST: &[&str] = &["--ttl", "2s", "--shards", "3"];
 
 #[test]
 fn each_child_knows_its_shard_and_its_output_is_marked() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let script = "echo \"$LEASEHOLD_NAMESPACE $LEASEHOLD_GROUP $LEASEHOLD_SHARD $LEASEHOLD_EPOCH $LEASEHOLD_NODE {group}/{shard}@{epoch}\"; \
         echo oops >&2; printf unfinished; exec sleep 1000";
     let mut node = place.run("a", FAST, script);
@@ -32,7 +32,7 @@ fn each_child_knows_its_shard_and_its_output_is_marked() {
 
 #[test]
 fn a_closed_terminal_drains_unless_it_is_to_be_outlived() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", FAST, POLITE);
     place.wait_for_beats("a", 3);
     node.signal(Signal::SIGHUP);
@@ -61,7 +61,7 @@ fn a_closed_terminal_drains_unless_it_is_to_be_outlived() {
 
 #[test]
 fn the_password_of_the_store_is_not_handed_on() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let script = "env > seen.$$; mv seen.$$ seen; exec sleep 1000";
     let mut command = place.command(&["run", "--node", "a", "--group", "g", "--new-namespace"]);
     command.args(FAST).args(["--", "sh", "-c", script]);
@@ -74,7 +74,7 @@ fn the_password_of_the_store_is_not_handed_on() {
 
 #[test]
 fn an_address_with_a_password_is_not_handed_on() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let script = "env > seen.$$; mv seen.$$ seen; exec sleep 1000";
     let mut command =
         place.command(&["run", "--store", "local:x.db", "--node", "a", "--group", "g", "--new-namespace"]);
@@ -88,7 +88,7 @@ fn an_address_with_a_password_is_not_handed_on() {
 
 #[test]
 fn named_shards_come_and_go_with_the_file_that_names_them() {
-    let place = Place::new();
+    let place = Sandbox::new();
     fs::write(place.path().join("names"), "# tenants\nblue\nred\n").unwrap();
     let flags = &["--ttl", "2s", "--names", "@names"];
     let (mut a, mut b) = (place.run("a", flags, POLITE), place.run("b", flags, POLITE));
@@ -113,7 +113,7 @@ fn named_shards_come_and_go_with_the_file_that_names_them() {
 
 #[test]
 fn a_log_that_cannot_be_written_ends_nothing() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let arguments = ["run", "--node", "a", "--group", "g", "--new-namespace", "--ttl", "2s", "--shards", "3"];
     let mut command = place.command(&arguments);
@@ -128,7 +128,7 @@ fn a_log_that_cannot_be_written_ends_nothing() {
 
 #[test]
 fn output_that_nobody_reads_is_no_failure() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let commands: [&[&str]; 5] = [
         &["config", "explain"],
         &["config", "show"],
@@ -147,7 +147,7 @@ fn output_that_nobody_reads_is_no_failure() {
 /// A pager that is paused, a terminal after Ctrl-S, a collector of logs that hangs.
 #[test]
 fn a_log_that_nobody_reads_holds_up_nothing() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let (_reader, mut writer) = std::io::pipe().unwrap();
     let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
     rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -169,7 +169,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
 
 #[test]
 fn raw_output_is_not_touched() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node =
         place.run("a", &["--ttl", "2s", "--shards", "1", "--output", "raw"], "echo plain; exec sleep 1000");
     let out = place.path().join("a.out");
@@ -180,7 +180,7 @@ fn raw_output_is_not_touched() {
 
 #[test]
 fn a_supervisor_that_is_killed_takes_all_its_processes_with_it_and_another_node_goes_on_at_once() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let a = place.run("a", &["--ttl", "10s", "--shards", "3"], STUBBORN);
     place.wait_for_beats("a", 3);
     let _b = place.run("b", &["--ttl", "10s", "--shards", "3", "--weight", "1"], STUBBORN);
@@ -201,7 +201,7 @@ fn a_supervisor_that_is_killed_takes_all_its_processes_with_it_and_another_node_
 
 #[test]
 fn a_supervisor_that_is_stopped_does_not_keep_its_children_alive_past_its_lease() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut a = place.run("a", FAST, STUBBORN);
     place.wait_for_beats("a", 3);
     let _b = place.run("b", &["--ttl", "2s", "--shards", "3", "--weight", "1"], STUBBORN);
@@ -222,7 +222,7 @@ fn a_supervisor_that_is_stopped_does_not_keep_its_children_alive_past_its_lease(
 #[test]
 fn a_machine_that_sleeps_past_the_lease_wakes_up_to_a_guard_that_kills() {
     let Some(freezer) = Freezer::new("sleep") else { return };
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut a = place.run("a", FAST, STUBBORN);
     freezer.take(a.id());
     place.wait_for_beats("a", 3);
@@ -243,7 +243,7 @@ fn a_machine_that_sleeps_past_the_lease_wakes_up_to_a_guard_that_kills() {
 
 #[test]
 fn a_child_that_ignores_sigterm_is_killed_when_its_time_is_over() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "1", "--kill-after", "300ms"], STUBBORN);
     place.wait_for_beats("a", 1);
     let pids = place.pids("a");
@@ -254,7 +254,7 @@ fn a_child_that_ignores_sigterm_is_killed_when_its_time_is_over() {
 
 #[test]
 fn the_end_of_a_drain_kills_what_still_runs_and_waits_for_its_death() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["--ttl", "2s", "--shards", "3", "--kill-after", "60s", "--drain-within", "500ms"];
     let mut node = place.run("a", &flags, STUBBORN);
     place.wait_for_beats("a", 3);
@@ -265,7 +265,7 @@ fn the_end_of_a_drain_kills_what_still_runs_and_waits_for_its_death() {
 
 #[test]
 fn a_second_signal_hurries() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run(
         "a",
         &["--ttl", "2s", "--shards", "1", "--kill-after", "60s", "--drain-within", "90s"],
@@ -283,7 +283,7 @@ fn a_second_signal_hurries() {
 /// As from `timeout`, which tells its child and then the whole group.
 #[test]
 fn two_signals_at_once_are_one_wish() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags =
         ["--ttl", "2s", "--shards", "1", "--kill-after", "60s", "--drain-within", "90s", "--log", "debug"];
     let mut node = place.run("a", &flags, STUBBORN);
@@ -301,7 +301,7 @@ fn two_signals_at_once_are_one_wish() {
 
 #[test]
 fn a_child_that_keeps_failing_is_restarted_with_a_pause_and_then_quarantined_until_an_operator_says_so() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = [
         "--ttl",
         "2s",
@@ -334,7 +334,7 @@ fn a_child_that_keeps_failing_is_restarted_with_a_pause_and_then_quarantined_unt
 
 #[test]
 fn a_child_that_ends_well_is_started_again() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let _node =
         place.run("a", &["--ttl", "2s", "--shards", "1", "--restart-first", "20ms"], "echo x >> starts");
     wait_for("it runs again and again", PATIENCE, || {
@@ -345,7 +345,7 @@ fn a_child_that_ends_well_is_started_again() {
 
 #[test]
 fn an_operator_drains_a_node_and_lets_it_take_shards_again() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["--ttl", "2s", "--shards", "4", "--cooldown", "100ms", "--min-run", "100ms"];
     let _a = place.run("a", &flags, POLITE);
     place.wait_for_beats("a", 4);
@@ -361,7 +361,7 @@ fn an_operator_drains_a_node_and_lets_it_take_shards_again() {
 
 #[test]
 fn a_node_for_names_takes_no_slots_and_says_so() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let _a = place.run("a", &["--ttl", "2s", "--shards", "4"], POLITE);
     place.wait_for_beats("a", 4);
     let c = place.run("c", &["--ttl", "2s", "--names", "x,y"], POLITE);
@@ -379,7 +379,7 @@ fn a_node_for_names_takes_no_slots_and_says_so() {
 
 #[test]
 fn a_node_says_which_of_its_settings_the_store_has_otherwise() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let _a = place.run("a", &["--ttl", "2s", "--shards", "4"], POLITE);
     place.wait_for_beats("a", 4);
     let b = place.run("b", &["--ttl", "2s", "--shards", "9", "--balance", "2"], POLITE);
@@ -393,7 +393,7 @@ fn a_node_says_which_of_its_settings_the_store_has_otherwise() {
 
 #[test]
 fn a_node_says_what_operators_ask_of_it() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut a = place.run("a", FAST, POLITE);
     place.wait_for_beats("a", 1);
     for (arguments, told) in [
@@ -418,7 +418,7 @@ fn a_node_says_what_operators_ask_of_it() {
 
 #[test]
 fn a_restart_grace_in_the_store_keeps_the_shards_of_a_node_that_leaves() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["--ttl", "2s", "--shards", "4", "--cooldown", "100ms", "--min-run", "100ms"];
     let _a = place.run("a", &flags, POLITE);
     place.wait_for_beats("a", 4);
@@ -445,7 +445,7 @@ fn a_restart_grace_in_the_store_keeps_the_shards_of_a_node_that_leaves() {
 
 #[test]
 fn a_second_process_under_the_same_name_is_refused() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let first = place.run("a", FAST, POLITE);
     place.wait_for_beats("a", 3);
     let second = place
@@ -459,7 +459,7 @@ fn a_second_process_under_the_same_name_is_refused() {
 
 #[test]
 fn a_guard_that_is_killed_fails_its_shard_and_nothing_is_left_behind() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let node = place.run("a", &["--ttl", "2s", "--shards", "1", "--restart-first", "20ms"], STUBBORN);
     wait_for("both processes start", PATIENCE, || (place.pids("a").len() >= 2).then_some(()));
     let pids = place.pids("a");

@@ -8,11 +8,11 @@ use leasehold_servers::{Program, RedisServer, S3Server};
 use nix::sys::signal::Signal;
 
 use crate::process::{LEASEHOLD, send, to_its_end, wait_for};
-use crate::supervisor::{PATIENCE, POLITE, Place};
+use crate::supervisor::{PATIENCE, POLITE, Sandbox};
 
 #[test]
 fn a_store_that_is_busy_at_the_start_is_waited_for() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let lock = rusqlite::Connection::open(place.path().join("x.db")).unwrap();
     lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "2"], POLITE);
@@ -27,7 +27,7 @@ fn a_store_that_is_busy_at_the_start_is_waited_for() {
 
 #[test]
 fn a_folder_that_is_not_there_at_the_start_is_waited_for() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "2", "--store", "local:mount/x.db"], POLITE);
     node.wait_for_log("the store is not reachable; retrying until it is");
     assert!(place.pids("a").is_empty());
@@ -49,7 +49,7 @@ fn a_folder_that_is_not_there_at_the_start_is_waited_for() {
 
 #[test]
 fn a_store_that_can_never_be_there_is_refused() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["run", "--store", "local:/dev/null/x.db", "--group", "g", "--shards", "1", "--", "true"];
     let told = place.leasehold(&flags);
     assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
@@ -57,7 +57,7 @@ fn a_store_that_can_never_be_there_is_refused() {
 
 #[test]
 fn a_key_that_was_never_registered_is_no_success() {
-    let place = Place::new();
+    let place = Sandbox::new();
     // Nobody listens there.
     let flags = ["register", "--store", "etcd://127.0.0.1:1", "--overwrite", "svc/a", "1"];
     let log = place.path().join("register.log");
@@ -71,7 +71,7 @@ fn a_key_that_was_never_registered_is_no_success() {
 
 #[test]
 fn addresses_that_no_store_understands_are_a_mistake_everywhere() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let commands: [&[&str]; 6] = [
         &["status"],
         &["keys"],
@@ -103,7 +103,7 @@ fn addresses_that_no_store_understands_are_a_mistake_everywhere() {
 fn a_store_whose_locks_this_user_cannot_write_is_refused_at_the_start() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &["--ttl", "2s", "--shards", "1"], POLITE);
     place.wait_for_beats("a", 1);
     node.signal(Signal::SIGTERM);
@@ -134,7 +134,7 @@ fn a_store_whose_locks_this_user_cannot_write_is_refused_at_the_start() {
 
 #[test]
 fn a_store_that_goes_away_for_long_stops_the_work_and_it_starts_again_by_itself() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let node = place.run("a", &["--ttl", "2s", "--shards", "2"], POLITE);
     place.wait_for_beats("a", 2);
     let lock = rusqlite::Connection::open(place.path().join("x.db")).unwrap();
@@ -150,7 +150,7 @@ fn a_store_that_goes_away_for_long_stops_the_work_and_it_starts_again_by_itself(
 
 #[test]
 fn a_store_that_is_replaced_by_an_empty_one_ends_in_a_clean_new_start() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags =
         ["--ttl", "2s", "--ttl-max", "2s", "--shards", "2", "--cooldown", "100ms", "--min-run", "100ms"];
     let (a, _b) = (place.run("a", &flags, POLITE), place.run("b", &flags, POLITE));
@@ -159,7 +159,7 @@ fn a_store_that_is_replaced_by_an_empty_one_ends_in_a_clean_new_start() {
             place.beats().values().map(|beats| beats.last().unwrap().node.clone()).collect();
         (nodes.contains(&"a".to_owned()) && nodes.contains(&"b".to_owned())).then_some(())
     });
-    let epochs = |place: &Place| -> Vec<u64> {
+    let epochs = |place: &Sandbox| -> Vec<u64> {
         place.beats().values().map(|beats| beats.last().unwrap().epoch).collect()
     };
     let before = epochs(&place);
@@ -181,7 +181,7 @@ fn a_doctor_is_content_with_the_rights_that_the_documentation_names() {
     let rights = text.lines().find(|line| line.starts_with("ACL SETUSER leasehold ")).unwrap();
     assert_eq!(server.ask(&rights.split_whitespace().collect::<Vec<_>>()).text(), "OK");
     let url = format!("redis://leasehold:secret@127.0.0.1:{}", server.port);
-    let place = Place::new();
+    let place = Sandbox::new();
     let node = place.run("a", &["--store", &url, "--namespace", "work", "--shards", "2"], POLITE);
     place.wait_for_beats("a", 2);
     let keys = || server.ask(&["KEYS", "*"]).list().len();
@@ -199,7 +199,7 @@ fn a_doctor_is_content_with_the_rights_that_the_documentation_names() {
 fn a_bucket_that_ignores_conditions_ends_a_node_at_its_start() {
     let Some(server) = S3Server::start(Program::Rclone) else { return };
     server.make_bucket("work");
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &["--store", &server.address("work", ""), "--shards", "2"], POLITE);
     assert_eq!(node.end().code(), Some(3), "{}", node.log());
     assert!(node.log().contains("must not be used"), "{}", node.log());
@@ -213,7 +213,7 @@ fn a_bucket_that_ignores_conditions_ends_a_node_at_its_start() {
 fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
     server.make_bucket("work");
-    let (place, address) = (Place::new(), server.address("work", ""));
+    let (place, address) = (Sandbox::new(), server.address("work", ""));
     let log = place.path().join("second.log");
     let mut command = place.command(&["register", "k", "second", "--store", &address]);
     let mut second = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();

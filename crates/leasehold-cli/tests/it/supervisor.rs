@@ -15,7 +15,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A folder with a store, in which nodes run.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     folder: tempfile::TempDir,
 }
 
@@ -31,9 +31,9 @@ pub(crate) const STUBBORN: &str = "trap '' TERM HUP INT; echo $$ >> pids.$LEASEH
 pub(crate) const POLITE: &str = "echo $$ >> pids.$LEASEHOLD_NODE; while :; do read up rest < /proc/uptime; \
     echo $up >> beats.$LEASEHOLD_SHARD.$LEASEHOLD_EPOCH.$LEASEHOLD_NODE; sleep 0.02; done";
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { folder: tempfile::TempDir::new().unwrap() }
+impl Sandbox {
+    pub(crate) fn new() -> Sandbox {
+        Sandbox { folder: tempfile::TempDir::new().unwrap() }
     }
 
     pub(crate) fn path(&self) -> &Path {

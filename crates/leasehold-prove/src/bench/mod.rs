@@ -21,7 +21,7 @@ pub use arguments::Bench;
 
 use crate::check::Progress;
 use crate::cluster::parse::{duration, number};
-use crate::cluster::{Breed, Scratch};
+use crate::cluster::{NodeTemplate, Scratch};
 use numbers::Numbers;
 use session::Session;
 
@@ -114,7 +114,7 @@ pub async fn bench(what: Bench) -> Result<(), Failure> {
 async fn measure(request: &Request, scratch: &Scratch, progress: &mut Progress) -> Result<Numbers, Failure> {
     let config = request.config(scratch)?;
     scratch.vet().await?;
-    let breed = Breed {
+    let template = NodeTemplate {
         namespace: scratch.namespace.clone(),
         shards: request.shards,
         ttl: config.ttl,
@@ -130,7 +130,7 @@ async fn measure(request: &Request, scratch: &Scratch, progress: &mut Progress) 
         scratch.shown
     ));
     let folder = tempfile::Builder::new().prefix("leasehold-bench-").tempdir()?;
-    let measured = Session::new(request, breed, scratch, folder.path(), progress)?.run().await?;
+    let measured = Session::new(request, template, scratch, folder.path(), progress)?.run().await?;
     let plain = match request.extent {
         Extent::Cost => None,
         Extent::All => {

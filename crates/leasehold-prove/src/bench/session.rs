@@ -16,7 +16,7 @@ use leasehold_store::Store;
 use super::cost::{Cost, Sizes};
 use super::{Extent, Request, cpu};
 use crate::check::Progress;
-use crate::cluster::{Breed, Cluster, GROUP, Ledger, Scratch, refused};
+use crate::cluster::{Cluster, GROUP, Ledger, NodeTemplate, Scratch, refused};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long anything may take before it is given up.
@@ -59,17 +59,17 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(super) fn new(
         request: &'a Request,
-        breed: Breed,
+        template: NodeTemplate,
         scratch: &Scratch,
         folder: &Path,
         progress: &'a mut Progress,
     ) -> Result<Self, Failure> {
         Ok(Session {
             request,
-            ttl: breed.ttl,
+            ttl: template.ttl,
             url: scratch.url.clone(),
             store: scratch.store.clone(),
-            cluster: Cluster::new(folder, breed)?,
+            cluster: Cluster::new(folder, template)?,
             ledger: Ledger::of(folder),
             progress,
         })
@@ -205,9 +205,9 @@ impl<'a> Session<'a> {
     }
 
     fn in_vain(&self, what: &str) -> Failure {
-        let why = match self.cluster.troubles() {
-            troubles if troubles.is_empty() => "run `leasehold doctor`, or try a longer --ttl".to_owned(),
-            troubles => format!("nodes reported: {troubles}; run `leasehold doctor`"),
+        let why = match self.cluster.store_failures() {
+            failures if failures.is_empty() => "run `leasehold doctor`, or try a longer --ttl".to_owned(),
+            failures => format!("nodes reported: {failures}; run `leasehold doctor`"),
         };
         let (run, all) = (self.ledger.owned(), self.request.shards);
         Failure::new(

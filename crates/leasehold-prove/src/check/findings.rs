@@ -126,7 +126,7 @@ impl Findings {
 
     fn every_shard_owned(&self, plan: &Plan, outcome: &Outcome) -> Promise {
         let bound = super::bound(&plan.explained);
-        let shards = (0..plan.breed.shards).map(|slot| format!("{GROUP}/{slot}"));
+        let shards = (0..plan.template.shards).map(|slot| format!("{GROUP}/{slot}"));
         let judged = judge::every_shard_owned(&self.history, shards, outcome.healed_at.as_nanos(), bound);
         let (told, broken) = match judged {
             Ok(after) => (
@@ -251,8 +251,8 @@ fn setting(plan: &Plan, store: &str) -> Vec<(&'static str, String)> {
     let mut setting = vec![
         ("store", store.to_owned()),
         ("nodes", plan.nodes.to_string()),
-        ("shards", plan.breed.shards.to_string()),
-        ("ttl", span::show(plan.breed.ttl)),
+        ("shards", plan.template.shards.to_string()),
+        ("ttl", span::show(plan.template.ttl)),
         ("for", span::show(plan.run_for)),
         ("faults", faults.join(", ")),
     ];

@@ -95,8 +95,8 @@ async fn on_store(
     progress.say(format!(
         "{} nodes, {} shards, ttl {}, on {}; seed {}",
         plan.nodes,
-        plan.breed.shards,
-        span::show(plan.breed.ttl),
+        plan.template.shards,
+        span::show(plan.template.ttl),
         scratch.shown,
         plan.seed
     ));
@@ -126,6 +126,6 @@ fn bound(explained: &Explanation) -> Duration {
 
 /// How long after it is back a node may take to have its fair share: it recovers, and the stabilisers pass.
 fn share_bound(plan: &Plan) -> Duration {
-    let policy = &plan.breed.policy;
+    let policy = &plan.template.policy;
     bound(&plan.explained) + Duration::from_millis(policy.cooldown_ms + policy.min_run_ms)
 }

@@ -43,9 +43,9 @@ impl Summary {
         };
         let back_at = |node: &String| (node.clone(), lines.back_at(node, outage.from_ns, outage.to_ns));
         let outage = Outage { back_at_ns: lines.nodes().iter().map(back_at).collect(), ..outage };
-        let shards = (0..plan.breed.shards).map(|slot| format!("{GROUP}/{slot}"));
+        let shards = (0..plan.template.shards).map(|slot| format!("{GROUP}/{slot}"));
         let aftermath = Aftermath::of(history, shards, &outage);
-        let limit = limit(plan.breed.shards, plan.nodes, plan.breed.policy.balance_permille);
+        let limit = limit(plan.template.shards, plan.nodes, plan.template.policy.balance_permille);
         Some(Summary { outage, limit, aftermath, overlaps: 0 })
     }
 

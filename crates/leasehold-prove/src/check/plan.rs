@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::scenario::Scenario;
 use super::schedule::{Frame, Step, schedule};
 use crate::cluster::parse::{duration, number};
-use crate::cluster::{Breed, Kind, Scratch};
+use crate::cluster::{Kind, NodeTemplate, Scratch};
 
 /// The ttl of a check on stores that are fast enough for it: short, so that much happens in little time.
 const TTL: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const TTL: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) nodes: usize,
-    pub(super) breed: Breed,
+    pub(super) template: NodeTemplate,
     pub(super) faults: Vec<Fault>,
     pub(super) seed: u64,
     pub(super) scenario: Option<Scenario>,
@@ -111,9 +111,9 @@ impl Request {
             return Err(Problems(problems).into());
         }
         let namespace = scratch.namespace.clone();
-        let breed = Breed { namespace, shards, ttl, policy, beat_every, misbehaves };
+        let template = NodeTemplate { namespace, shards, ttl, policy, beat_every, misbehaves };
         let explained = config.explain(&facts);
-        Ok(Plan { nodes, breed, faults, seed, scenario: self.scenario, steps, run_for, explained })
+        Ok(Plan { nodes, template, faults, seed, scenario: self.scenario, steps, run_for, explained })
     }
 
     fn config(&self, facts: &Facts, problems: &mut Vec<Problem>) -> Config {

@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::progress::Progress;
 use super::scenario::Scenario;
 use super::schedule::Step;
-use crate::cluster::{Cluster, Fate, Kind, Ledger, Scratch, Way, refused};
+use crate::cluster::{Cluster, Fate, Kind, Ledger, Route, Scratch, refused};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a cluster may take to own everything before anything is broken.
@@ -51,7 +51,7 @@ pub(super) struct Trial<'a> {
     plan: &'a Plan,
     cluster: Cluster,
     ledger: Ledger,
-    ways: Vec<Way>,
+    routes: Vec<Route>,
     operator: Operator,
     file: Option<std::path::PathBuf>,
     lock: Option<Lock>,
@@ -70,13 +70,13 @@ impl<'a> Trial<'a> {
         folder: &Path,
         progress: &'a mut Progress,
     ) -> Result<Self, Failure> {
-        let ways = (0..plan.nodes).map(|_| Way::to(&scratch.url, &scratch.kind));
-        let ways = ways.collect::<io::Result<Vec<_>>>()?;
+        let routes = (0..plan.nodes).map(|_| Route::to(&scratch.url, &scratch.kind));
+        let routes = routes.collect::<io::Result<Vec<_>>>()?;
         Ok(Trial {
             plan,
-            cluster: Cluster::new(folder, plan.breed.clone())?,
+            cluster: Cluster::new(folder, plan.template.clone())?,
             ledger: Ledger::of(folder),
-            ways,
+            routes,
             operator: Operator::of(Client::open(scratch.store.clone()).await?),
             file: match &scratch.kind {
                 Kind::File(path) => Some(path.clone()),
@@ -93,10 +93,10 @@ impl<'a> Trial<'a> {
     pub(super) async fn run(mut self) -> Result<Outcome, Failure> {
         let began_at = clock::now();
         for place in 0..self.plan.nodes {
-            self.cluster.add(&self.ways[place].url)?;
+            self.cluster.add(&self.routes[place].url)?;
         }
         let owned_first_after = self.until_all_owned(began_at).await?;
-        self.progress.say(format!("all {} shards run", self.plan.breed.shards));
+        self.progress.say(format!("all {} shards run", self.plan.template.shards));
         if self.plan.scenario.is_some() {
             self.until_quiet(self.stabilisers()).await?;
             self.progress.say("no more moves");
@@ -112,7 +112,7 @@ impl<'a> Trial<'a> {
             Some(Scenario::CutOff | Scenario::Blip) => self.until_fair_share(healed_at).await?,
             Some(Scenario::Outage) => {
                 // Whatever the wrong node took is moved later, and counts: moves freeze for two ttls when nodes vanish.
-                self.until_quiet(self.plan.breed.ttl * 2 + self.stabilisers()).await?;
+                self.until_quiet(self.plan.template.ttl * 2 + self.stabilisers()).await?;
                 self.progress.say("no more moves");
                 None
             }
@@ -200,7 +200,7 @@ impl<'a> Trial<'a> {
             Fault::OneWay => Mode::OneWay { lost: proxy::Direction::FromStore },
             // A try may take a tenth of the ttl: together both ways are sometimes below that, sometimes above.
             Fault::Delay => {
-                let mut part = || self.plan.breed.ttl * rng.between(1, 8) as u32 / 100;
+                let mut part = || self.plan.template.ttl * rng.between(1, 8) as u32 / 100;
                 Mode::Delay { to_store: part(), from_store: part() }
             }
             Fault::Reset => Mode::Reset,
@@ -209,7 +209,7 @@ impl<'a> Trial<'a> {
     }
 
     fn set_mode(&self, node: usize, mode: Mode) -> io::Result<()> {
-        self.ways[node].proxy.as_ref().map_or(Ok(()), |proxy| proxy.set(mode))
+        self.routes[node].proxy.as_ref().map_or(Ok(()), |proxy| proxy.set(mode))
     }
 
     fn name(&self, node: usize) -> Result<NodeName, Failure> {
@@ -256,7 +256,7 @@ impl<'a> Trial<'a> {
         self.progress.status(&format!(
             "{} of {} shards run, {} starts",
             self.ledger.owned(),
-            self.plan.breed.shards,
+            self.plan.template.shards,
             self.ledger.starts
         ));
         if self.plan.scenario == Some(Scenario::Outage) {
@@ -283,7 +283,7 @@ impl<'a> Trial<'a> {
         loop {
             self.look().await?;
             let waited = clock::now().since(began_at);
-            if self.ledger.owned() == self.plan.breed.shards as usize {
+            if self.ledger.owned() == self.plan.template.shards as usize {
                 return Ok(waited);
             }
             if let Some(unasked) = self.unasked.first() {
@@ -297,14 +297,14 @@ impl<'a> Trial<'a> {
             }
             if waited > START_PATIENCE {
                 let standings = self.standings().join(", ");
-                let why = match self.cluster.troubles() {
-                    troubles if troubles.is_empty() => "try a longer --ttl, or `leasehold doctor`".to_owned(),
-                    troubles => format!("nodes reported: {troubles}; run `leasehold doctor`"),
+                let why = match self.cluster.store_failures() {
+                    failures if failures.is_empty() => "try a longer --ttl, or `leasehold doctor`".to_owned(),
+                    failures => format!("nodes reported: {failures}; run `leasehold doctor`"),
                 };
                 let message = format!(
                     "only {} of {} shards run {} s after the start, before any fault ({standings}); the check could not be completed; {why}",
                     self.ledger.owned(),
-                    self.plan.breed.shards,
+                    self.plan.template.shards,
                     waited.as_secs()
                 );
                 return Err(Failure::new(Code::Failed, message));
@@ -314,7 +314,7 @@ impl<'a> Trial<'a> {
 
     /// For how long a shard that has just started stays where it is.
     fn stabilisers(&self) -> Duration {
-        let policy = &self.plan.breed.policy;
+        let policy = &self.plan.template.policy;
         Duration::from_millis(policy.cooldown_ms + policy.min_run_ms)
     }
 
@@ -337,7 +337,7 @@ impl<'a> Trial<'a> {
     }
 
     fn is_settled(&self) -> bool {
-        self.ledger.owned() == self.plan.breed.shards as usize && self.astray().is_empty()
+        self.ledger.owned() == self.plan.template.shards as usize && self.astray().is_empty()
     }
 
     fn astray(&self) -> Vec<String> {
@@ -356,7 +356,7 @@ impl<'a> Trial<'a> {
             let waited = clock::now().since(healed_at);
             if self.is_settled() {
                 self.progress
-                    .say(format!("all nodes are attached and all {} shards run", self.plan.breed.shards));
+                    .say(format!("all nodes are attached and all {} shards run", self.plan.template.shards));
                 return Ok(Some(waited));
             }
             if waited > patience {
@@ -370,7 +370,7 @@ impl<'a> Trial<'a> {
     async fn until_fair_share(&mut self, healed_at: Moment) -> Result<Option<Duration>, Failure> {
         let node = self.plan.steps.first().map_or(0, |step| step.node);
         let name = self.cluster.members()[node].name.clone();
-        let fair = self.plan.breed.shards as usize * 9 / 10 / self.plan.nodes;
+        let fair = self.plan.template.shards as usize * 9 / 10 / self.plan.nodes;
         let patience = super::share_bound(self.plan) * 2;
         loop {
             self.look().await?;
@@ -390,9 +390,9 @@ impl<'a> Trial<'a> {
     /// Leaves everything alone for a while, to see what that costs.
     async fn rest(&mut self) -> Result<(Moment, Moment), Failure> {
         // Moves back to the nodes that returned come first.
-        self.watch_until(clock::now() + self.plan.breed.ttl / 2).await?;
+        self.watch_until(clock::now() + self.plan.template.ttl / 2).await?;
         let from = clock::now();
-        self.watch_until(from + self.plan.breed.ttl.max(Duration::from_secs(3))).await?;
+        self.watch_until(from + self.plan.template.ttl.max(Duration::from_secs(3))).await?;
         Ok((from, clock::now()))
     }
 }

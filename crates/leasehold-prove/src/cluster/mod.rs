@@ -4,8 +4,8 @@
 mod ledger;
 mod node;
 pub(crate) mod parse;
+mod route;
 mod scratch;
-mod stage;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,12 +25,12 @@ use leasehold_core::record::Policy;
 use serde_json::{Value, json};
 
 pub(crate) use ledger::Ledger;
-pub(crate) use node::Says;
+pub(crate) use node::NodeStatus;
 pub use node::hidden_main;
+pub(crate) use route::{Kind, Route};
 pub(crate) use scratch::Scratch;
-pub(crate) use stage::{Kind, Way};
 
-use node::{Birth, Trouble};
+use node::{NodeOptions, StoreFailure};
 
 /// The group that the nodes serve.
 pub(crate) const GROUP: &str = "work";
@@ -39,7 +39,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 
 /// What all nodes of a cluster have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Breed {
+pub(crate) struct NodeTemplate {
     pub(crate) namespace: String,
     pub(crate) shards: u32,
     pub(crate) ttl: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Breed {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     folder: PathBuf,
-    breed: Breed,
+    template: NodeTemplate,
     members: Vec<Member>,
     recorder: Recorder,
     /// Since when the store does something for no node that only a person can mend.
@@ -70,7 +70,7 @@ pub(crate) struct Member {
     url: String,
     lives: u32,
     process: NodeProcess,
-    says: Arc<Mutex<Says>>,
+    status: Arc<Mutex<NodeStatus>>,
 }
 
 /// What was done to a node.
@@ -85,10 +85,16 @@ pub(crate) enum Fate {
 
 impl Cluster {
     /// A cluster without nodes, whose history is written into the folder.
-    pub(crate) fn new(folder: &Path, breed: Breed) -> io::Result<Cluster> {
+    pub(crate) fn new(folder: &Path, template: NodeTemplate) -> io::Result<Cluster> {
         let who = Who { node: "harness".to_owned(), session: String::new() };
         let recorder = Recorder::open(&folder.join("harness.jsonl"), who)?;
-        Ok(Cluster { folder: folder.to_owned(), breed, members: Vec::new(), recorder, refused_since: None })
+        Ok(Cluster {
+            folder: folder.to_owned(),
+            template,
+            members: Vec::new(),
+            recorder,
+            refused_since: None,
+        })
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -117,35 +123,35 @@ impl Cluster {
 
     fn spawn(&self, name: String, weight: u32, url: String, lives: u32) -> io::Result<Member> {
         let session = format!("{name}-{lives}");
-        let birth = Birth {
+        let options = NodeOptions {
             url: url.clone(),
-            namespace: self.breed.namespace.clone(),
+            namespace: self.template.namespace.clone(),
             name: name.clone(),
-            shards: self.breed.shards,
-            ttl_ms: u64::try_from(self.breed.ttl.as_millis()).unwrap_or(u64::MAX),
+            shards: self.template.shards,
+            ttl_ms: u64::try_from(self.template.ttl.as_millis()).unwrap_or(u64::MAX),
             weight,
-            policy: self.breed.policy.clone(),
+            policy: self.template.policy.clone(),
             log: self.folder.join(format!("{session}.jsonl")),
             session,
-            beat_every_ms: u64::try_from(self.breed.beat_every.as_millis()).unwrap_or(u64::MAX),
-            misbehaves: self.breed.misbehaves,
+            beat_every_ms: u64::try_from(self.template.beat_every.as_millis()).unwrap_or(u64::MAX),
+            misbehaves: self.template.misbehaves,
         };
         let complaints = File::options().create(true).append(true).open(self.complaints_file(&name))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg(node::HIDDEN).stdout(Stdio::piped()).stderr(complaints);
-        let mut process = NodeProcess::start(command, &serde_json::to_string(&birth)?)?;
-        let says = Arc::new(Mutex::new(Says::default()));
+        let mut process = NodeProcess::start(command, &serde_json::to_string(&options)?)?;
+        let status = Arc::new(Mutex::new(NodeStatus::default()));
         if let Some(stdout) = process.stdout() {
-            let says = says.clone();
+            let status = status.clone();
             std::thread::Builder::new().name("lh-ear".to_owned()).spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if let Ok(said) = serde_json::from_str(&line) {
-                        *says.lock().unwrap_or_else(PoisonError::into_inner) = said;
+                        *status.lock().unwrap_or_else(PoisonError::into_inner) = said;
                     }
                 }
             })?;
         }
-        Ok(Member { name, weight, fate: Fate::Running, url, lives, process, says })
+        Ok(Member { name, weight, fate: Fate::Running, url, lives, process, status })
     }
 
     fn complaints_file(&self, name: &str) -> PathBuf {
@@ -219,7 +225,8 @@ impl Cluster {
                 self.note_of(place, "gone", clock::now())?;
             }
         }
-        let refused = self.members.iter().all(|member| member.trouble().is_some_and(|it| it.for_a_person));
+        let refused =
+            self.members.iter().all(|member| member.store_failure().is_some_and(|it| it.needs_operator));
         self.refused_since = refused.then(|| self.refused_since.unwrap_or_else(clock::now));
         Ok(unasked)
     }
@@ -227,12 +234,12 @@ impl Cluster {
     /// What the store refuses all nodes, if it does so for good.
     pub(crate) fn refusal(&self) -> Option<String> {
         let lasts = clock::now().since(self.refused_since?) >= REFUSED_FOR;
-        lasts.then(|| self.troubles())
+        lasts.then(|| self.store_failures())
     }
 
     /// What the store does not do for nodes just now, each thing once.
-    pub(crate) fn troubles(&self) -> String {
-        let errors = self.members.iter().filter_map(|member| Some(member.trouble()?.error));
+    pub(crate) fn store_failures(&self) -> String {
+        let errors = self.members.iter().filter_map(|member| Some(member.store_failure()?.error));
         errors.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; ")
     }
 
@@ -292,12 +299,12 @@ impl Member {
     }
 
     /// What it last said of itself.
-    pub(crate) fn says(&self) -> Says {
-        self.says.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn status(&self) -> NodeStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn trouble(&self) -> Option<Trouble> {
-        self.says().trouble
+    fn store_failure(&self) -> Option<StoreFailure> {
+        self.status().store_failure
     }
 
     /// Its process id.

@@ -34,7 +34,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// What a node process is started with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Birth {
+pub(super) struct NodeOptions {
     pub(super) url: String,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -48,24 +48,24 @@ pub(super) struct Birth {
     pub(super) misbehaves: bool,
 }
 
-/// What a node says of itself, one line at a time.
+/// The status that a node prints, one line at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Says {
+pub(crate) struct NodeStatus {
     pub(crate) session_state: String,
     pub(crate) held: usize,
     /// When it stops its work unless it can renew, on the boot clock.
     pub(crate) stop_at_ns: u64,
     pub(crate) cause: String,
     /// What the store does not do for it just now.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) store_failure: Option<StoreFailure>,
 }
 
 /// What a store did not do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Trouble {
+pub(crate) struct StoreFailure {
     pub(crate) error: String,
     /// Whether only a person can mend it.
-    pub(crate) for_a_person: bool,
+    pub(crate) needs_operator: bool,
 }
 
 /// The hidden way to start this program as a node.
@@ -74,18 +74,18 @@ pub fn hidden_main() -> Option<ExitCode> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).ok()?;
     Some(match serde_json::from_str(&line) {
-        Ok(birth) => main(birth),
+        Ok(options) => main(options),
         Err(_) => ExitCode::FAILURE,
     })
 }
 
 /// Runs a node until it is told to leave, or until whoever started it is gone.
-fn main(birth: Birth) -> ExitCode {
+fn main(options: NodeOptions) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
     else {
         return ExitCode::FAILURE;
     };
-    let code = match runtime.block_on(live(birth)) {
+    let code = match runtime.block_on(live(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("leasehold: a node failed: {error}");
@@ -96,26 +96,26 @@ fn main(birth: Birth) -> ExitCode {
     code
 }
 
-async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
-    let who = Who { node: birth.name.clone(), session: birth.session.clone() };
-    let recorder = Arc::new(Recorder::open(&birth.log, who)?);
+async fn live(options: NodeOptions) -> Result<(), leasehold::BoxError> {
+    let who = Who { node: options.name.clone(), session: options.session.clone() };
+    let recorder = Arc::new(Recorder::open(&options.log, who)?);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let inner = open(&birth).await?;
+    let inner = open(&options).await?;
     let store = Arc::new(Counting::new(inner.clone()));
-    let ttl = Duration::from_millis(birth.ttl_ms);
+    let ttl = Duration::from_millis(options.ttl_ms);
     let manner = Manner {
-        beat_every: Duration::from_millis(birth.beat_every_ms),
-        margin: Config::with_ttl(birth.name.parse()?, ttl).margin,
-        obedience: if birth.misbehaves { Obedience::IgnoresItsLease } else { Obedience::Obeys },
+        beat_every: Duration::from_millis(options.beat_every_ms),
+        margin: Config::with_ttl(options.name.parse()?, ttl).margin,
+        obedience: if options.misbehaves { Obedience::IgnoresItsLease } else { Obedience::Obeys },
     };
     let work = recorder.clone();
     let node = Node::builder(store.clone())
-        .name(birth.name)
+        .name(options.name)
         .ttl(ttl)
-        .weight(birth.weight)
+        .weight(options.weight)
         .new_namespace()
-        .group(Group::numbered(GROUP, birth.shards).policy(birth.policy), move |grant| {
+        .group(Group::numbered(GROUP, options.shards).policy(options.policy), move |grant| {
             worker::work(work.clone(), manner, grant)
         })
         .start()
@@ -150,9 +150,9 @@ async fn live(birth: Birth) -> Result<(), leasehold::BoxError> {
 }
 
 /// Opens the store, and waits for it if it is not there: a node may be started while it is cut off.
-async fn open(birth: &Birth) -> Result<Arc<dyn leasehold_store::Store>, leasehold::BoxError> {
+async fn open(options: &NodeOptions) -> Result<Arc<dyn leasehold_store::Store>, leasehold::BoxError> {
     loop {
-        match leasehold::store::open(&birth.url, &birth.namespace) {
+        match leasehold::store::open(&options.url, &options.namespace) {
             Ok(store) => return Ok(store),
             Err(error) if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Damaged) => {
                 return Err(error.into());
@@ -186,12 +186,12 @@ async fn note_events(recorder: &Recorder, events: &mut Events) {
 }
 
 /// What fails just now; what only a person can mend comes first.
-fn trouble(counts: &Counts) -> Option<Trouble> {
-    let troubles = counts.failing.values().map(|error| Trouble {
+fn store_failure(counts: &Counts) -> Option<StoreFailure> {
+    let failures = counts.failing.values().map(|error| StoreFailure {
         error: error.to_string(),
-        for_a_person: matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Damaged),
+        needs_operator: matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Damaged),
     });
-    troubles.max_by_key(|trouble| trouble.for_a_person)
+    failures.max_by_key(|failure| failure.needs_operator)
 }
 
 fn note_counts(recorder: &Recorder, counts: &Counts, charged: Option<Charged>) -> std::io::Result<()> {
@@ -214,14 +214,14 @@ fn say(node: &Node, counts: &Counts) {
     let view = node.view();
     let Some(me) = &view.me else { return };
     let stop_in = Duration::from_millis(me.stop_in_ms.unwrap_or(0));
-    let says = Says {
+    let status = NodeStatus {
         session_state: me.session_state.to_owned(),
         held: me.held,
         stop_at_ns: (clock::now() + stop_in).as_nanos(),
         cause: me.cause.clone(),
-        trouble: trouble(counts),
+        store_failure: store_failure(counts),
     };
-    if let Ok(line) = serde_json::to_string(&says) {
+    if let Ok(line) = serde_json::to_string(&status) {
         println!("{line}");
     }
 }

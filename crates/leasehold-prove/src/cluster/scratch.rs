@@ -9,7 +9,7 @@ use leasehold_cli_common::settings::{Problem, Problems, Settings, redacted};
 use leasehold_cli_common::stores;
 use leasehold_store::{Store, Throwaway};
 
-use super::stage::{self, Kind};
+use super::route::{self, Kind};
 
 /// How long the store may take to answer the first question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ impl Scratch {
                 "use a store that processes can share, for example local:./leasehold.db",
             ));
         }
-        let kind = stage::kind(url).await.map_err(|what| refused(&what, "fix the URL"))?;
+        let kind = route::kind(url).await.map_err(|what| refused(&what, "fix the URL"))?;
         let throwaway = Throwaway::new(purpose)?;
         let mark = throwaway.name();
         let (url, kind) = match kind {

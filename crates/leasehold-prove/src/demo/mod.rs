@@ -23,7 +23,7 @@ use leasehold_local::Local;
 
 pub use arguments::Demo;
 
-use crate::cluster::{Breed, Cluster};
+use crate::cluster::{Cluster, NodeTemplate};
 use scene::{Scene, people};
 
 /// How long a demo without a terminal runs if nobody says otherwise.
@@ -42,7 +42,7 @@ pub async fn demo(options: Demo) -> Result<(), Failure> {
     let folder = tempfile::Builder::new().prefix("leasehold-demo-").tempdir()?;
     let file = folder.path().join("demo.db");
     let store = Arc::new(Local::open(&file, "demo")?);
-    let breed = Breed {
+    let template = NodeTemplate {
         namespace: "demo".to_owned(),
         shards: options.shards,
         ttl: options.ttl,
@@ -50,7 +50,7 @@ pub async fn demo(options: Demo) -> Result<(), Failure> {
         beat_every: BEAT_EVERY,
         misbehaves: false,
     };
-    let mut cluster = Cluster::new(folder.path(), breed)?;
+    let mut cluster = Cluster::new(folder.path(), template)?;
     let mut scene = Scene::new(options.shards, options.ttl, format!("local:{}", file.display()));
     for _ in 0..options.nodes {
         scene.add_to(&mut cluster)?;

@@ -29,15 +29,15 @@ pub(super) enum Style {
     Nobody,
 }
 
-/// A line.
-pub(super) type Line = Vec<Piece>;
+/// A line of the picture.
+pub(super) type StyledLine = Vec<Piece>;
 
 fn piece(style: Style, text: impl Into<String>) -> Piece {
     Piece { text: text.into(), style }
 }
 
 /// Draws the scene for a terminal of that size.
-pub(super) fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
+pub(super) fn draw(scene: &Scene, width: usize, height: usize) -> Vec<StyledLine> {
     let mut lines = vec![title(scene, width), Vec::new()];
     lines.extend(shard_map(scene, width));
     lines.push(Vec::new());
@@ -55,7 +55,7 @@ pub(super) fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
     lines
 }
 
-fn title(scene: &Scene, width: usize) -> Line {
+fn title(scene: &Scene, width: usize) -> StyledLine {
     let there = scene.nodes.iter().filter(|node| node.there).count();
     let (shards, nodes) = (count(scene.owners.len(), "shard"), count(there, "node"));
     let left = format!(" {shards} · {nodes} · ttl {}", people(scene.ttl));
@@ -69,7 +69,7 @@ fn title(scene: &Scene, width: usize) -> Line {
     ]
 }
 
-fn shard_map(scene: &Scene, width: usize) -> Vec<Line> {
+fn shard_map(scene: &Scene, width: usize) -> Vec<StyledLine> {
     let digits = scene.owners.len().saturating_sub(1).to_string().len().max(2);
     let cell = digits + 2;
     let per_row = ((width.saturating_sub(4)) / cell).clamp(1, 24);
@@ -90,7 +90,7 @@ fn shard_map(scene: &Scene, width: usize) -> Vec<Line> {
     rows
 }
 
-fn nodes(scene: &Scene, width: usize) -> Vec<Line> {
+fn nodes(scene: &Scene, width: usize) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     let fair = scene.owners.len().max(1);
     let bar_max = width.saturating_sub(76).clamp(4, 30);
@@ -125,7 +125,7 @@ fn nodes(scene: &Scene, width: usize) -> Vec<Line> {
     lines
 }
 
-fn counters(scene: &Scene) -> Line {
+fn counters(scene: &Scene) -> StyledLine {
     let verdict = &scene.verdict;
     let gap = |permille| verdict.gap(permille).map_or_else(|| "-".to_owned(), people);
     let held = scene.held();
@@ -146,7 +146,7 @@ fn counters(scene: &Scene) -> Line {
     ]
 }
 
-fn log(scene: &Scene, room: usize) -> Vec<Line> {
+fn log(scene: &Scene, room: usize) -> Vec<StyledLine> {
     let skip = scene.log.len().saturating_sub(room);
     let line = |(at, text): &(Duration, String)| {
         vec![piece(Style::Dim, format!("  {} ", minutes(*at))), piece(Style::Plain, text.clone())]
@@ -155,7 +155,7 @@ fn log(scene: &Scene, room: usize) -> Vec<Line> {
 }
 
 /// The keys; in short words on a narrow terminal, so that no key is cut off.
-fn keys(scene: &Scene, width: usize) -> Line {
+fn keys(scene: &Scene, width: usize) -> StyledLine {
     let long = all_keys(scene, true);
     let room: usize = long.iter().map(|piece| piece.text.chars().count()).sum();
     if room <= width + KEY_GAP.len() { long } else { all_keys(scene, false) }
@@ -164,7 +164,7 @@ fn keys(scene: &Scene, width: usize) -> Line {
 /// Between two keys.
 const KEY_GAP: &str = "   ";
 
-fn all_keys(scene: &Scene, long: bool) -> Line {
+fn all_keys(scene: &Scene, long: bool) -> StyledLine {
     let chosen = scene.nodes.get(scene.chosen);
     let name = chosen.map_or("-", |node| node.name.as_str());
     let mut line = vec![piece(Style::Plain, "  ")];
@@ -200,8 +200,8 @@ fn minutes(span: Duration) -> String {
 
 /// The lines without their colours.
 #[cfg(test)]
-pub(super) fn plain(lines: &[Line]) -> String {
-    let text = |line: &Line| line.iter().map(|piece| piece.text.as_str()).collect::<String>();
+pub(super) fn plain(lines: &[StyledLine]) -> String {
+    let text = |line: &StyledLine| line.iter().map(|piece| piece.text.as_str()).collect::<String>();
     lines.iter().map(|line| format!("{}\n", text(line).trim_end())).collect()
 }
 

@@ -112,12 +112,12 @@ impl Scene {
     }
 
     fn actor(&self, place: usize, member: &Member) -> Actor {
-        let says = member.says();
-        let stop_at = Moment::from_nanos(says.stop_at_ns);
+        let status = member.status();
+        let stop_at = Moment::from_nanos(status.stop_at_ns);
         let shards = self.owners.iter().filter(|owner| **owner == Some(place)).count();
         let state = match member.fate {
-            Fate::Running if says.session_state.is_empty() => "starting".to_owned(),
-            Fate::Running => says.session_state.clone(),
+            Fate::Running if status.session_state.is_empty() => "starting".to_owned(),
+            Fate::Running => status.session_state.clone(),
             Fate::Paused => "paused (SIGSTOP)".to_owned(),
             Fate::Killed => "killed (SIGKILL)".to_owned(),
             Fate::Draining => "draining".to_owned(),
@@ -136,14 +136,14 @@ impl Scene {
 
     /// One line for all shards that went the same way since the last look.
     fn tell_moves(&mut self, owners: &[Option<usize>], members: &[Member]) {
-        let mut ways: BTreeMap<(Option<usize>, Option<usize>), usize> = BTreeMap::new();
+        let mut moves: BTreeMap<(Option<usize>, Option<usize>), usize> = BTreeMap::new();
         for (before, after) in self.owners.iter().zip(owners) {
             if before != after {
-                *ways.entry((*before, *after)).or_default() += 1;
+                *moves.entry((*before, *after)).or_default() += 1;
             }
         }
         let name = |place: Option<usize>| place.map_or("nobody", |place| members[place].name.as_str());
-        let lines: Vec<String> = ways
+        let lines: Vec<String> = moves
             .iter()
             .map(|((from, to), count)| {
                 format!(

@@ -15,7 +15,7 @@ use crossterm::{cursor, execute, queue, terminal};
 use leasehold_cli_common::sanitize::sanitize;
 use tokio::sync::mpsc;
 
-use super::picture::{Line, Style};
+use super::picture::{Style, StyledLine};
 
 /// The nodes' colours: apart from each other, readable with black letters, and safe for most colour-blind people.
 const COLOURS: [u8; 12] = [75, 214, 114, 176, 220, 80, 209, 147, 150, 181, 109, 222];
@@ -53,7 +53,7 @@ impl Screen {
         terminal::size().map_or((80, 24), |(columns, rows)| (columns.max(20).into(), rows.max(8).into()))
     }
 
-    pub(super) fn show(&self, lines: &[Line]) -> io::Result<()> {
+    pub(super) fn show(&self, lines: &[StyledLine]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let (columns, _) = self.size();
         queue!(out, BeginSynchronizedUpdate)?;

@@ -13,12 +13,12 @@ pub(super) const PROTOCOL: u32 = 1;
 
 /// Makes the lines for the child, all with the same deadlines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words {
+pub(super) struct Messages {
     pub(super) stop_at: Moment,
     pub(super) leash: Leash,
 }
 
-impl Words {
+impl Messages {
     /// The first line.
     pub(super) fn hello(&self, namespace: &str, node: &str) -> String {
         let hello = json!({
@@ -56,13 +56,13 @@ impl Words {
     }
 }
 
-/// What a child said.
+/// A line that a child printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::run) enum Said {
+pub(in crate::run) enum ChildLine {
     /// It has stopped a shard.
     Acknowledged(Acknowledgement),
     /// A line for people, with its end.
-    Line(Vec<u8>),
+    Output(Vec<u8>),
 }
 
 /// A shard of which nothing runs any more.
@@ -75,7 +75,7 @@ pub(in crate::run) struct Acknowledgement {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct Answer {
     event: String,
     group: GroupName,
     shard: ShardName,
@@ -84,16 +84,16 @@ struct Line {
     error: Option<String>,
 }
 
-impl Said {
+impl ChildLine {
     /// Reads a line: an acknowledgement, or else something for people.
-    pub(in crate::run) fn read(mut line: Vec<u8>) -> Said {
-        if let Ok(read) = serde_json::from_slice::<Line>(&line)
+    pub(in crate::run) fn read(mut line: Vec<u8>) -> ChildLine {
+        if let Ok(read) = serde_json::from_slice::<Answer>(&line)
             && matches!(read.event.as_str(), "stopped" | "failed")
         {
             let error =
                 (read.event == "failed").then(|| read.error.unwrap_or_else(|| "it failed".to_owned()));
             let shard = ShardId::new(read.group, read.shard);
-            return Said::Acknowledged(Acknowledgement { shard, epoch: read.epoch, error });
+            return ChildLine::Acknowledged(Acknowledgement { shard, epoch: read.epoch, error });
         }
         if let Some(why) = malformed(&line)
             && !MALFORMED_TOLD.swap(true, Ordering::Relaxed)
@@ -106,7 +106,7 @@ impl Said {
             );
         }
         line.push(b'\n');
-        Said::Line(line)
+        ChildLine::Output(line)
     }
 }
 
@@ -121,7 +121,7 @@ fn malformed(line: &[u8]) -> Option<String> {
     if !matches!(value.get("event")?.as_str()?, "stopped" | "failed") {
         return None;
     }
-    serde_json::from_value::<Line>(value).err().map(|error| error.to_string())
+    serde_json::from_value::<Answer>(value).err().map(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn acknowledgements_are_told_from_lines_for_people() {
-        let read = |text: &str| Said::read(text.as_bytes().to_vec());
+        let read = |text: &str| ChildLine::read(text.as_bytes().to_vec());
         let acknowledged = |error: Option<&str>| {
-            Said::Acknowledged(Acknowledgement {
+            ChildLine::Acknowledged(Acknowledgement {
                 shard: "orders/3".parse().unwrap(),
                 epoch: Epoch(7),
                 error: error.map(str::to_owned),
@@ -156,15 +156,15 @@ mod tests {
         for text in
             ["hello", r#"{"event":"stopped"}"#, r#"{"event":"other","group":"a","shard":"1","epoch":1}"#, ""]
         {
-            assert_eq!(read(text), Said::Line(format!("{text}\n").into_bytes()));
+            assert_eq!(read(text), ChildLine::Output(format!("{text}\n").into_bytes()));
         }
     }
 
     #[test]
     fn lines_carry_absolute_moments_only() {
         let leash = Leash { kill_at: Moment::from_nanos(20), valid_until: Moment::from_nanos(30) };
-        let words = Words { stop_at: Moment::from_nanos(10), leash };
-        let line = words.grant(&"orders/3".parse().unwrap(), Epoch(7));
+        let messages = Messages { stop_at: Moment::from_nanos(10), leash };
+        let line = messages.grant(&"orders/3".parse().unwrap(), Epoch(7));
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["kill_at_ns"], 20);
         assert_eq!(read["stop_at_ns"], 10);

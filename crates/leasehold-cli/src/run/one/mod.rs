@@ -22,7 +22,7 @@ use crate::guard::{Guarded, Launch, Stdin};
 
 pub(super) mod message;
 
-use message::{Acknowledgement, Words};
+use message::{Acknowledgement, Messages};
 
 /// How many lines may wait for a child that does not read them, before it counts as stuck and is killed.
 const WAITING_MAX: usize = 20_000;
@@ -230,15 +230,15 @@ impl Carer {
 
     /// What a new child must know.
     fn tell_all(&mut self, life: &mut Life) {
-        let words = self.words(life.leash);
-        life.order(words.hello(&self.supervisor.namespace, &self.supervisor.node));
+        let messages = self.messages(life.leash);
+        life.order(messages.hello(&self.supervisor.namespace, &self.supervisor.node));
         for held in self.held.values() {
-            life.order(words.grant(held.grant.shard(), held.grant.epoch()));
+            life.order(messages.grant(held.grant.shard(), held.grant.epoch()));
         }
     }
 
-    fn words(&self, leash: Leash) -> Words {
-        Words { stop_at: self.supervisor.rule.stop_at(leash), leash }
+    fn messages(&self, leash: Leash) -> Messages {
+        Messages { stop_at: self.supervisor.rule.stop_at(leash), leash }
     }
 
     fn on_request(&mut self, life: &mut Life, request: Request) {
@@ -250,7 +250,7 @@ impl Carer {
                     return;
                 }
                 self.extend(life);
-                life.order(self.words(life.leash).grant(&shard, grant.epoch()));
+                life.order(self.messages(life.leash).grant(&shard, grant.epoch()));
                 self.held.insert(shard, Held { grant, ended, stop_told: false });
             }
             Request::Stop(shard, epoch) => self.stop(life, &shard, epoch),
@@ -272,7 +272,7 @@ impl Carer {
             let _ = held.ended.send(Ok(()));
             return;
         }
-        let words = self.words(life.leash);
+        let messages = self.messages(life.leash);
         let Some(held) = self.held.get_mut(shard).filter(|held| held.grant.epoch() == epoch) else { return };
         if std::mem::replace(&mut held.stop_told, true) {
             return;
@@ -280,9 +280,9 @@ impl Carer {
         let last_call = self.supervisor.rule.last_call(life.leash);
         if held.grant.is_lost() {
             life.guarded.kill_at(last_call);
-            life.order(words.stop(shard, epoch, last_call));
+            life.order(messages.stop(shard, epoch, last_call));
         } else {
-            life.order(words.stop(shard, epoch, clock::now() + self.supervisor.kill_after));
+            life.order(messages.stop(shard, epoch, clock::now() + self.supervisor.kill_after));
         }
     }
 
@@ -313,7 +313,7 @@ impl Carer {
         {
             life.leash = later;
             life.guarded.extend(later);
-            life.order(self.words(later).deadline());
+            life.order(self.messages(later).deadline());
         }
     }
 

@@ -9,11 +9,11 @@ use leasehold_servers::{Program, RedisServer};
 use nix::sys::signal::Signal;
 
 use crate::process::{send, wait_for};
-use crate::supervisor::{PATIENCE, POLITE, Place, STUBBORN};
+use crate::supervisor::{PATIENCE, POLITE, STUBBORN, Sandbox};
 
 #[test]
 fn a_watch_prints_every_change_as_a_line_of_json() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let _a = place.run("a", &["--ttl", "2s", "--shards", "2"], POLITE);
     place.wait_for_beats("a", 2);
     let mut watch = place.command(&["nodes", "--watch", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -36,7 +36,7 @@ fn a_watch_prints_every_change_as_a_line_of_json() {
 
 #[test]
 fn a_lone_node_that_was_killed_is_shown_as_gone() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut node = place.run("a", &["--ttl", "60s", "--shards", "2"], POLITE);
     place.wait_for_beats("a", 2);
     let status = place.stdout(&["status"]);
@@ -59,7 +59,7 @@ fn a_lone_node_that_was_killed_is_shown_as_gone() {
 #[test]
 fn a_cluster_whose_nodes_are_all_dead_is_no_cluster_without_problems() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
-    let (place, url) = (Place::new(), server.address());
+    let (place, url) = (Sandbox::new(), server.address());
     let mut node = place.run("a", &["--store", &url, "--ttl", "4s", "--shards", "2"], POLITE);
     place.wait_for_beats("a", 2);
     let status = place.stdout(&["status", "--store", &url]);
@@ -78,7 +78,7 @@ fn a_cluster_whose_nodes_are_all_dead_is_no_cluster_without_problems() {
 
 #[test]
 fn why_a_shard_has_not_moved_and_work_that_does_not_stop_are_seen_from_outside() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["--ttl", "2s", "--shards", "2", "--stop-timeout", "300ms", "--kill-after", "60s"];
     let _a = place.run("a", &flags, STUBBORN);
     place.wait_for_beats("a", 2);
@@ -106,7 +106,7 @@ fn why_a_shard_has_not_moved_and_work_that_does_not_stop_are_seen_from_outside()
 
 #[test]
 fn what_operators_asked_for_shows_everywhere() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["--ttl", "2s", "--shards", "2"];
     let _a = place.run("a", &[&flags[..], &["--labels", "rack=7,owner=ops"]].concat(), POLITE);
     place.wait_for_beats("a", 2);
@@ -130,7 +130,7 @@ fn what_operators_asked_for_shows_everywhere() {
 
 #[test]
 fn a_key_is_registered_for_as_long_as_its_process_lives() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut keeper =
         place.command(&["register", "services/a", "10.0.0.1:80"]).stderr(Stdio::null()).spawn().unwrap();
     wait_for("the key is there", PATIENCE, || {
@@ -161,7 +161,7 @@ fn a_key_is_registered_for_as_long_as_its_process_lives() {
 
 #[test]
 fn a_registered_key_does_not_speak_to_the_terminal_and_has_a_name() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let (key, value) = ("a\nb\u{1b}[31m", "v\u{1b}[2J\nfake row");
     let mut keeper = place.command(&["register", key, value]).stderr(Stdio::null()).spawn().unwrap();
     let table = wait_for("the key is there", PATIENCE, || {
@@ -183,7 +183,7 @@ fn a_registered_key_does_not_speak_to_the_terminal_and_has_a_name() {
 
 #[test]
 fn a_node_is_not_started_with_control_characters_in_what_others_see_of_it() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let flags = ["run", "--group", "g", "--shards", "1", "--zone", "\u{1b}[31mred", "--address", "a\nb"];
     let refused = place.leasehold(&[&flags[..], &["--labels", "rack=\u{9b}2J", "--", "true"]].concat());
     let told = String::from_utf8(refused.stderr).unwrap();
@@ -196,7 +196,7 @@ fn a_node_is_not_started_with_control_characters_in_what_others_see_of_it() {
 #[test]
 fn a_key_whose_lease_was_lost_is_registered_again_and_that_is_told() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
-    let (place, url) = (Place::new(), server.address());
+    let (place, url) = (Sandbox::new(), server.address());
     let log = place.path().join("log");
     let mut keeper = place
         .command(&["register", "services/a", "10.0.0.1:80", "--store", &url])
@@ -217,7 +217,7 @@ fn a_key_whose_lease_was_lost_is_registered_again_and_that_is_told() {
 #[test]
 fn who_only_looks_is_not_told_that_something_may_have_happened() {
     let url = format!("redis://127.0.0.1:{}", leasehold_servers::free_port());
-    let told = Place::new().leasehold(&["status", "--store", &url]);
+    let told = Sandbox::new().leasehold(&["status", "--store", &url]);
     let words = String::from_utf8(told.stderr).unwrap();
     assert_eq!(told.status.code(), Some(3), "{words}");
     assert!(words.contains("reading the namespace failed; nothing was changed"), "{words}");
@@ -226,7 +226,7 @@ fn who_only_looks_is_not_told_that_something_may_have_happened() {
 #[test]
 fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = Place::new().stdout(&["completions", shell]);
+        let script = Sandbox::new().stdout(&["completions", shell]);
         assert!(script.contains("unquarantine") && script.contains("what-if"), "{shell}");
     }
 }
@@ -234,7 +234,7 @@ fn shells_get_their_completions() {
 #[test]
 fn a_memory_store_is_good_for_a_try() {
     for store in ["memory:", "memory:mine"] {
-        let place = Place::new();
+        let place = Sandbox::new();
         let script = "touch started; exec sleep 1000";
         let mut node = place.run("a", &["--store", store, "--ttl", "2s", "--shards", "1"], script);
         wait_for("the child starts", PATIENCE, || place.path().join("started").exists().then_some(()));

@@ -1,4 +1,4 @@
-//! Where a check takes place: a namespace, or a file, of its own, and for each node its own way to the store.
+//! What kind of store a URL names, and how each node reaches it: directly, or through a proxy of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -80,28 +80,28 @@ fn with_hosts(url: &str, hosts: &[SocketAddr]) -> String {
     format!("{scheme}://{login}{}{tail}", hosts.join(","))
 }
 
-/// One node's own way to the store.
+/// How one node reaches the store.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// What the node is told. It may hold secrets.
     pub(crate) url: String,
     /// What stands in between, if anything can.
     pub(crate) proxy: Option<Proxy>,
 }
 
-impl Way {
-    pub(crate) fn to(url: &str, kind: &Kind) -> io::Result<Way> {
+impl Route {
+    pub(crate) fn to(url: &str, kind: &Kind) -> io::Result<Route> {
         match kind {
-            Kind::File(_) | Kind::Other(_) => Ok(Way { url: url.to_owned(), proxy: None }),
+            Kind::File(_) | Kind::Other(_) => Ok(Route { url: url.to_owned(), proxy: None }),
             Kind::Via { upstream } => {
                 let proxy = Proxy::start([upstream.clone()])?;
                 let via = proxy.addresses()[0];
                 let url = format!("{url}{}via={via}", if url.contains('?') { "&" } else { "?" });
-                Ok(Way { url, proxy: Some(proxy) })
+                Ok(Route { url, proxy: Some(proxy) })
             }
             Kind::Network { upstreams } => {
                 let proxy = Proxy::start(upstreams.iter().cloned())?;
-                Ok(Way { url: with_hosts(url, &proxy.addresses()), proxy: Some(proxy) })
+                Ok(Route { url: with_hosts(url, &proxy.addresses()), proxy: Some(proxy) })
             }
         }
     }
@@ -128,9 +128,9 @@ mod tests {
         let url = "s3://k:s@bucket/p?endpoint=http://127.0.0.1:9&allow_http=true";
         let kind = kind(url).await.unwrap();
         assert_eq!(kind, Kind::Via { upstream: "127.0.0.1:9".to_owned() });
-        let way = Way::to(url, &kind).unwrap();
-        let address = way.proxy.as_ref().unwrap().addresses()[0];
-        assert_eq!(way.url, format!("{url}&via={address}"));
+        let route = Route::to(url, &kind).unwrap();
+        let address = route.proxy.as_ref().unwrap().addresses()[0];
+        assert_eq!(route.url, format!("{url}&via={address}"));
     }
 
     #[test]
