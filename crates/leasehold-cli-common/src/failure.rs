@@ -10,7 +10,7 @@ use crate::log;
 use crate::sanitize::{sanitize, sanitize_lines};
 use crate::settings::Problems;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -34,7 +34,7 @@ pub enum Code {
     NotFound = 4,
     /// Another live process uses this node's name, or has registered this key.
     NameTaken = 5,
-    /// Something was checked and is not as it should be (`doctor`, `config check`, `demo`, `sim`).
+    /// A check failed (`doctor`, `config check`, `demo`, `check`, `sim`).
     Unhealthy = 6,
     /// The node left, but could not confirm that everything was handed over.
     Unconfirmed = 7,
@@ -58,7 +58,7 @@ impl Failure {
         Failure { code, message: message.into(), advice: None }
     }
 
-    /// Tells people, and gives the exit code.
+    /// Prints the message to standard error, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
         log::last_words(format!("leasehold: {}{advice}\n", sanitize_lines(&self.message)));
@@ -110,7 +110,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Prints to standard output. A reader who went away (`| head`) is no failure; another error ends the program.
+/// Prints to standard output. A closed reader (`| head`) is not a failure; any other error ends the program.
 pub fn print(text: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush())

@@ -1,5 +1,5 @@
-//! What the program says of itself, on standard error. A thread of its own writes it: a terminal or a pipe that takes
-//! nothing for a while holds up no renewal, no signal and no end.
+//! The log on standard error. A separate thread writes it, so that a blocked terminal or pipe delays no renewal, no signal
+//! and no exit.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::settings::Settings;
 
-/// How many lines wait for whoever reads them. More are dropped, and counted.
+/// How many lines are buffered for a slow reader. Further lines are dropped and counted.
 const WAITING_MAX: usize = 4096;
 
-/// How long the last words may take at the end.
+/// How long the program waits at its end until the log is written.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(2);
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -39,19 +39,19 @@ pub fn start(settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until all that was logged is written, though not for long.
+/// Waits a short time until everything logged is written.
 pub fn flush() {
     if let Some(log) = LOG.get() {
         log.flush(LAST_WORDS_WITHIN);
     }
 }
 
-/// Writes the last words of the program to standard error, though not for long.
+/// Writes the final message of the program to standard error; gives up after a short time.
 pub fn last_words(text: String) {
     flush();
     let (done, waiting) = mpsc::channel();
     let write = move || {
-        // Nobody may be there to hear it.
+        // Standard error may be closed.
         let _ = io::stderr().write_all(text.as_bytes());
         let _ = done.send(());
     };
@@ -60,7 +60,7 @@ pub fn last_words(text: String) {
     }
 }
 
-/// Takes lines without ever waiting.
+/// Accepts lines without ever blocking.
 #[derive(Clone, Debug)]
 struct Log {
     lines: SyncSender<Item>,
@@ -79,7 +79,7 @@ impl Log {
         let dropped = missing.clone();
         std::thread::Builder::new().name("lh-log".to_owned()).spawn(move || {
             for item in inbox {
-                // Nobody reads any more: what is said is dropped, and everything goes on.
+                // If standard error is closed, the log is dropped and the program continues.
                 match item {
                     Item::Line(line) => drop(to.write_all(&line)),
                     Item::Flush(done) => drop(done.send(())),
@@ -129,7 +129,7 @@ impl<'a> MakeWriter<'a> for Log {
 mod tests {
     use super::*;
 
-    /// A reader that takes nothing until it is told to.
+    /// A reader that blocks until it is told to continue.
     struct Stuck(mpsc::Receiver<()>, mpsc::Sender<String>);
 
     impl Write for Stuck {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_logs_does_not_wait_for_the_reader() {
+    fn logging_does_not_wait_for_the_reader() {
         let ((go, wait), (wrote, written)) = (mpsc::channel(), mpsc::channel());
         let mut log = Log::start(Stuck(wait, wrote)).unwrap();
         for line in 0..2 * WAITING_MAX {

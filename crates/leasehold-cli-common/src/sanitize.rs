@@ -1,4 +1,4 @@
-//! Text from others, for people: whatever is in it, a terminal must not obey it, and it must not look like a line of ours.
+//! Makes text from other sources safe to print: a terminal must not obey it, and it must not look like a line of ours.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The signals that ask this process to end in order.
+//! The signals that ask this process to shut down.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use leasehold::clock;
 use leasehold_core::Moment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What comes so soon after a signal is the same request: `timeout` tells a process first and its group then.
+/// A signal that follows so soon is the same request: `timeout` signals a process first and then its group.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// SIGTERM, Ctrl-C, and SIGHUP, which comes when the terminal is closed.

@@ -1,4 +1,4 @@
-//! Stores by URL.
+//! Opens stores by URL.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use leasehold_store::{MemoryServer, Store};
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems, Settings, nearest, redacted};
 
-/// How long a check of the store may take before people are told that there is one.
+/// How long the test of a store may take before it is reported.
 const VETTED_UNSEEN: Duration = Duration::from_secs(1);
 
-/// How to come by a store that is not there.
+/// What to do if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Make it: for nodes.
+    /// Create it: for nodes.
     Create,
-    /// Say so: for commands that look or change something.
+    /// Fail: for commands that inspect or change a cluster.
     Refuse,
 }
 
@@ -57,7 +57,7 @@ pub fn open_address(url: &str, namespace: &str, missing: Missing) -> Result<Arc<
     }
 }
 
-/// Opens the store, and waits for it if nobody answers there yet. What only a person can mend is told before anything is
+/// Opens the store, and waits until it answers. An error that only an operator can fix is returned before anything is
 /// started.
 pub async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     let asked = async || {
@@ -69,7 +69,7 @@ pub async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failu
     patiently(settings, asked).await
 }
 
-/// Sees that the store may be trusted with records. A bucket is tried with many writes, and whoever waits for that is told.
+/// Tests whether the store can be trusted with records. A bucket needs many test writes; `say` reports that if it takes long.
 pub async fn vet(store: &dyn Store, say: impl FnOnce(&str)) -> Result<(), StoreError> {
     let (clock, mut vetting) = (Clock::boot(), store.vet());
     tokio::select! {
@@ -80,8 +80,8 @@ pub async fn vet(store: &dyn Store, say: impl FnOnce(&str)) -> Result<(), StoreE
     vetting.await
 }
 
-/// The zone of this node: as it was given, or that of the machine which was named in its place. Waits for the store if
-/// nobody answers there yet.
+/// The zone of this node: the zone in the settings, or the zone of the machine that they name. Waits until the store
+/// answers.
 pub async fn zone(settings: &Settings) -> Result<Option<String>, Failure> {
     let Some(machine) = machine(settings) else { return Ok(settings.text("zone").map(str::to_owned)) };
     let url = address(settings)?;
@@ -99,7 +99,7 @@ fn machine(settings: &Settings) -> Option<&str> {
     settings.text("zone")?.strip_prefix("node:")
 }
 
-/// Tries until somebody answers.
+/// Retries until the store answers.
 async fn patiently<T>(
     settings: &Settings,
     attempt: impl AsyncFn() -> Result<T, Opening>,
@@ -158,7 +158,7 @@ pub fn address(settings: &Settings) -> Result<&str, Failure> {
     judge(settings).map_err(|problem| Problems(vec![problem]).into())
 }
 
-/// The URL, if its store understands it. Nobody is asked: what a server says is no mistake in the settings.
+/// The URL, if its store understands it. No server is asked: an error of a server is not a mistake in the settings.
 pub fn understood(settings: &Settings) -> Result<&str, Failure> {
     let url = address(settings)?;
     match misunderstood(settings, url) {
@@ -167,7 +167,7 @@ pub fn understood(settings: &Settings) -> Result<&str, Failure> {
     }
 }
 
-/// What is wrong with the URL of the store, as far as can be told without asking anybody.
+/// What is wrong with the URL of the store, as far as can be seen without asking a server.
 pub fn problems(settings: &Settings) -> Vec<Problem> {
     let url = match judge(settings) {
         Ok(url) => url,

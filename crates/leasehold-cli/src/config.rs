@@ -1,4 +1,4 @@
-//! `leasehold config`: what is in force, where it came from, whether it is safe, and what it amounts to.
+//! `leasehold config`: which settings are in force, where they came from, whether they are safe, and what they mean.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use leasehold_cli_common::settings::{Settings, reference};
 use leasehold_cli_common::stores;
 use leasehold_store::bill::{Bill, ClusterSize};
 
-/// For how many nodes shards are recommended, if nobody says.
+/// The default number of nodes for the recommended number of shards.
 const NODES_DEFAULT: u64 = 3;
 
 /// Prints every setting.

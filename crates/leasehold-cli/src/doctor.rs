@@ -1,4 +1,4 @@
-//! `leasehold doctor`: whether this machine, this store and these settings can do what is asked of them.
+//! `leasehold doctor`: checks this machine, the store and the settings.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -114,7 +114,7 @@ impl Patient {
         Ok(Patient { store, url, namespace, _stand_in: stand_in })
     }
 
-    /// A place of our own, so that nobody is disturbed.
+    /// A separate namespace, so that the test disturbs no node.
     fn scratch(&self) -> Result<(Throwaway, Arc<dyn Store>), Failure> {
         let throwaway = Throwaway::new("doctor")?;
         let store = match self.store.aside(&throwaway)? {

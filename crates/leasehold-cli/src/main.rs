@@ -160,8 +160,8 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             log::start(&settings)?;
             let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
             let store = stores::open(&settings, Missing::Create)?;
-            // Now, since it may take longer than a try to register: somebody else could register the key meanwhile. What
-            // time may mend is tried again below.
+            // Before the registration, because it can take longer, and another process could register the key meanwhile.
+            // Temporary errors are retried below.
             if let Err(error) = stores::vet(&*store, |what| tracing::info!("{what}")).await
                 && error.kind == StoreErrorKind::Refused
             {
@@ -260,7 +260,7 @@ async fn locate(what: &args::Locate) -> Result<(), Failure> {
         return Err(inspect::missing_group(&view, &group));
     }
     let located = client.locate(&group, &what.key)?;
-    // In a named group the key is a name, and anybody can mistype one.
+    // In a named group the key is a name, which may be mistyped.
     if client.explain(&located.shard).is_none() {
         return Err(stores::not_found(format!("unknown shard {}", located.shard)));
     }

@@ -1,4 +1,4 @@
-//! The settings as flags. They are made from the table, so that no setting can be forgotten or told twice.
+//! The settings as flags. They are made from the table, so that no setting is forgotten or described twice.
 
 use std::path::PathBuf;
 

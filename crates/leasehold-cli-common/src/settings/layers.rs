@@ -115,7 +115,7 @@ fn text_of(kind: Kind, value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// A table may be a section that somebody made of settings which stand side by side here: the settings in it are named.
+/// A table may be an attempt to group settings, which are all at the top level: the error names the settings in it.
 fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> Problem {
     let key = setting.key;
     let mut advice = format!("write `{key} = {}`", setting.kind.placeholder());

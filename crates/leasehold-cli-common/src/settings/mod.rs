@@ -1,5 +1,5 @@
-//! Settings: a file, the environment and flags over the defaults, every one with where it came from. All that is
-//! wrong is found before anything starts, and is told at once.
+//! Settings: a file, the environment and flags override the defaults, and each value knows where it came from. Every
+//! mistake is found before anything starts, and all are reported together.
 
 mod flags;
 mod layers;

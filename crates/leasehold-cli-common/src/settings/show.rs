@@ -1,4 +1,4 @@
-//! The settings for people to read: each with its value and where it came from, and never a secret.
+//! Prints the settings: each with its value and where it came from, and never a secret.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -10,7 +10,7 @@ pub(crate) struct Setting {
     pub(crate) part: Part,
     /// What it takes.
     pub(crate) kind: Kind,
-    /// What holds if nobody says anything, in words.
+    /// The default, in words.
     pub(crate) default: &'static str,
     /// What it does.
     pub(crate) help: &'static str,

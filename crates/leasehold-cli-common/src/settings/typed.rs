@@ -1,4 +1,4 @@
-//! The settings as what they mean, and the node's configuration made of them.
+//! Settings as typed values, and the node's configuration built from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -250,7 +250,7 @@ impl Settings {
     fn group_config(&self, group: GroupName) -> GroupConfig {
         let shards = match self.text("names") {
             Some(_) => ShardSet::Named,
-            // Nobody need say how many to have the rest judged: a child of `run` knows its group and not its size.
+            // The rest is checked even without a size: a child of `run` knows its group but not its size.
             None => {
                 ShardSet::Numbered(self.count("shards").filter(|n| (1..=SLOTS_MAX).contains(n)).unwrap_or(1))
             }

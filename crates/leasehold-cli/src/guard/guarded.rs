@@ -48,7 +48,7 @@ pub(crate) enum Stdin {
 }
 
 /// A child behind its guard. Dropping it kills the child with all that it started, and waits until they are dead:
-/// whoever dropped it may say that the work has ended.
+/// afterwards the work has ended.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     /// Orders go out here; never blocks.
@@ -87,7 +87,7 @@ impl Guarded {
             .arg(launch.isolation.word())
             .arg("--")
             .args(&launch.command)
-            // It is for us: whoever works on a shard need not be able to write who owns what.
+            // It is only for us: a worker needs no access to the ownership records.
             .env_remove(Address::PASSWORD_VARIABLE)
             .envs(launch.env)
             .stdin(OwnedFd::from(theirs))
@@ -167,7 +167,7 @@ impl Guarded {
         let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
         guards.remove(&(self.guard.id() as i32));
         if !orderly {
-            // Somebody killed the guard. Its child died with it; what that left behind has come to us.
+            // The guard was killed. Its child died with it; its orphans are now our children.
             tree::kill_all_but(|pid| guards.contains(&pid), None, |_, _| {});
         }
     }

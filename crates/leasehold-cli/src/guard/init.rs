@@ -1,7 +1,7 @@
 //! The first process of a process namespace, with the command below it.
 //!
-//! When the first process of a namespace dies, the kernel kills all others in it before anybody can notice: those in
-//! sessions of their own, orphans, and whoever is about to fork. This process dies with its guard, by its parent-death
+//! When the first process of a namespace dies, the kernel kills all others in it before any of them can notice: those in
+//! sessions of their own, orphans, and processes that are about to fork. This process dies with its guard, by its parent-death
 //! signal; the guard dies by its kernel timer at the latest. So nothing outlives the lease, even if supervisor, guard
 //! and this process are all stopped or killed in one blow. No process has to be awake for that.
 //!

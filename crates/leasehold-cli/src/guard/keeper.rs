@@ -3,7 +3,7 @@
 //! It is a small program of its own, in a process group of its own, so that nothing that happens to the supervisor
 //! (SIGSTOP, SIGKILL, starvation, a full pipe) stops it. It kills when
 //! - the boot clock passes `kill_at`, which only an order of the supervisor moves, and only while it is not yet passed;
-//! - the supervisor is gone: the socket closes, and nobody would renew the lease;
+//! - the supervisor is gone: the socket closes, and the lease is no longer renewed;
 //! - it is told to.
 //!
 //! Should the guard itself be stopped, a kernel timer kills it halfway between `kill_at` and `valid_until`, and the

@@ -1,7 +1,7 @@
-//! All that a process has started, and all that those have started, found through `/proc`.
+//! All descendants of a process, found through `/proc`.
 //!
 //! The caller is a *subreaper*: whatever loses its parent becomes its child. So nothing below it can escape upwards, and
-//! "no child is left" means that nothing is left, also of those who began a session of their own.
+//! "no child is left" means that nothing is left, not even processes that started a session of their own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,7 +70,7 @@ pub(crate) fn kill_all_but(
                 reaped(pid.as_raw_nonzero().get(), status);
             }
         }
-        // Whoever was on its way to us while we looked is seen by a second look.
+        // A process that was being reparented to us during the first look shows up in a second one.
         if victims.is_empty() && below(me(), &spare).is_ok_and(|left| left.is_empty()) {
             return;
         }
@@ -145,7 +145,7 @@ fn process_info(pid: i32) -> io::Result<Option<ProcessInfo>> {
     }
 }
 
-/// `pid (name) state ppid … starttime …`; the name may hold any bytes: brackets, and such as are no text.
+/// `pid (name) state ppid … starttime …`; the name may hold any bytes: brackets, and invalid UTF-8.
 fn parse_stat(stat: &[u8]) -> Option<ProcessInfo> {
     let name_end = stat.windows(2).rposition(|two| two == b") ")?;
     let mut fields = std::str::from_utf8(&stat[name_end + 2..]).ok()?.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! Why a shard is where it is, and what would move if.
+//! Explains where a shard runs and why, and what a change would move.
 
 use std::fmt::Write as _;
 

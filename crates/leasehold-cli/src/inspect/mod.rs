@@ -1,4 +1,4 @@
-//! Commands that look at a cluster and change nothing.
+//! Commands that inspect a cluster and change nothing.
 
 mod explain;
 mod show;
@@ -74,7 +74,7 @@ fn known_shard(view: &View, shard: ShardId) -> Result<ShardId, Failure> {
     )))
 }
 
-/// Whether a group is there: it has settings, or at least shards that somebody once had.
+/// Whether a group exists: it has settings, or at least records of shards.
 pub(crate) fn check_group(view: &View, name: &str) -> Result<(), Failure> {
     let known = view.groups.iter().any(|group| group.group.as_str() == name)
         || view.shards.iter().any(|shard| shard.id.0.group.as_str() == name);

@@ -1,4 +1,4 @@
-//! Printing a view once, or at every change.
+//! Prints a view once, or after every change.
 
 use std::io::{IsTerminal, Write};
 
@@ -62,7 +62,7 @@ fn print(text: &str, format: Format, watching: Watching) -> std::io::Result<()> 
         .and_then(|()| out.write_all(text.as_bytes()))
         .and_then(|()| out.flush())
     {
-        // `leasehold shards | head` is no failure.
+        // `leasehold shards | head` is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result,
     }

@@ -34,7 +34,7 @@ pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::
     Ok((if keys.is_empty() { "no registered keys\n".to_owned() } else { table.show() }, json))
 }
 
-/// What to do about a key that somebody else has registered.
+/// What to do about a key that another process has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
     /// It is left alone.
@@ -57,7 +57,7 @@ pub(crate) async fn register(
     let options = RegistryOptions::default();
     let there = registry(&**store)?;
     if let Some(theirs) = taken(there, key, others).await? {
-        return Err(somebody_elses(key, &theirs, &options));
+        return Err(key_is_taken(key, &theirs, &options));
     }
     let mut signals = Signals::listen()?;
     let retry = options.retry.clone();
@@ -69,7 +69,7 @@ pub(crate) async fn register(
             let first = match taken(there, key, others).await {
                 // Of our own tries that failed one may have landed after all.
                 Ok(Some(theirs)) if failures == 0 || theirs != value => {
-                    return somebody_elses(key, &theirs, &options);
+                    return key_is_taken(key, &theirs, &options);
                 }
                 Ok(_) => keeper.register(key, value).await.map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -103,7 +103,7 @@ pub(crate) async fn register(
     }
 }
 
-fn somebody_elses(key: &str, theirs: &str, options: &RegistryOptions) -> Failure {
+fn key_is_taken(key: &str, theirs: &str, options: &RegistryOptions) -> Failure {
     Failure::new(
         Code::NameTaken,
         format!(
@@ -114,7 +114,7 @@ fn somebody_elses(key: &str, theirs: &str, options: &RegistryOptions) -> Failure
     )
 }
 
-/// The value that somebody else has registered under a key, if that matters.
+/// The value that another process has registered under a key, if that matters.
 async fn taken(registry: &dyn Registry, key: &str, others: Others) -> Result<Option<String>, StoreError> {
     if others == Others::Overwrite {
         return Ok(None);

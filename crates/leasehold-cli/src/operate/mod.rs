@@ -1,4 +1,4 @@
-//! What operators ask for. Requests go into the store; running nodes see them there and act by themselves.
+//! Operators' commands. They are written into the store; running nodes see them there and act on them.
 
 mod group;
 mod keys;

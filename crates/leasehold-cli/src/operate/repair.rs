@@ -1,5 +1,5 @@
-//! Mending single records, safely: that of a shard only after a time in which nobody can be holding it any more, and
-//! what operators asked for only if it cannot be read.
+//! Repairs single records safely: a shard's record only after every earlier holder must have stopped, and the control
+//! record only if it cannot be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +140,7 @@ fn refuse_newer(key: &Key, error: &RecordError) -> Result<(), Failure> {
     }
 }
 
-/// `meta` says how long somebody may still hold a shard.
+/// `meta` says how long an earlier holder may still run a shard.
 fn without_meta(shard: &ShardId, why: &str) -> Failure {
     let what = format!(
         "the record of {shard} is damaged and was not repaired: the record meta is unreadable too, so it is unknown how \
@@ -149,7 +149,7 @@ fn without_meta(shard: &ShardId, why: &str) -> Failure {
     Failure::new(Code::Store, format!("{what}\n  {why}\n  then run this again"))
 }
 
-/// Writes a record over a damaged one, unless somebody else has changed that meanwhile.
+/// Overwrites a damaged record, unless it has changed meanwhile.
 async fn write_over(
     store: &Arc<dyn Store>,
     key: Key,

@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// Engages the names, and what becomes of them, for as long as it is polled. A file that cannot be read, or that
-    /// holds something that is no name, changes nothing.
+    /// holds an invalid name, changes nothing.
     pub(super) async fn follow(self, node: &Node, group: &GroupName) {
         let mut engaged = BTreeSet::new();
         let mut complaint = Vec::new();

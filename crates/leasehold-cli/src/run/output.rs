@@ -57,7 +57,7 @@ impl Printer {
         let (lines, mut inbox) = mpsc::channel::<Item>(1024);
         std::thread::Builder::new().name("lh-output".to_owned()).spawn(move || {
             while let Some(item) = inbox.blocking_recv() {
-                // Nobody reads any more: the children's lines are dropped, and they go on.
+                // If the reader is gone, the children's lines are dropped and the children continue.
                 let _ = match item {
                     Item::Line(Side::Out, line) => {
                         io::stdout().lock().write_all(&line).and_then(|()| io::stdout().flush())
@@ -156,7 +156,7 @@ async fn listen(
     let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
     let take = async |line: Vec<u8>| match ChildLine::read(line) {
-        // A child that is no longer cared for has nobody to answer to.
+        // The receiver is gone if the child is no longer supervised.
         ChildLine::Acknowledged(answer) => drop(answers.send(answer).await),
         ChildLine::Output(line) => {
             let size = u32::try_from(line.len().min(WAITING_BYTES_MAX)).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The command with its placeholders.
+//! Replaces the placeholders in the command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +41,7 @@ pub(super) fn problem(command: &[OsString]) -> Option<Problem> {
 }
 
 fn replace(part: &OsStr, shard: &ShardId, epoch: Epoch) -> OsString {
-    // An argument that is no text cannot hold a placeholder of ours.
+    // An argument that is not valid UTF-8 cannot contain a placeholder.
     let Some(text) = part.to_str() else { return part.to_owned() };
     let epoch = epoch.to_string();
     let known = [("{shard}", shard.name.as_str()), ("{group}", shard.group.as_str()), ("{epoch}", &epoch)];

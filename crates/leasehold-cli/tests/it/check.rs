@@ -302,7 +302,7 @@ fn a_store_that_refuses_every_node_is_told_with_its_words() {
     }
 }
 
-/// Ended by whoever runs it, such as a service manager, in the middle of its work.
+/// Ended in the middle of its work, for example by a service manager.
 #[test]
 fn a_check_that_is_told_to_end_leaves_nothing() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };

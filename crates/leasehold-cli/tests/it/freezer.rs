@@ -43,7 +43,7 @@ impl Freezer {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).expect("a process can be moved");
     }
 
-    /// Freezes all of them, until what this gives back is dropped: declare it after whoever waits for a process in here.
+    /// Freezes all of them, until what this gives back is dropped: declare it after everything that waits for a process in here.
     #[must_use]
     pub(crate) fn freeze(&self) -> Frozen<'_> {
         let asleep = || {

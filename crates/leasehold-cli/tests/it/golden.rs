@@ -1,5 +1,5 @@
 //! What every command prints, word for word: `tests/golden/*.txt`. Each file is a session on a store of its own, with
-//! known records in it. After a wanted change, `REWRITE=1 cargo test -p leasehold-cli golden` writes them anew; read
+//! known records in it. After a wanted change, `REWRITE=1 cargo test -p leasehold-cli golden` rewrites them; read
 //! the difference before it is committed.
 
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn the_reference_of_settings_is_current() {
     assert_eq!(
         std::fs::read_to_string(&file).unwrap_or_default(),
         now,
-        "REWRITE=1 writes docs/settings.md anew"
+        "REWRITE=1 rewrites docs/settings.md"
     );
 }
 

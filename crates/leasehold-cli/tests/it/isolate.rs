@@ -127,7 +127,7 @@ fn a_supervisor_killed_with_all_its_guards_leaves_nobody_beside_the_next_owner()
 }
 
 #[test]
-fn whoever_is_not_root_gets_a_user_namespace_with_it_or_a_clear_refusal() {
+fn a_user_who_is_not_root_gets_a_user_namespace_with_it_or_a_clear_refusal() {
     if !possible() || !rustix::process::geteuid().is_root() {
         return;
     }

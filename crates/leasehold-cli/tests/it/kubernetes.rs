@@ -53,7 +53,7 @@ fn a_node_stands_in_the_zone_of_its_machine_and_what_is_long_gone_leaves_no_leas
         (!left.contains("red") && left.split_whitespace().count() == was - 2).then_some(())
     });
 
-    // The record is gone, its epochs are not: whoever runs red now has a higher one.
+    // The record is gone, its epochs are not: the node that runs red now has a higher one.
     names("red\nblue\n");
     let after = wait_for("red is held again", PATIENCE, epoch);
     assert!(after > before, "{after} after {before}");

@@ -47,7 +47,7 @@ fn an_interrupt_begins_no_more_seeds_and_tells_what_ran() {
         let seeds = ["sim", "--seeds", "0..100000000", "--nodes", "1", "--shards", "1", "--for", "5s"];
         command.args(seeds).args(json.then_some("--json"));
         let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Whoever has burnt some time has begun, and listens.
+        // A process that has used some CPU time has started, and listens for signals.
         let pid = running.id();
         wait_for("it runs", Duration::from_secs(120), || (ticks(pid) > 30).then_some(()));
         send(pid, signal);

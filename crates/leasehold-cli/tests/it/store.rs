@@ -208,7 +208,7 @@ fn a_bucket_that_ignores_conditions_ends_a_node_at_its_start() {
     assert_eq!(told.status.code(), Some(3), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
-/// The check of a bucket may take longer than somebody else needs to register the key.
+/// The test of a bucket may take longer than another process needs to register the key.
 #[test]
 fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     let Some(server) = S3Server::start(Program::SeaweedFs) else { return };
@@ -233,6 +233,6 @@ fn a_key_that_was_registered_during_the_check_of_a_bucket_is_left_alone() {
     let told = fs::read_to_string(&log).unwrap();
     assert_eq!(ended.code(), Some(5), "{told}");
     assert!(told.contains("\"first\""), "{told}");
-    // Whoever waited for so long was told what for.
+    // The long wait was explained.
     assert!(told.contains("testing whether the bucket"), "{told}");
 }

@@ -1,4 +1,4 @@
-//! `leasehold bench`: what a store gives and what it costs, with real processes, beside one write per shard.
+//! `leasehold bench`: measures real processes on a store, and compares them with one lease per shard.
 
 mod arguments;
 mod cost;
@@ -25,7 +25,7 @@ use crate::cluster::{NodeTemplate, Scratch};
 use numbers::Numbers;
 use session::Session;
 
-/// Workers say nothing of themselves but when they start and stop: nobody is stopped here.
+/// Workers record only their starts and stops: no process is paused here.
 const BEAT_EVERY: Duration = Duration::from_secs(3600);
 
 /// How many processes one machine can be asked to start.

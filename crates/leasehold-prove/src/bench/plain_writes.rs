@@ -1,4 +1,4 @@
-//! What others do: every shard's lease is a record of its own, written anew every ten seconds.
+//! The comparison: one lease record per shard, each written every ten seconds.
 
 use std::time::Duration;
 

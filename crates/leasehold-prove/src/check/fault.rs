@@ -21,7 +21,7 @@ pub(crate) enum Fault {
     Restart,
     /// An operator drains it, and takes that back later.
     Drain,
-    /// Somebody else holds the write lock of the store's file.
+    /// Another process holds the write lock of the store's file.
     Lock,
 }
 

@@ -1,4 +1,4 @@
-//! `leasehold check`: real processes on somebody's own store, broken on purpose and judged by when their workers ran.
+//! `leasehold check`: runs real processes on the user's store, breaks them on purpose, and judges when their workers ran.
 //!
 //! `plan` decides what to do, `trial` does it, `findings` judges it, and `print` and `report` present the result.
 
@@ -118,7 +118,7 @@ async fn on_store(
     Ok((findings, unwritten))
 }
 
-/// How long after the last fault every shard must run again: a process that is started anew first waits for its former
+/// How long after the last fault every shard must run again: a restarted process first waits for its former
 /// session; then the worst case of an unowned shard counts.
 fn bound(explained: &Explanation) -> Duration {
     explained.failover_worst + explained.recovery_worst + explained.unowned_worst

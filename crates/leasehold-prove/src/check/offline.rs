@@ -1,4 +1,4 @@
-//! Judging histories that somebody recorded, of any program and any time.
+//! Judges recorded histories, of any program and any time.
 
 use leasehold_chaos::history::History;
 use leasehold_chaos::judge;

@@ -49,7 +49,7 @@ impl Summary {
         Some(Summary { outage, limit, aftermath, overlaps: 0 })
     }
 
-    /// Whether each shard started once, and nobody took what was the others'.
+    /// Whether each shard started once, and no node took the share of another.
     pub(super) fn promise(&self) -> Promise {
         let once = self.aftermath.starts.iter().filter(|starts| **starts == 1).count();
         let share = match &self.aftermath.largest_with_all_back {

@@ -175,7 +175,7 @@ fn too_short(last: Duration, ttl: Duration) -> Problem {
     Problem::new("--for", what, "use a duration above the ttl")
 }
 
-/// Many shards beat less often, so that the workers themselves are no load: all of them together about 2,000 times a
+/// Many shards beat less often, so that the workers themselves cause little load: all of them together about 2,000 times a
 /// second.
 fn beat_every(shards: u32) -> Duration {
     Duration::from_millis(u64::from(shards) / 2).max(Duration::from_millis(10))

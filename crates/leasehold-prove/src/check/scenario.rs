@@ -41,7 +41,7 @@ impl Scenario {
         }
     }
 
-    /// For how long it lasts, unless somebody asks for another time.
+    /// Its default duration.
     pub(super) fn usual(self, ttl: Duration) -> Duration {
         match self {
             Scenario::CutOff => Duration::from_secs(70),

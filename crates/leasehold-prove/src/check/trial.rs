@@ -1,4 +1,4 @@
-//! Doing it: nodes are started, broken as planned, healed, and ended.
+//! Runs the plan: starts the nodes, breaks them as planned, heals them, and ends them.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Files that are written at the end, and must be known to be writable before anything is begun.
+//! Files that are written at the end, and are checked to be writable before anything starts.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,4 +1,4 @@
-//! The history as it grows: who runs what right now, without reading everything again.
+//! Follows the growing history: which node runs what right now, without reading everything again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -72,7 +72,7 @@ impl Ledger {
         }
     }
 
-    /// How many shards are run by somebody.
+    /// How many shards run on some node.
     pub(crate) fn owned(&self) -> usize {
         self.running.values().filter(|runs| !runs.is_empty()).count()
     }

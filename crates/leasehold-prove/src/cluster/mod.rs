@@ -49,14 +49,14 @@ pub(crate) struct NodeTemplate {
     pub(crate) misbehaves: bool,
 }
 
-/// All nodes, in the order of their birth.
+/// All nodes, in the order of their first start.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     folder: PathBuf,
     template: NodeTemplate,
     members: Vec<Member>,
     recorder: Recorder,
-    /// Since when the store does something for no node that only a person can mend.
+    /// Since when the store refuses every node, in a way that only an operator can fix.
     refused_since: Option<Moment>,
 }
 
@@ -211,7 +211,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Notes which processes have ended, and says which of them nobody had asked to.
+    /// Notes which processes have ended, and returns those that ended unasked.
     pub(crate) fn look(&mut self) -> io::Result<Vec<String>> {
         let mut unasked = Vec::new();
         for place in 0..self.members.len() {
@@ -237,20 +237,20 @@ impl Cluster {
         lasts.then(|| self.store_failures())
     }
 
-    /// What the store does not do for nodes just now, each thing once.
+    /// The current store errors of all nodes, each once.
     pub(crate) fn store_failures(&self) -> String {
         let errors = self.members.iter().filter_map(|member| Some(member.store_failure()?.error));
         errors.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; ")
     }
 
-    /// The last words of a node on its standard error.
+    /// The last line of a node on its standard error.
     fn complaints(&self, place: usize) -> String {
         let text = std::fs::read_to_string(self.complaints_file(&self.members[place].name));
         let text = text.unwrap_or_default();
         text.lines().last().map_or_else(String::new, |line| format!(": {line}"))
     }
 
-    /// Asks all nodes to leave and waits for them, though not for long.
+    /// Asks all nodes to leave, waits for them a short time, and kills the rest.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         (0..self.members.len()).try_for_each(|place| self.drain(place))?;
         for _ in 0..700 {
@@ -298,7 +298,7 @@ impl Member {
         matches!(self.fate, Fate::Running | Fate::Paused | Fate::Draining)
     }
 
-    /// What it last said of itself.
+    /// The last status that it printed.
     pub(crate) fn status(&self) -> NodeStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

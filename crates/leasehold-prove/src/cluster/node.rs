@@ -25,9 +25,9 @@ use super::GROUP;
 
 /// The hidden command that makes this program a node.
 pub(super) const HIDDEN: &str = "trial-node";
-/// How often a node says how it is.
+/// How often a node prints its status.
 const SAY_EVERY: Duration = Duration::from_millis(200);
-/// How long handing everything over may take, as for whoever changes nothing.
+/// How long handing everything over may take: the default of `run`.
 const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 /// How often it writes down what it asked of the store.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -56,15 +56,15 @@ pub(crate) struct NodeStatus {
     /// When it stops its work unless it can renew, on the boot clock.
     pub(crate) stop_at_ns: u64,
     pub(crate) cause: String,
-    /// What the store does not do for it just now.
+    /// The current error of the store, if any.
     pub(crate) store_failure: Option<StoreFailure>,
 }
 
-/// What a store did not do.
+/// An error of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoreFailure {
     pub(crate) error: String,
-    /// Whether only a person can mend it.
+    /// Whether only an operator can fix it.
     pub(crate) needs_operator: bool,
 }
 
@@ -79,7 +79,7 @@ pub fn hidden_main() -> Option<ExitCode> {
     })
 }
 
-/// Runs a node until it is told to leave, or until whoever started it is gone.
+/// Runs a node until it is told to leave, or until its starter is gone.
 fn main(options: NodeOptions) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
     else {
@@ -132,7 +132,7 @@ async fn live(options: NodeOptions) -> Result<(), leasehold::BoxError> {
         say(&node, &store.counts());
         tokio::select! {
             _ = terminate.recv() => break,
-            // Ctrl-C reaches the whole terminal: whoever started the nodes decides what becomes of them.
+            // Ctrl-C reaches the whole terminal: the starter decides what happens to the nodes.
             _ = interrupt.recv() => {}
             // The starter holds the other end, and writes nothing more: this ends with it.
             _ = starter.read(&mut byte) => break,
@@ -185,7 +185,7 @@ async fn note_events(recorder: &Recorder, events: &mut Events) {
     std::future::pending().await
 }
 
-/// What fails just now; what only a person can mend comes first.
+/// The current error; one that only an operator can fix comes first.
 fn store_failure(counts: &Counts) -> Option<StoreFailure> {
     let failures = counts.failing.values().map(|error| StoreFailure {
         error: error.to_string(),

@@ -1,4 +1,4 @@
-//! A place of our own on somebody's store, which disturbs nobody and is cleared afterwards.
+//! A temporary namespace on the user's store, which disturbs no other and is deleted afterwards.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const VETTED_WITHIN: Duration = Duration::from_secs(120);
 /// How long clearing may take: some stores remove one record at a time.
 const CLEARED_WITHIN: Duration = Duration::from_secs(120);
 
-/// A namespace of our own; on a local store a file of our own, beside the one that was named, because whoever holds
-/// its write lock holds up everybody; in a bucket a folder of our own, because a bucket is checked beside its namespaces.
+/// A namespace of our own; on a local store a file of our own, beside the one that was named, because a process that holds
+/// its write lock blocks all others; in a bucket a folder of our own, because a bucket is checked beside its namespaces.
 pub(crate) struct Scratch {
     /// Where nodes find it. It may hold secrets.
     pub(crate) url: String,

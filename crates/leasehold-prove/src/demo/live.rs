@@ -1,4 +1,4 @@
-//! The demo in a terminal, until somebody quits.
+//! The demo in a terminal, until the user quits.
 
 use std::io;
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub use arguments::Demo;
 use crate::cluster::{Cluster, NodeTemplate};
 use scene::{Scene, people};
 
-/// How long a demo without a terminal runs if nobody says otherwise.
+/// How long a demo without a terminal runs by default.
 const PLAIN_FOR: Duration = Duration::from_secs(10);
 
 /// The most nodes that a demo has over its life.
@@ -87,7 +87,7 @@ fn check_ttl(ttl: Duration) -> Result<(), Problems> {
     checked.map_err(|errors| Problems(errors.iter().map(told).collect()))
 }
 
-/// Whether all was as it should be at the end.
+/// Whether all shards ran at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Well,

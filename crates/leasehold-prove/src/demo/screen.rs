@@ -1,4 +1,4 @@
-//! The terminal: colours, keys, and leaving it as it was.
+//! The terminal: colours, keys, and restoring it at the end.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn apply(out: &mut impl Write, style: Style) -> io::Result<()> {
     }
 }
 
-/// Reads keys on a thread of its own, for as long as somebody listens.
+/// Reads keys on a separate thread, as long as the receiver exists.
 pub(super) fn keys() -> io::Result<mpsc::UnboundedReceiver<Key>> {
     let (sender, keys) = mpsc::unbounded_channel();
     std::thread::Builder::new().name("lh-demo-keys".to_owned()).spawn(move || {

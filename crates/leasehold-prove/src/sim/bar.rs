@@ -1,4 +1,4 @@
-//! How far it is, on one line of a terminal of any width.
+//! A progress bar, on one line of a terminal of any width.
 
 use std::io::{IsTerminal, Write as _};
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// A bar on standard error, unless there is no terminal or nobody wants one.
+    /// A bar on standard error, if that is a terminal and a bar is wanted.
     pub(super) fn new(wanted: bool) -> Bar {
         let shown = wanted && std::io::stderr().is_terminal();
         Bar { began_at: clock::now(), drawn_at: Mutex::new(None), shown }

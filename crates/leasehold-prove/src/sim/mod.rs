@@ -36,7 +36,7 @@ fn one(what: &Sim, options: &Options, seed: u64) -> Result<(), Failure> {
     if what.trace {
         print!("{}", transcript(&outcome.trace));
     }
-    // Whoever says which faults to keep wants exactly these.
+    // Faults that were chosen explicitly are not reduced.
     let told = if options.keep.is_some() { outcome } else { shrink(&options, &outcome) };
     if what.json {
         println!("{:#}", report::outcome_json(&options, &told));
@@ -60,7 +60,7 @@ fn many(what: &Sim, request: &Request, seeds: &Range<u64>) -> Result<(), Failure
     if !what.json {
         print!("{}", report::totals(&summary));
     }
-    // Whoever is in a hurry does not wait until a schedule is shrunk.
+    // After an interrupt, no schedule is shrunk: that takes time.
     let first = summary.failures.first().filter(|_| !interrupted);
     if let Some((seed, _)) = first {
         let options = Options { tracing: Tracing::On, ..request.options.clone() };
@@ -93,7 +93,7 @@ fn broken(which: &str) -> Failure {
     Failure::new(Code::Unhealthy, format!("{which} broke a promise; this is a bug, please report it"))
 }
 
-/// Becomes true when somebody wants an end: with the first signal, no more seeds are begun; a second one ends all.
+/// Becomes true with the first signal, after which no more seeds are started; a second signal ends the program.
 fn stop_when_told() -> Result<(Arc<AtomicBool>, JoinHandle<()>), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

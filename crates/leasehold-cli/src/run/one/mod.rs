@@ -1,6 +1,6 @@
 //! One child for all shards of this node, told what it owns by lines of JSON (`docs/one.md`).
 //!
-//! The child is cared for by a thread of its own: whoever waits for its end can block without holding it up.
+//! A separate thread looks after the child, so that callers can wait for its end without blocking it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -197,7 +197,7 @@ impl Carer {
                 () = tokio::time::sleep(self.supervisor.rule.look_every) => self.extend(&mut life),
             }
         }
-        // Its last words; the pipe has ended, because nobody is left who could write.
+        // The last lines of its output: the pipe has ended, because all its writers are gone.
         while let Ok(Some(answer)) = tokio::time::timeout(LAST_WORDS_WITHIN, life.answers.recv()).await {
             self.on_answer(&mut life, answer);
         }
@@ -334,7 +334,7 @@ impl Carer {
             let outcome = if held.stop_told { Ok(()) } else { Err(why.to_owned().into()) };
             let _ = held.ended.send(outcome);
         }
-        // Their senders are dropped: whoever waited hears that the child is dead.
+        // Their senders are dropped, which tells the receivers that the child is dead.
         self.waiting.clear();
     }
 }
