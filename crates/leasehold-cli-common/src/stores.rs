@@ -1,13 +1,14 @@
 //! Opens stores by URL.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::clock::Clock;
 use leasehold_core::store::{Facts, Key, StoreError, StoreErrorKind};
 use leasehold_local::{Create, Local, Options};
-use leasehold_store::{MemoryServer, Store};
+use leasehold_store::{MemoryServer, Store, StoreExt};
 
 use crate::failure::{Code, Failure};
 use crate::settings::{Problem, Problems, Settings, nearest, redacted};
@@ -71,7 +72,7 @@ pub async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failu
 
 /// Tests whether the store can be trusted with records. A bucket needs many test writes; `say` reports that if it takes long.
 pub async fn vet(store: &dyn Store, say: impl FnOnce(&str)) -> Result<(), StoreError> {
-    let (clock, mut vetting) = (Clock::boot(), store.vet());
+    let (clock, mut vetting) = (Clock::boot(), pin!(store.vet()));
     tokio::select! {
         vetted = &mut vetting => return vetted,
         () = clock.sleep(VETTED_UNSEEN) => {}

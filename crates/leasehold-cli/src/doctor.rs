@@ -14,7 +14,7 @@ use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::observer::Observer;
 use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped, Version};
-use leasehold_store::{Grade, Store, Throwaway};
+use leasehold_store::{Grade, Store, StoreExt, Throwaway};
 
 /// How often each thing is timed.
 const ROUNDS: usize = 9;

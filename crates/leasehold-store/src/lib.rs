@@ -1,10 +1,17 @@
-//! What Leasehold asks of a store ([`Store`], [`Registry`]), and what helps to write and test one: an in-memory store
-//! ([`memory`]), stores around stores that make trouble or take notes ([`wrap`]), the suite that checks a store
-//! against the contract ([`conformance`]), and what a store that charges for requests costs ([`bill`]).
+//! What Leasehold asks of a store, and what helps to write and test one.
+//!
+//! - [`Store`] is what every store must do. What only some can do is in [`DeathProofs`], [`Administration`] and
+//!   [`Registry`]; [`StoreExt`] calls them where they are there.
+//! - [`memory`] is a store in memory, [`wrap`] has stores around stores that inject faults or count calls, and
+//!   [`conformance`] is the suite that checks a store against the contract.
+//! - [`bill`] says what a store costs that charges for requests.
 
 mod address;
+mod administration;
 pub mod bill;
 pub mod conformance;
+mod death_proofs;
+mod extensions;
 mod finding;
 pub mod memory;
 mod namespace;
@@ -12,10 +19,14 @@ mod registry;
 pub mod rng;
 mod secret;
 mod store;
+mod store_ext;
 mod throwaway;
 pub mod wrap;
 
 pub use address::{Address, AddressError, Host};
+pub use administration::{Administration, Charged};
+pub use death_proofs::DeathProofs;
+pub use extensions::Extensions;
 pub use finding::{Finding, Grade};
 pub use leasehold_core::store::{
     Facts, Freshness, Key, Lane, Listing, Safety, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version,
@@ -23,7 +34,8 @@ pub use leasehold_core::store::{
 };
 pub use memory::{Memory, MemoryServer};
 pub use namespace::check_namespace;
-pub use registry::{LeaseId, LeaseState, Registry};
+pub use registry::{LeaseId, LeaseState, Registry, values_among};
 pub use secret::Secret;
-pub use store::{Charged, Reading, Store, SwapReply, Watch};
+pub use store::{Reading, Store, SwapReply, Watch};
+pub use store_ext::StoreExt;
 pub use throwaway::Throwaway;

@@ -34,8 +34,11 @@ pub trait Registry: Send + Sync {
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
     /// The values of these keys, whoever registered or wrote them; `None` for those that are not there. Asked at every
     /// renewal, so that a key which somebody removed or wrote over is noticed.
-    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let mut all: BTreeMap<String, Vec<u8>> = self.keys().await?.into_iter().collect();
-        Ok(keys.iter().map(|key| all.remove(key)).collect())
-    }
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+}
+
+/// The [`values`](Registry::values) of these keys, for a registry that has no quicker way than to list all of them.
+pub fn values_among(all: Vec<(String, Vec<u8>)>, keys: &[String]) -> Vec<Option<Vec<u8>>> {
+    let mut all: BTreeMap<String, Vec<u8>> = all.into_iter().collect();
+    keys.iter().map(|key| all.remove(key)).collect()
 }

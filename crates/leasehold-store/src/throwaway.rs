@@ -10,7 +10,7 @@ const ROUNDS: usize = 5;
 /// The name of a namespace that is made to be thrown away: for trying a store out.
 ///
 /// The only way to have one is to make up a fresh name, from the system's randomness, that nothing has had before. So
-/// whoever shows it to [`Store::discard`] made the namespace, and nobody's records can be removed by mistake.
+/// whoever shows it to [`Administration::discard`](crate::Administration::discard) made the namespace, and nobody's records can be removed by mistake.
 #[derive(Debug)]
 pub struct Throwaway {
     name: String,
@@ -35,6 +35,11 @@ impl Throwaway {
                 "{namespace:?} is not the namespace {self}, so nothing of it is removed"
             ))),
         }
+    }
+
+    /// The error of a store that cannot remove a namespace.
+    pub fn stays(&self, kind: &str) -> StoreError {
+        refused(format!("a store of the kind {kind} removes no namespace, so {self} stays"))
     }
 
     /// Removes every record of a namespace of this name, each on condition of its version, until none is left. For

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 pub use leasehold_store::{
-    Charged, Facts, Finding, Freshness, Grade, Key, Lane, Listing, Memory, MemoryServer, Reading, Registry,
-    Safety, Store, StoreError, StoreErrorKind, Stored, Swap, SwapReply, Swapped, Throwaway, Version, Watch,
-    WatchEvent,
+    Administration, Charged, DeathProofs, Extensions, Facts, Finding, Freshness, Grade, Key, Lane, Listing,
+    Memory, MemoryServer, Reading, Registry, Safety, Store, StoreError, StoreErrorKind, StoreExt, Stored,
+    Swap, SwapReply, Swapped, Throwaway, Version, Watch, WatchEvent,
 };
 
 /// The schemes of the built-in stores.

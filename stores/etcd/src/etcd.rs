@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane as CallLane, Listing, Reading, Registry, Safety, Store, StoreError,
-    Swap, SwapReply, Throwaway, Watch, rng,
+    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane as CallLane, Listing, Reading,
+    Safety, Store, StoreError, Swap, SwapReply, Throwaway, Watch, rng,
 };
 
 use crate::connection::{Connection, Method};
@@ -110,6 +110,21 @@ impl Store for Etcd {
         Ok(self.read(&[Key::Meta]).await?.generation)
     }
 
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: None, administration: Some(self), registry: Some(self) }
+    }
+}
+
+#[async_trait]
+impl Administration for Etcd {
+    async fn vet(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     async fn examine(&self) -> Vec<Finding> {
         let shared = Arc::clone(&self.shared);
         let examined =
@@ -117,13 +132,17 @@ impl Store for Etcd {
         examined.await.unwrap_or_else(|error| vec![Finding::bad(error.to_string(), "try again")])
     }
 
+    fn aside(&self, _throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        Ok(None)
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        None
+    }
+
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
         throwaway.must_be(self.shared.layout.namespace())?;
         throwaway.sweep(self).await
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
     }
 }
 

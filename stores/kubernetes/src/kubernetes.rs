@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap,
-    SwapReply, Swapped, Throwaway, Version, Watch,
+    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety,
+    Store, StoreError, Swap, SwapReply, Swapped, Throwaway, Version, Watch,
 };
 
 use crate::client::{self, ApiClient};
@@ -147,8 +147,31 @@ impl Store for Kubernetes {
         self.inner.leases.make_anchor(&self.inner.work).await
     }
 
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: None, administration: Some(self), registry: Some(self) }
+    }
+}
+
+#[async_trait]
+impl Administration for Kubernetes {
+    async fn vet(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     async fn examine(&self) -> Vec<Finding> {
         examine::examine(&self.inner, &self.facts()).await
+    }
+
+    fn aside(&self, _throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        Ok(None)
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        None
     }
 
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
@@ -161,10 +184,6 @@ impl Store for Kubernetes {
             leases.delete_any(work, &leases.layout.anchor_name()).await?;
         }
         Ok(())
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use leasehold_core::SessionId;
 use leasehold_local::Local;
-use leasehold_store::{Lane, Store, Swap, Swapped, Version, Watch, WatchEvent};
+use leasehold_store::{Lane, Store, StoreExt, Swap, Swapped, Version, Watch, WatchEvent};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Set in the other processes that this one starts.

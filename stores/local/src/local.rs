@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::SessionId;
 use leasehold_store::{
-    Facts, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError, Swap, SwapReply,
-    Watch, check_namespace,
+    Administration, Charged, DeathProofs, Extensions, Facts, Finding, Freshness, Key, Lane, Listing, Reading,
+    Safety, Store, StoreError, Swap, SwapReply, Throwaway, Watch, check_namespace,
 };
 
 use crate::busy_timeout::BusyTimeout;
@@ -145,6 +145,13 @@ impl Store for Local {
         Ok(answered.generation)
     }
 
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: Some(self), administration: Some(self), registry: Some(self) }
+    }
+}
+
+#[async_trait]
+impl DeathProofs for Local {
     async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
         let claims = Arc::clone(&self.claims);
         self.renewal
@@ -168,13 +175,32 @@ impl Store for Local {
     fn is_gone(&self, session: SessionId) -> bool {
         claim::probe(&self.shared.db_file, session) == claim::Proof::Gone
     }
+}
+
+#[async_trait]
+impl Administration for Local {
+    async fn vet(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     fn held_up_by(&self) -> Option<String> {
         self.shared.waits.are_recent().then(|| error::locked(&self.shared.db_file.file))
     }
 
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
+    async fn examine(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    fn aside(&self, _throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        Ok(None)
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        None
+    }
+
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        Err(throwaway.stays(Local::FACTS.kind))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::rng::fresh_id;
-use leasehold_store::{LeaseId, LeaseState, Registry, StoreError};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreError, values_among};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::clock;
@@ -124,6 +124,10 @@ impl Registry for Local {
             Ok(answered.value)
         })
         .await
+    }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        Ok(values_among(self.keys().await?, keys))
     }
 }
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use leasehold_core::name::NAME_BYTES_MAX;
 use leasehold_store::{
-    Charged, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError,
-    Swap, SwapReply, Swapped, Throwaway, Watch,
+    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety,
+    Store, StoreError, Swap, SwapReply, Swapped, Throwaway, Watch,
 };
 use object_store::path::Path;
 
@@ -139,10 +139,6 @@ impl Store for Bucket {
         }
     }
 
-    async fn vet(&self) -> Result<(), StoreError> {
-        self.pass_probe().await
-    }
-
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
         self.standing()?;
         let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
@@ -226,8 +222,27 @@ impl Store for Bucket {
         Ok(String::new())
     }
 
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: None, administration: Some(self), registry: Some(self) }
+    }
+}
+
+#[async_trait]
+impl Administration for Bucket {
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.pass_probe().await
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     async fn examine(&self) -> Vec<Finding> {
         examine::examine(self).await
+    }
+
+    fn aside(&self, _throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        Ok(None)
     }
 
     fn charged(&self) -> Option<Charged> {
@@ -246,10 +261,6 @@ impl Store for Bucket {
             }
             _ => Ok(()),
         }
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
     }
 }
 

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::{
-    Facts, Finding, Freshness, Key, Lane, Listing, Reading, Registry, Safety, Store, StoreError,
-    StoreErrorKind, Swap, SwapReply, Throwaway, Watch,
+    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety,
+    Store, StoreError, StoreErrorKind, Swap, SwapReply, Throwaway, Watch,
 };
 
 use crate::engine::Engine;
@@ -117,6 +117,21 @@ impl Store for Redis {
         engine.run(|_| async move { records.generation().await }).await
     }
 
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: None, administration: Some(self), registry: Some(self) }
+    }
+}
+
+#[async_trait]
+impl Administration for Redis {
+    async fn vet(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        None
+    }
+
     async fn examine(&self) -> Vec<Finding> {
         let (engine, records) = self.records(Lane::Work);
         let examined = engine.run(|_| async move { Ok(examine::examine(&records).await) }).await;
@@ -128,6 +143,10 @@ impl Store for Redis {
         Ok(Some(Arc::new(Redis::at(corner)?)))
     }
 
+    fn charged(&self) -> Option<Charged> {
+        None
+    }
+
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
         let options = self.work.connection().options.clone();
         // The address may name a parent, in which the namespace is.
@@ -136,9 +155,5 @@ impl Store for Redis {
         throwaway.sweep(self).await?;
         let (engine, records) = self.records(Lane::Work);
         engine.run(|_| async move { records.discard().await }).await
-    }
-
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
     }
 }

@@ -9,7 +9,7 @@ use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_cli_common::signals::Signals;
 use leasehold_core::store::StoreError;
-use leasehold_store::{Registry, Store, rng};
+use leasehold_store::{Registry, Store, StoreExt, rng};
 
 use crate::inspect::Table;
 

@@ -14,7 +14,7 @@ use leasehold_chaos::worker::{self, Manner, Obedience};
 use leasehold_core::config::Config;
 use leasehold_core::record::Policy;
 use leasehold_store::wrap::{Call, Counting, Counts};
-use leasehold_store::{Charged, StoreErrorKind};
+use leasehold_store::{Charged, StoreErrorKind, StoreExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::settings::{Problem, Problems, Settings, redacted};
 use leasehold_cli_common::stores;
-use leasehold_store::{Store, Throwaway};
+use leasehold_store::{Store, StoreExt, Throwaway};
 
 use super::route::{self, Kind};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trial::Trial;
 use super::verdict::ensure;
 use super::{Fixture, Note, Unmet, Verdict};
-use crate::{LeaseId, LeaseState, Registry, Store};
+use crate::{LeaseId, LeaseState, Registry, Store, StoreExt};
 
 /// How long leases live that must not expire during a test.
 const LONG: Duration = Duration::from_secs(600);

@@ -8,7 +8,7 @@ use leasehold_core::store::{
 
 use super::server::{MemoryServer, Server};
 use super::watch::Watching;
-use crate::{LeaseId, LeaseState, Reading, Registry, Store, SwapReply, Watch};
+use crate::{Extensions, LeaseId, LeaseState, Reading, Registry, Store, SwapReply, Watch, values_among};
 
 /// One namespace of a [`MemoryServer`], as one client sees it. Clones are the same client.
 #[derive(Clone, Debug)]
@@ -110,8 +110,8 @@ impl Store for Memory {
         Ok(self.server.lock().generation.clone())
     }
 
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: None, administration: None, registry: Some(self) }
     }
 }
 
@@ -158,5 +158,9 @@ impl Registry for Memory {
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let now = self.server.now();
         Ok(self.server.lock().space(&self.namespace).leases.keys(now))
+    }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        Ok(values_among(self.keys().await?, keys))
     }
 }

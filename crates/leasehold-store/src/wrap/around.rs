@@ -1,9 +1,15 @@
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_core::store::{Lane, Listing, StoreError, StoreErrorKind, Swap};
+use async_trait::async_trait;
+use leasehold_core::SessionId;
+use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, StoreErrorKind, Swap};
 
-use crate::{Reading, Registry, Store, SwapReply, Watch};
+use crate::{
+    Administration, Charged, DeathProofs, Extensions, Finding, LeaseId, LeaseState, Reading, Registry, Store,
+    StoreExt, SwapReply, Throwaway, Watch,
+};
 
 /// A kind of call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,16 +26,16 @@ pub enum Call {
     Watch,
     /// [`Store::generation`]
     Generation,
-    /// [`Store::claim_session`]
+    /// [`DeathProofs::claim_session`]
     ClaimSession,
-    /// [`Store::discard`]
+    /// [`Administration::discard`]
     Discard,
     /// Anything of a [`Registry`].
     Registry,
 }
 
 /// A wrapper that treats all calls alike: it decides what happens before and after each.
-pub(crate) trait Around: Send + Sync {
+pub(crate) trait Around: Send + Sync + 'static {
     /// The store inside.
     fn inner(&self) -> &Arc<dyn Store>;
 
@@ -68,144 +74,122 @@ pub(crate) trait Around: Send + Sync {
     }
 }
 
-/// Makes a store of a type that is [`Around`]. The lint keeps it whole: a wrapper that leaves a method of [`Store`] to its
-/// default silently takes it from the store inside.
-macro_rules! store_around {
-    ($type:ty) => {
-        #[deny(clippy::missing_trait_methods)]
-        #[async_trait::async_trait]
-        impl $crate::Store for $type {
-            fn facts(&self) -> $crate::Facts {
-                self.inner().facts()
-            }
+#[async_trait]
+impl<A: Around> Store for A {
+    fn facts(&self) -> Facts {
+        self.inner().facts()
+    }
 
-            async fn read(&self, keys: &[$crate::Key]) -> Result<$crate::Reading, $crate::StoreError> {
-                let reading = self.around(Call::Read, self.inner().read(keys)).await?;
-                self.note_reading(&reading);
-                Ok(reading)
-            }
+    async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
+        let reading = self.around(Call::Read, self.inner().read(keys)).await?;
+        self.note_reading(&reading);
+        Ok(reading)
+    }
 
-            async fn list(&self) -> Result<$crate::Listing, $crate::StoreError> {
-                let listing = self.around(Call::List, self.inner().list()).await?;
-                self.note_listing(Call::List, &listing);
-                Ok(listing)
-            }
+    async fn list(&self) -> Result<Listing, StoreError> {
+        let listing = self.around(Call::List, self.inner().list()).await?;
+        self.note_listing(Call::List, &listing);
+        Ok(listing)
+    }
 
-            async fn list_nodes(&self) -> Result<$crate::Listing, $crate::StoreError> {
-                let listing = self.around(Call::ListNodes, self.inner().list_nodes()).await?;
-                self.note_listing(Call::ListNodes, &listing);
-                Ok(listing)
-            }
+    async fn list_nodes(&self) -> Result<Listing, StoreError> {
+        let listing = self.around(Call::ListNodes, self.inner().list_nodes()).await?;
+        self.note_listing(Call::ListNodes, &listing);
+        Ok(listing)
+    }
 
-            async fn swap(
-                &self,
-                lane: $crate::Lane,
-                swaps: &[$crate::Swap],
-            ) -> Result<$crate::SwapReply, $crate::StoreError> {
-                self.swapping(lane, swaps).await
-            }
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+        self.swapping(lane, swaps).await
+    }
 
-            async fn watch(&self) -> Result<Option<$crate::Watch>, $crate::StoreError> {
-                let watch = self.around(Call::Watch, self.inner().watch()).await?;
-                Ok(watch.map(|watch| self.watching(watch)))
-            }
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        let watch = self.around(Call::Watch, self.inner().watch()).await?;
+        Ok(watch.map(|watch| self.watching(watch)))
+    }
 
-            async fn generation(&self) -> Result<String, $crate::StoreError> {
-                self.around(Call::Generation, self.inner().generation()).await
-            }
+    async fn generation(&self) -> Result<String, StoreError> {
+        self.around(Call::Generation, self.inner().generation()).await
+    }
 
-            async fn claim_session(
-                &self,
-                session: leasehold_core::SessionId,
-            ) -> Result<(), $crate::StoreError> {
-                self.around(Call::ClaimSession, self.inner().claim_session(session)).await
-            }
-
-            fn is_gone(&self, session: leasehold_core::SessionId) -> bool {
-                self.inner().is_gone(session)
-            }
-
-            fn release_session(&self, session: leasehold_core::SessionId) {
-                self.inner().release_session(session);
-            }
-
-            fn held_up_by(&self) -> Option<String> {
-                self.inner().held_up_by()
-            }
-
-            async fn vet(&self) -> Result<(), $crate::StoreError> {
-                self.inner().vet().await
-            }
-
-            async fn examine(&self) -> Vec<$crate::Finding> {
-                self.inner().examine().await
-            }
-
-            fn aside(
-                &self,
-                throwaway: &$crate::Throwaway,
-            ) -> Result<Option<std::sync::Arc<dyn $crate::Store>>, $crate::StoreError> {
-                Ok(self.inner().aside(throwaway)?.map(|aside| self.around_another(aside)))
-            }
-
-            fn charged(&self) -> Option<$crate::Charged> {
-                self.inner().charged()
-            }
-
-            async fn discard(&self, throwaway: &$crate::Throwaway) -> Result<(), $crate::StoreError> {
-                self.around(Call::Discard, self.inner().discard(throwaway)).await
-            }
-
-            fn registry(&self) -> Option<&dyn $crate::Registry> {
-                self.inner().registry().map(|_| self as &dyn $crate::Registry)
-            }
+    fn extensions(&self) -> Extensions<'_> {
+        let Extensions { death_proofs, administration, registry } = self.inner().extensions();
+        Extensions {
+            death_proofs: death_proofs.map(|_| self as &dyn DeathProofs),
+            administration: administration.map(|_| self as &dyn Administration),
+            registry: registry.map(|_| self as &dyn Registry),
         }
-    };
+    }
 }
-pub(crate) use store_around;
 
-/// Makes a registry of a type that is [`Around`].
-macro_rules! registry_around {
-    ($type:ty) => {
-        #[deny(clippy::missing_trait_methods)]
-        #[async_trait::async_trait]
-        impl $crate::Registry for $type {
-            async fn grant(&self, ttl: std::time::Duration) -> Result<$crate::LeaseId, $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.grant(ttl)).await
-            }
+#[async_trait]
+impl<A: Around> DeathProofs for A {
+    async fn claim_session(&self, session: SessionId) -> Result<(), StoreError> {
+        self.around(Call::ClaimSession, self.inner().claim_session(session)).await
+    }
 
-            async fn keep_alive(
-                &self,
-                lease: &$crate::LeaseId,
-            ) -> Result<$crate::LeaseState, $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.keep_alive(lease)).await
-            }
+    fn release_session(&self, session: SessionId) {
+        self.inner().release_session(session);
+    }
 
-            async fn put(
-                &self,
-                lease: &$crate::LeaseId,
-                key: &str,
-                value: &[u8],
-            ) -> Result<$crate::LeaseState, $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.put(lease, key, value)).await
-            }
-
-            async fn remove(&self, lease: &$crate::LeaseId, key: &str) -> Result<(), $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.remove(lease, key)).await
-            }
-
-            async fn revoke(&self, lease: &$crate::LeaseId) -> Result<(), $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.revoke(lease)).await
-            }
-
-            async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.keys()).await
-            }
-
-            async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, $crate::StoreError> {
-                self.around(Call::Registry, self.inner_registry()?.values(keys)).await
-            }
-        }
-    };
+    fn is_gone(&self, session: SessionId) -> bool {
+        self.inner().is_gone(session)
+    }
 }
-pub(crate) use registry_around;
+
+#[async_trait]
+impl<A: Around> Administration for A {
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.inner().vet().await
+    }
+
+    fn held_up_by(&self) -> Option<String> {
+        self.inner().held_up_by()
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.inner().examine().await
+    }
+
+    fn aside(&self, throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError> {
+        Ok(self.inner().aside(throwaway)?.map(|aside| self.around_another(aside)))
+    }
+
+    fn charged(&self) -> Option<Charged> {
+        self.inner().charged()
+    }
+
+    async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
+        self.around(Call::Discard, self.inner().discard(throwaway)).await
+    }
+}
+
+#[async_trait]
+impl<A: Around> Registry for A {
+    async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.grant(ttl)).await
+    }
+
+    async fn keep_alive(&self, lease: &LeaseId) -> Result<LeaseState, StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.keep_alive(lease)).await
+    }
+
+    async fn put(&self, lease: &LeaseId, key: &str, value: &[u8]) -> Result<LeaseState, StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.put(lease, key, value)).await
+    }
+
+    async fn remove(&self, lease: &LeaseId, key: &str) -> Result<(), StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.remove(lease, key)).await
+    }
+
+    async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.revoke(lease)).await
+    }
+
+    async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.keys()).await
+    }
+
+    async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.around(Call::Registry, self.inner_registry()?.values(keys)).await
+    }
+}

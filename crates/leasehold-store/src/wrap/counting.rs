@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::StreamExt;
 use leasehold_core::store::{Key, Lane, Listing, StoreError, Swap, Swapped, WatchEvent};
 
-use super::around::{Around, Call, registry_around, store_around};
+use super::around::{Around, Call};
 use crate::{Reading, Store, SwapReply, Watch};
 
 /// A store that takes notes of what it is asked, for tests and benchmarks of how much work a node makes.
@@ -144,9 +144,6 @@ impl Around for Counting {
         }))
     }
 }
-
-store_around!(Counting);
-registry_around!(Counting);
 
 impl Counts {
     fn note_asked(&mut self, lane: Lane, swaps: &[Swap]) {

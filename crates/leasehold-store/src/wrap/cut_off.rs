@@ -7,7 +7,7 @@ use futures::stream;
 use leasehold_core::store::{StoreError, StoreErrorKind, WatchEvent};
 use tokio::sync::Notify;
 
-use super::around::{Around, Call, registry_around, store_around};
+use super::around::{Around, Call};
 use super::rewatch::Rewatch;
 use crate::{Store, Watch};
 
@@ -94,9 +94,6 @@ impl Around for CutOff {
         }))
     }
 }
-
-store_around!(CutOff);
-registry_around!(CutOff);
 
 /// A watch over the link.
 struct Watched {

@@ -7,7 +7,7 @@ use futures::stream;
 use leasehold_core::store::{Lane, StoreError, StoreErrorKind, Swap, Swapped, WatchEvent};
 use tokio::task::JoinSet;
 
-use super::around::{Around, Call, registry_around, store_around};
+use super::around::{Around, Call};
 use super::rewatch::Rewatch;
 use super::rng::Rng;
 use crate::{Store, SwapReply, Watch};
@@ -219,9 +219,6 @@ impl Around for Faulty {
         }))
     }
 }
-
-store_around!(Faulty);
-registry_around!(Faulty);
 
 async fn delayed<T>(
     by: Duration,

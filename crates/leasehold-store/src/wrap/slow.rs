@@ -9,7 +9,7 @@ use futures::Stream;
 use leasehold_core::store::{StoreError, WatchEvent};
 use tokio::time::Sleep;
 
-use super::around::{Around, Call, registry_around, store_around};
+use super::around::{Around, Call};
 use super::rng::Rng;
 use crate::{Store, Watch};
 
@@ -85,9 +85,6 @@ impl Around for Slow {
         })
     }
 }
-
-store_around!(Slow);
-registry_around!(Slow);
 
 /// A watch whose events travel for a while. Many can be under way at once; none overtakes another.
 struct Late {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, future, stream};
 use leasehold_store::conformance::{Fixture, MemoryFixture, Saved, Scale};
 use leasehold_store::{
-    Facts, Key, Lane, LeaseId, LeaseState, Listing, Memory, Reading, Registry, Store, StoreError,
+    Extensions, Facts, Key, Lane, LeaseId, LeaseState, Listing, Memory, Reading, Registry, Store, StoreError,
     StoreErrorKind, Stored, Swap, SwapReply, Swapped, Version, Watch, WatchEvent,
 };
 
@@ -369,8 +369,8 @@ impl Store for Broken {
         }
     }
 
-    fn registry(&self) -> Option<&dyn Registry> {
-        Some(self)
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { registry: Some(self), ..Extensions::none() }
     }
 }
 

@@ -5,8 +5,8 @@ use futures::StreamExt;
 use leasehold_core::SessionId;
 use leasehold_store::wrap::{Call, Counting, CutOff, Fault, Faulty, Latency, Link, Rates, Slow};
 use leasehold_store::{
-    Charged, Facts, Finding, Key, Lane, LeaseState, Listing, MemoryServer, Reading, Store, StoreError,
-    StoreErrorKind, Swap, SwapReply, Swapped, Throwaway, WatchEvent,
+    Charged, Extensions, Facts, Finding, Key, Lane, LeaseState, Listing, MemoryServer, Reading, Store,
+    StoreError, StoreErrorKind, StoreExt, Swap, SwapReply, Swapped, Throwaway, Watch, WatchEvent,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -312,11 +312,6 @@ impl Store for Telling {
         self.1.facts()
     }
 
-    async fn vet(&self) -> Result<(), StoreError> {
-        self.tell("vet");
-        Ok(())
-    }
-
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
         self.1.read(keys).await
     }
@@ -338,12 +333,36 @@ impl Store for Telling {
         self.1.generation().await
     }
 
+    async fn watch(&self) -> Result<Option<Watch>, StoreError> {
+        self.1.watch().await
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { death_proofs: Some(self), administration: Some(self), registry: None }
+    }
+}
+
+#[async_trait::async_trait]
+impl leasehold_store::DeathProofs for Telling {
+    async fn claim_session(&self, _session: SessionId) -> Result<(), StoreError> {
+        self.tell("claim_session");
+        Ok(())
+    }
+
     fn release_session(&self, _session: SessionId) {
         self.tell("release_session");
     }
 
     fn is_gone(&self, _session: SessionId) -> bool {
         true
+    }
+}
+
+#[async_trait::async_trait]
+impl leasehold_store::Administration for Telling {
+    async fn vet(&self) -> Result<(), StoreError> {
+        self.tell("vet");
+        Ok(())
     }
 
     fn held_up_by(&self) -> Option<String> {
@@ -385,6 +404,7 @@ async fn wrappers_take_nothing_from_the_store_inside() {
         let store = wrap(telling.clone());
         store.vet().await.unwrap();
         store.list_nodes().await.unwrap();
+        store.claim_session(SessionId::from_bits(1)).await.unwrap();
         store.release_session(SessionId::from_bits(1));
         assert!(store.is_gone(SessionId::from_bits(1)), "{name}");
         assert_eq!(store.held_up_by().as_deref(), Some("somebody"), "{name}");
@@ -393,7 +413,11 @@ async fn wrappers_take_nothing_from_the_store_inside() {
         assert!(store.aside(&throwaway).unwrap().is_some(), "{name}");
         store.discard(&throwaway).await.unwrap();
         let told = telling.0.lock().unwrap().clone();
-        assert_eq!(told, ["vet", "list_nodes", "release_session", "aside", "discard"], "{name}");
+        assert_eq!(
+            told,
+            ["vet", "list_nodes", "claim_session", "release_session", "aside", "discard"],
+            "{name}"
+        );
     }
 }
 
@@ -406,4 +430,24 @@ async fn what_is_set_aside_is_no_way_past_a_wrapper() {
     cut.set(Link::Cut);
     assert_eq!(aside.list().await.unwrap_err().kind, StoreErrorKind::Unreachable);
     assert_eq!(cut.discard(&throwaway).await.unwrap_err().kind, StoreErrorKind::Unreachable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrappers_add_nothing_to_the_store_inside() {
+    let (_, memory) = memory();
+    let store = Counting::new(Arc::new(CutOff::new(memory)));
+    let extensions = store.extensions();
+    assert!(extensions.death_proofs.is_none() && extensions.administration.is_none());
+    assert!(extensions.registry.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_extensions_is_trusted_and_refuses_to_be_discarded() {
+    let (_, memory) = memory();
+    memory.vet().await.unwrap();
+    memory.claim_session(SessionId::from_bits(1)).await.unwrap();
+    assert!(!memory.is_gone(SessionId::from_bits(1)));
+    assert!(memory.examine().await.is_empty());
+    let throwaway = Throwaway::new("test").unwrap();
+    assert_eq!(memory.discard(&throwaway).await.unwrap_err().kind, StoreErrorKind::Refused);
 }

@@ -13,7 +13,7 @@ use leasehold_core::observer::Observer;
 use leasehold_core::placement::Placement;
 use leasehold_core::store::{Listing, StoreError, StoreErrorKind, WatchEvent};
 use leasehold_core::{Moment, ShardId, View};
-use leasehold_store::Store;
+use leasehold_store::{Store, StoreExt};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use leasehold_core::store::{Answer, Lane, Op, Request, StoreError, StoreErrorKind, WatchEvent};
 use leasehold_core::{Event, SessionId};
-use leasehold_store::Store;
+use leasehold_store::{Store, StoreExt};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::Moment;
-use leasehold_store::Store;
+use leasehold_store::{Store, StoreExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;

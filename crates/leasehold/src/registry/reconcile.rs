@@ -4,7 +4,7 @@ use std::future::Future;
 
 use leasehold_core::Moment;
 use leasehold_core::store::{StoreError, StoreErrorKind};
-use leasehold_store::{LeaseId, LeaseState, Store};
+use leasehold_store::{LeaseId, LeaseState, Store, StoreExt};
 
 use super::RegistryOptions;
 use super::keeper::{Keeper, Lease};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold::registry::{Registry, RegistryOptions, RegistryState};
 use leasehold::{Backoff, Error};
-use leasehold_store::Store;
 use leasehold_store::wrap::{Call, Counting, CutOff, Fault, Faulty, Link, Rates};
+use leasehold_store::{Store, StoreExt};
 
 use crate::bench::{Bench, until};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
-use leasehold_store::{Lane, Store, StoreErrorKind, Swapped, Version, Watch, WatchEvent};
+use leasehold_store::{Lane, Store, StoreErrorKind, StoreExt, Swapped, Version, Watch, WatchEvent};
 use nix::sys::signal::Signal;
 
 use crate::common::{Stopwatch, key, open, put, put_patiently, swap};

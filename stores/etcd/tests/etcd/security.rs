@@ -7,7 +7,7 @@ use futures::StreamExt;
 use leasehold::Node;
 use leasehold_etcd::Etcd;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
-use leasehold_store::{Finding, Grade, Lane, Registry, Store, StoreErrorKind, WatchEvent};
+use leasehold_store::{Finding, Grade, Lane, Registry, Store, StoreErrorKind, StoreExt, WatchEvent};
 
 use crate::common::{key, put, swap};
 

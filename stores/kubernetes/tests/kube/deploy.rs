@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_kubernetes::{Clusters, Kubernetes, Options};
-use leasehold_store::{Grade, LeaseState, Registry, Store, Throwaway};
+use leasehold_store::{Grade, LeaseState, Registry, Store, StoreExt, Throwaway};
 
 use crate::common::{ACCOUNT, applied, options, put, read, run, shared};
 

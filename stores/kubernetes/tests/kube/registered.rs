@@ -7,7 +7,7 @@ use leasehold::registry::{Registry as Keeper, RegistryOptions};
 use leasehold_kubernetes::{Kubernetes, Options};
 use leasehold_servers::Kubernetes as Server;
 use leasehold_store::{
-    Grade, Lane, LeaseId, LeaseState, Registry, Store, StoreErrorKind, Throwaway, WatchEvent,
+    Grade, Lane, LeaseId, LeaseState, Registry, Store, StoreErrorKind, StoreExt, Throwaway, WatchEvent,
 };
 
 use crate::common::{applied, leases, now, open, options, put, run, shared, stranger};

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams};
 use leasehold_kubernetes::{Kubernetes, Options};
 use leasehold_servers::Kubernetes as Server;
-use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, Swap, Swapped, WatchEvent};
+use leasehold_store::{Finding, Grade, Lane, Store, StoreErrorKind, StoreExt, Swap, Swapped, WatchEvent};
 
 use crate::common::{
     NOBODY, READER, annotation, applied, key, leases, now, open, options, put, read, run, shared, stranger,

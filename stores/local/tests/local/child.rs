@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::SessionId;
 use leasehold_local::Local;
-use leasehold_store::{Lane, Store, Swapped};
+use leasehold_store::{Lane, Store, StoreExt, Swapped};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::*;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use leasehold_local::{Local, Options};
-use leasehold_store::{Lane, Store, StoreErrorKind};
+use leasehold_store::{Lane, Store, StoreErrorKind, StoreExt};
 
 use crate::common::*;
 

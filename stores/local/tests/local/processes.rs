@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_core::SessionId;
-use leasehold_store::{Store, Watch, WatchEvent};
+use leasehold_store::{Store, StoreExt, Watch, WatchEvent};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Process;

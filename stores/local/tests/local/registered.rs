@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use leasehold_local::Local;
-use leasehold_store::{LeaseId, LeaseState, Registry, Store};
+use leasehold_store::{LeaseId, LeaseState, Registry, StoreExt};
 
 use crate::common::*;
 

@@ -11,7 +11,7 @@ use leasehold_core::record::{GroupRecord, Policy, Record, ShardRecord, ShardSet,
 use leasehold_object::Bucket;
 use leasehold_servers::{Program, S3Server};
 use leasehold_store::{
-    Key, Lane, LeaseState, Listing, Store, StoreErrorKind, Stored, Swap, Swapped, Version,
+    Key, Lane, LeaseState, Listing, Store, StoreErrorKind, StoreExt, Stored, Swap, Swapped, Version,
 };
 
 use crate::common::{BUCKET, fresh, open, open_at, server};

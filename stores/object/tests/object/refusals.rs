@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use leasehold_servers::{Program, S3_KEY, S3_SECRET, S3Server};
-use leasehold_store::{Grade, Key, Lane, Store, StoreError, StoreErrorKind, Swap, WatchEvent};
+use leasehold_store::{Grade, Key, Lane, Store, StoreError, StoreErrorKind, StoreExt, Swap, WatchEvent};
 
 use crate::careless::{Careless, Flaw};
 use crate::common::{BUCKET, fresh, open_at, server};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_redis::Redis;
 use leasehold_servers::{Program, RedisServer, free_port};
-use leasehold_store::{Grade, Lane, Registry, Store, StoreError, StoreErrorKind, Throwaway};
+use leasehold_store::{Grade, Lane, Registry, Store, StoreError, StoreErrorKind, StoreExt, Throwaway};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::common::{open, put, run, until_ok};

@@ -1,7 +1,7 @@
 //! What `leasehold doctor` says of servers with the usual mistakes.
 
 use leasehold_servers::{Program, RedisCluster, RedisSentinel, RedisServer};
-use leasehold_store::{Finding, Grade, Store, StoreErrorKind};
+use leasehold_store::{Finding, Grade, Store, StoreErrorKind, StoreExt};
 
 use crate::common::{applied, open, put, run};
 
