@@ -1,13 +1,15 @@
 //! Random choices from a seed.
 
-/// A stream of random choices (SplitMix64): the same seed gives the same choices on every machine.
+use leasehold_core::splitmix::SplitMix64;
+
+/// A stream of random choices: the same seed gives the same choices on every machine.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(SplitMix64);
 
 impl Rng {
     /// The stream of a seed.
     pub fn of(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(SplitMix64::new(seed))
     }
 
     /// A number below `sides`.
@@ -15,11 +17,7 @@ impl Rng {
     /// # Panics
     /// If there are no sides.
     pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) % sides
+        self.0.draw() % sides
     }
 
     /// A number from `low` to `high`, both included.

@@ -1,5 +1,8 @@
-//! Random numbers from a seed (SplitMix64). Every purpose has its own stream, so that removing a fault from a schedule
+//! Random numbers from a seed. Every purpose has its own stream, so that removing a fault from a schedule
 //! does not reshuffle the rest of the run: a shrunk schedule stays close to the one that failed.
+
+use leasehold_core::splitmix::SplitMix64;
+pub(crate) use leasehold_core::splitmix::mix;
 
 /// What a random stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +27,21 @@ pub(crate) enum Purpose {
 /// One random stream, in integers only.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng {
-    state: u64,
+    stream: SplitMix64,
 }
 
 impl Rng {
     pub(crate) fn new(seed: u64, purpose: Purpose, key: u64) -> Self {
-        Rng { state: mix(seed ^ mix((purpose as u64) << 48 ^ key)) }
+        Rng { stream: SplitMix64::new(mix(seed ^ mix((purpose as u64) << 48 ^ key))) }
     }
 
     pub(crate) fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.state)
+        self.stream.draw()
     }
 
     /// From zero up to, and without, `limit`; zero if `limit` is zero.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
+        self.stream.below(limit)
     }
 
     /// From `low` up to, and without, `high`.
@@ -55,13 +57,6 @@ impl Rng {
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
-}
-
-/// Spreads every bit over all the others.
-pub(crate) fn mix(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tonic::{Code, Status};
 
 use crate::connection::{Connection, Method, chain};
-use crate::error::{refused, tell, timed_out};
+use crate::error::{refused, status_error, timed_out};
 use crate::options::{Login, Options, with_port};
 use crate::proto::{AuthenticateRequest, AuthenticateResponse, StatusRequest, StatusResponse};
 use crate::tls::Tls;
@@ -61,7 +61,7 @@ async fn member_if_well(options: &Options, member: usize) -> Result<Connection, 
     let (connection, status) = one(options, member).await?;
     let name = with_port(&options.hosts[member]).to_string();
     if status.leader == 0 {
-        return Err(tell(&name, &Status::unavailable("no leader")));
+        return Err(status_error(&name, &Status::unavailable("no leader")));
     }
     if status.is_learner {
         return Err(StoreError::new(
@@ -80,7 +80,8 @@ async fn connect(
     let stream = stream(options, member, Speaking::Http2).await?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{name}").parse().map_err(|_| refused(format!("{name} is no host")))?;
-    let connection = Connection::over(stream, origin, member).await.map_err(|status| tell(name, &status))?;
+    let connection =
+        Connection::over(stream, origin, member).await.map_err(|status| status_error(name, &status))?;
     // A member that is stopped still takes connections. Asking shows whether it is alive, and has a leader.
     let status = connection
         .ask::<_, StatusResponse>(Method::STATUS, StatusRequest {})
@@ -160,9 +161,9 @@ async fn authenticate(connection: Connection, login: &Login, name: &str) -> Resu
     let password = login.password.current().reveal().to_owned();
     let question = AuthenticateRequest { name: login.user.clone(), password };
     match connection.ask::<_, AuthenticateResponse>(Method::AUTHENTICATE, question).await {
-        Ok(answer) => connection.with_token(&answer.token).map_err(|status| tell(name, &status)),
+        Ok(answer) => connection.with_token(&answer.token).map_err(|status| status_error(name, &status)),
         Err(status) if auth_is_off(&status) => Ok(connection),
-        Err(status) => Err(tell(name, &status)),
+        Err(status) => Err(status_error(name, &status)),
     }
 }
 
@@ -188,7 +189,7 @@ fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
                 false => unreachable(name, &format!("{said}; {advice}")),
             }
         }
-        _ => tell(name, status),
+        _ => status_error(name, status),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn blame(status: &Status) -> Blame {
 }
 
 /// What a member's answer means to whoever asked.
-pub(crate) fn tell(member: &str, status: &Status) -> StoreError {
+pub(crate) fn status_error(member: &str, status: &Status) -> StoreError {
     let said = status.message();
     let has = |words: &str| said.contains(words);
     let (kind, advice) = match status.code() {

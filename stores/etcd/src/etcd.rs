@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::{
-    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane as CallLane, Listing, Reading,
-    Safety, Store, StoreError, Swap, SwapReply, Throwaway, Watch, rng,
+    Administration, Charged, Extensions, Facts, Finding, Freshness, Key, Lane, Listing, Reading, Safety,
+    Store, StoreError, Swap, SwapReply, Throwaway, Watch, rng,
 };
 
 use crate::connection::{Connection, Method};
 use crate::error::refused;
 use crate::high_water::{HighWater, generation};
-use crate::lane::{CallError, Lane, Switch};
+use crate::lane::{CallError, LaneThread, Switch};
 use crate::layout::{Layout, Span};
 use crate::options::Options;
 use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
@@ -27,8 +27,8 @@ const LIST_TRIES: usize = 3;
 #[derive(Debug)]
 pub struct Etcd {
     pub(crate) shared: Arc<Shared>,
-    renewal: Lane,
-    pub(crate) work: Lane,
+    renewal: LaneThread,
+    pub(crate) work: LaneThread,
 }
 
 /// What the threads of one client share.
@@ -56,8 +56,8 @@ impl Etcd {
         // Clients spread over the members, and the two lanes of one client don't begin at the same one.
         let first = rng::bits().map_or(0, |bits| bits as usize) % options.hosts.len();
         let second = (first + 1) % options.hosts.len();
-        let renewal = Lane::new("lh-etcd-renewal", Arc::clone(&options), first);
-        let work = Lane::new("lh-etcd-work", Arc::clone(&options), second);
+        let renewal = LaneThread::new("lh-etcd-renewal", Arc::clone(&options), first);
+        let work = LaneThread::new("lh-etcd-work", Arc::clone(&options), second);
         Ok(Etcd { shared: Arc::new(Shared { options, layout, seen: HighWater::default() }), renewal, work })
     }
 }
@@ -93,11 +93,11 @@ impl Store for Etcd {
         self.work.run(move |switch| async move { shared.list_nodes(&switch).await }).await
     }
 
-    async fn swap(&self, lane: CallLane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
+    async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         let (shared, swaps) = (Arc::clone(&self.shared), swaps.to_vec());
         let lane = match lane {
-            CallLane::Renewal => &self.renewal,
-            CallLane::Work => &self.work,
+            Lane::Renewal => &self.renewal,
+            Lane::Work => &self.work,
         };
         lane.run(move |switch| async move { shared.swap(&switch, &swaps).await }).await
     }
@@ -185,7 +185,7 @@ impl Shared {
                 }
                 Err(CallError { status: Some(status), .. })
                     if records::compacted(&status) && tries < LIST_TRIES => {}
-                Err(trouble) => return Err(trouble.error),
+                Err(failed) => return Err(failed.error),
             }
         }
     }

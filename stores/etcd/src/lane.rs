@@ -18,7 +18,7 @@ use tonic::Status;
 
 use crate::connection::Connection;
 use crate::dial;
-use crate::error::{Blame, blame, damaged, refused, tell, timed_out};
+use crate::error::{Blame, blame, damaged, refused, status_error, timed_out};
 use crate::options::Options;
 
 /// How long one question may take, whoever asks. Callers have limits of their own, which are shorter.
@@ -26,7 +26,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The thread, started at first use.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct LaneThread {
     name: &'static str,
     thread: Mutex<Option<Thread>>,
     switch: Arc<Switch>,
@@ -61,11 +61,11 @@ impl std::fmt::Debug for Switch {
     }
 }
 
-impl Lane {
+impl LaneThread {
     pub(crate) fn new(name: &'static str, options: Arc<Options>, first: usize) -> Self {
         let at = Mutex::new(At { connection: None, dial: None, next: first });
         let switch = Arc::new(Switch { options, at });
-        Lane { name, thread: Mutex::new(None), switch }
+        LaneThread { name, thread: Mutex::new(None), switch }
     }
 
     /// Does something on the thread. If this is dropped, so is that.
@@ -145,7 +145,9 @@ impl Switch {
                 Ok(answer) => return Ok(answer),
                 // etcd looks at the token before it does anything: the call was not carried out.
                 Err(_) if blamed == Some(Blame::Token) && !fresh_token => fresh_token = true,
-                Err(status) => return Err(CallError { error: tell(&name, &status), status: Some(status) }),
+                Err(status) => {
+                    return Err(CallError { error: status_error(&name, &status), status: Some(status) });
+                }
             }
         }
     }
@@ -232,7 +234,7 @@ impl From<StoreError> for CallError {
 }
 
 impl From<CallError> for StoreError {
-    fn from(trouble: CallError) -> Self {
-        trouble.error
+    fn from(failed: CallError) -> Self {
+        failed.error
     }
 }

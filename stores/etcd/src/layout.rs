@@ -28,7 +28,7 @@ pub(crate) struct Span {
 
 /// What a key of etcd is to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeyKind {
     /// A record.
     Record(Key),
     /// A registered key.
@@ -87,16 +87,16 @@ impl Layout {
     }
 
     /// What stands at a key of this namespace.
-    pub(crate) fn place(&self, key: &[u8]) -> Place {
+    pub(crate) fn classify(&self, key: &[u8]) -> KeyKind {
         let text = String::from_utf8_lossy(key);
-        let Some(rest) = text.strip_prefix(&self.root) else { return Place::Foreign(text.into_owned()) };
+        let Some(rest) = text.strip_prefix(&self.root) else { return KeyKind::Foreign(text.into_owned()) };
         if let Some(registered) = rest.strip_prefix(KEYS) {
-            return Place::Registered(registered.to_owned());
+            return KeyKind::Registered(registered.to_owned());
         }
         match rest.parse::<Key>() {
             // What is not UTF-8 would otherwise look like a name with replacement characters.
-            Ok(record) if self.record(&record) == key => Place::Record(record),
-            _ => Place::Foreign(rest.to_owned()),
+            Ok(record) if self.record(&record) == key => KeyKind::Record(record),
+            _ => KeyKind::Foreign(rest.to_owned()),
         }
     }
 
@@ -123,18 +123,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_has_its_place_and_back() {
+    fn every_key_is_classified_and_mapped_back() {
         let layout = Layout::new("some/prefix", "team/app 100%").unwrap();
         assert_eq!(layout.root(), "/some/prefix/team%2Fapp 100%25/");
         for text in ["meta", "control", "groups/g", "nodes/a b", "shards/g/x/y é%"] {
             let key: Key = text.parse().unwrap();
-            assert_eq!(layout.place(&layout.record(&key)), Place::Record(key));
+            assert_eq!(layout.classify(&layout.record(&key)), KeyKind::Record(key));
         }
-        assert_eq!(layout.place(&layout.registered("a/b")), Place::Registered("a/b".into()));
-        assert_eq!(layout.place(&layout.at("nodes/a/b")), Place::Foreign("nodes/a/b".into()));
+        assert_eq!(layout.classify(&layout.registered("a/b")), KeyKind::Registered("a/b".into()));
+        assert_eq!(layout.classify(&layout.at("nodes/a/b")), KeyKind::Foreign("nodes/a/b".into()));
         let mut broken = layout.at("nodes/a");
         broken.push(0xff);
-        assert!(matches!(layout.place(&broken), Place::Foreign(_)));
+        assert!(matches!(layout.classify(&broken), KeyKind::Foreign(_)));
     }
 
     #[test]

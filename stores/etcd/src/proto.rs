@@ -82,12 +82,12 @@ pub(crate) struct DeleteRangeResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
-    #[prost(oneof = "Asked", tags = "1, 2, 3, 4")]
-    pub(crate) asked: Option<Asked>,
+    #[prost(oneof = "OpRequest", tags = "1, 2, 3, 4")]
+    pub(crate) request: Option<OpRequest>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Asked {
+pub(crate) enum OpRequest {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -100,12 +100,12 @@ pub(crate) enum Asked {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
-    #[prost(oneof = "Answered", tags = "1, 2, 3, 4")]
-    pub(crate) answered: Option<Answered>,
+    #[prost(oneof = "OpResponse", tags = "1, 2, 3, 4")]
+    pub(crate) response: Option<OpResponse>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Answered {
+pub(crate) enum OpResponse {
     #[prost(message, tag = "1")]
     Range(RangeResponse),
     #[prost(message, tag = "2")]
@@ -170,12 +170,12 @@ pub(crate) struct TxnResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct WatchRequest {
-    #[prost(oneof = "WatchAsked", tags = "1, 3")]
-    pub(crate) asked: Option<WatchAsked>,
+    #[prost(oneof = "WatchCall", tags = "1, 3")]
+    pub(crate) call: Option<WatchCall>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum WatchAsked {
+pub(crate) enum WatchCall {
     #[prost(message, tag = "1")]
     Create(WatchCreateRequest),
     #[prost(message, tag = "3")]

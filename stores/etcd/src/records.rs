@@ -6,9 +6,9 @@ use tonic::Status;
 
 use crate::error::damaged;
 use crate::high_water::generation;
-use crate::layout::{Layout, Place, Span};
+use crate::layout::{KeyKind, Layout, Span};
 use crate::proto::{
-    Answered, Asked, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
+    Compare, DeleteRangeRequest, KeyValue, OpRequest, OpResponse, PutRequest, RangeRequest, RangeResponse,
     RequestOp, ResponseHeader, ResponseOp, Target, TxnRequest, TxnResponse, Wanted,
 };
 use leasehold_store::StoreError;
@@ -31,7 +31,7 @@ pub(crate) fn reading(layout: &Layout, keys: &[Key]) -> TxnRequest {
 
 /// The same of any keys of etcd.
 pub(crate) fn reading_of(names: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
-    let success = names.map(|name| op(Asked::Range(range_of(name)))).collect();
+    let success = names.map(|name| op(OpRequest::Range(range_of(name)))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn swapping(layout: &Layout, swaps: &[Swap]) -> Result<TxnRequest, St
     if let [swap] = swaps {
         return single(layout, swap);
     }
-    let nested = |swap| Ok(op(Asked::Txn(single(layout, swap)?)));
+    let nested = |swap| Ok(op(OpRequest::Txn(single(layout, swap)?)));
     let success = swaps.iter().map(nested).collect::<Result<_, StoreError>>()?;
     Ok(TxnRequest { compare: Vec::new(), success, failure: Vec::new() })
 }
@@ -85,13 +85,13 @@ fn single(layout: &Layout, swap: &Swap) -> Result<TxnRequest, StoreError> {
         wanted: Some(Wanted::ModRevision(expected)),
     };
     let change = match &swap.value {
-        Some(value) => Asked::Put(PutRequest { key: key.clone(), value: value.to_vec(), lease: 0 }),
-        None => Asked::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+        Some(value) => OpRequest::Put(PutRequest { key: key.clone(), value: value.to_vec(), lease: 0 }),
+        None => OpRequest::DeleteRange(DeleteRangeRequest { key: key.clone() }),
     };
     Ok(TxnRequest {
         compare: vec![compare],
         success: vec![op(change)],
-        failure: vec![op(Asked::Range(range_of(key)))],
+        failure: vec![op(OpRequest::Range(range_of(key)))],
     })
 }
 
@@ -104,8 +104,8 @@ pub(crate) fn outcomes(answer: TxnResponse, swaps: &[Swap]) -> Result<Vec<Swappe
     if answer.responses.len() != swaps.len() {
         return Err(damaged(format!("etcd answered {} of {} swaps", answer.responses.len(), swaps.len())));
     }
-    let nested = |response: ResponseOp| match response.answered {
-        Some(Answered::Txn(answer)) => outcome(answer, &written),
+    let nested = |response: ResponseOp| match response.response {
+        Some(OpResponse::Txn(answer)) => outcome(answer, &written),
         _ => Err(nonsense()),
     };
     answer.responses.into_iter().map(nested).collect()
@@ -145,7 +145,7 @@ where
 }
 
 fn reading_pages(pages: Vec<RangeRequest>) -> TxnRequest {
-    let success = pages.into_iter().map(|page| op(Asked::Range(page))).collect();
+    let success = pages.into_iter().map(|page| op(OpRequest::Range(page))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
@@ -166,10 +166,10 @@ fn take_pages(
             open.push(next);
         }
         for kv in found.kvs {
-            match layout.place(&kv.key) {
-                Place::Record(key) => listing.entries.push((key, stored(kv))),
-                Place::Foreign(name) => listing.foreign.push(name),
-                Place::Registered(_) => {}
+            match layout.classify(&kv.key) {
+                KeyKind::Record(key) => listing.entries.push((key, stored(kv))),
+                KeyKind::Foreign(name) => listing.foreign.push(name),
+                KeyKind::Registered(_) => {}
             }
         }
     }
@@ -212,8 +212,8 @@ fn first_of(response: ResponseOp) -> Result<Option<Stored>, StoreError> {
 }
 
 fn range(response: ResponseOp) -> Result<RangeResponse, StoreError> {
-    match response.answered {
-        Some(Answered::Range(range)) => Ok(range),
+    match response.response {
+        Some(OpResponse::Range(range)) => Ok(range),
         _ => Err(nonsense()),
     }
 }
@@ -222,8 +222,8 @@ fn range_of(key: Vec<u8>) -> RangeRequest {
     RangeRequest { key, ..RangeRequest::default() }
 }
 
-pub(crate) fn op(asked: Asked) -> RequestOp {
-    RequestOp { asked: Some(asked) }
+pub(crate) fn op(request: OpRequest) -> RequestOp {
+    RequestOp { request: Some(request) }
 }
 
 fn nonsense() -> StoreError {

@@ -12,11 +12,11 @@ use crate::connection::{Connection, Method};
 use crate::error::refused;
 use crate::etcd::{Etcd, Shared, range, txn};
 use crate::lane::{CallError, Switch};
-use crate::layout::Place;
+use crate::layout::KeyKind;
 use crate::proto::{
-    Asked, Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, Target,
-    TxnRequest, Wanted,
+    Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, OpRequest, PutRequest, PutResponse,
+    Target, TxnRequest, Wanted,
 };
 use crate::records::{OPS_MAX, found, header, op, page, page_after, reading_of};
 
@@ -45,7 +45,7 @@ impl Registry for Etcd {
                 // A lease that is gone is answered with a ttl of zero, not with an error.
                 Ok(LeaseKeepAliveResponse { ttl: ..=0, .. }) => Ok(LeaseState::Gone),
                 Ok(_) => Ok(LeaseState::Alive),
-                Err(trouble) => gone(trouble),
+                Err(failed) => gone(failed),
             }
         })
         .await
@@ -60,7 +60,7 @@ impl Registry for Etcd {
             };
             match switch.ask(ask).await {
                 Ok(_) => Ok(LeaseState::Alive),
-                Err(trouble) => gone(trouble),
+                Err(failed) => gone(failed),
             }
         })
         .await
@@ -75,7 +75,7 @@ impl Registry for Etcd {
                 key: key.clone(),
                 wanted: Some(Wanted::Lease(id)),
             }],
-            success: vec![op(Asked::DeleteRange(DeleteRangeRequest { key }))],
+            success: vec![op(OpRequest::DeleteRange(DeleteRangeRequest { key }))],
             failure: Vec::new(),
         };
         self.registered(move |_, switch| async move {
@@ -95,7 +95,7 @@ impl Registry for Etcd {
             };
             match switch.ask(ask).await {
                 Ok(_) => Ok(()),
-                Err(trouble) => gone(trouble).map(|_| ()),
+                Err(failed) => gone(failed).map(|_| ()),
             }
         })
         .await
@@ -153,8 +153,8 @@ async fn keys(shared: &Shared, switch: &Arc<Switch>) -> Result<Vec<(String, Vec<
             page.revision = revision;
         }
         keys.extend(std::mem::take(&mut found.kvs).into_iter().filter_map(|kv| {
-            match shared.layout.place(&kv.key) {
-                Place::Registered(key) => Some((key, kv.value)),
+            match shared.layout.classify(&kv.key) {
+                KeyKind::Registered(key) => Some((key, kv.value)),
                 _ => None,
             }
         }));
@@ -162,10 +162,10 @@ async fn keys(shared: &Shared, switch: &Arc<Switch>) -> Result<Vec<(String, Vec<
     Ok(keys)
 }
 
-fn gone(trouble: CallError) -> Result<LeaseState, StoreError> {
-    match &trouble.status {
+fn gone(failed: CallError) -> Result<LeaseState, StoreError> {
+    match &failed.status {
         Some(status) if status.code() == Code::NotFound => Ok(LeaseState::Gone),
-        _ => Err(trouble.error),
+        _ => Err(failed.error),
     }
 }
 

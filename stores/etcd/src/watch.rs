@@ -12,11 +12,9 @@ use tonic::{Status, Streaming};
 
 use crate::connection::{Connection, Method};
 use crate::etcd::Shared;
-use crate::lane::{Lane, Task};
-use crate::layout::Place;
-use crate::proto::{
-    Event, WatchAsked, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
-};
+use crate::lane::{LaneThread, Task};
+use crate::layout::KeyKind;
+use crate::proto::{Event, WatchCall, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
 use crate::{dial, records};
 
 /// How many answers wait for a reader; more wait in etcd.
@@ -30,7 +28,7 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Begins to watch.
-pub(crate) fn start(lane: &Lane, shared: Arc<Shared>) -> Result<Watch, StoreError> {
+pub(crate) fn start(lane: &LaneThread, shared: Arc<Shared>) -> Result<Watch, StoreError> {
     let (told, unread) = mpsc::channel(UNREAD_MAX);
     let first = rng::bits().map_or(0, |bits| bits as usize);
     let task = lane.spawn(Watcher { shared, told, next: first, gap_told: true }.run())?;
@@ -87,7 +85,7 @@ impl Watcher {
     /// A snapshot and what changes after it, until something breaks.
     async fn once(&mut self) -> Broken {
         let begun = tokio::time::timeout(BEGIN_WITHIN, self.begin()).await;
-        let Begun { snapshot, questions, mut answers, _line } = match begun {
+        let Begun { snapshot, questions, mut answers, _connection } = match begun {
             Ok(Ok(begun)) => begun,
             Ok(Err(why)) => return Broken { why, was_well: false },
             Err(_) => return Broken { why: format!("no answer within {BEGIN_WITHIN:?}"), was_well: false },
@@ -138,12 +136,12 @@ impl Watcher {
             progress_notify: true,
             fragment: true,
         };
-        let (questions, asked) = mpsc::channel(4);
-        let _ = questions.try_send(WatchRequest { asked: Some(WatchAsked::Create(create)) });
+        let (questions, requests) = mpsc::channel(4);
+        let _ = questions.try_send(WatchRequest { call: Some(WatchCall::Create(create)) });
         // The answer begins when etcd has taken the watch: what changes from here on is told.
-        let answers = connection.stream(Method::WATCH, Asked(asked)).await;
+        let answers = connection.stream(Method::WATCH, WatchRequests(requests)).await;
         let answers = answers.map_err(|status| status.message().to_owned())?;
-        Ok(Begun { snapshot, questions, answers, _line: connection })
+        Ok(Begun { snapshot, questions, answers, _connection: connection })
     }
 
     /// Asks a silent watch for its progress, and gives the next answer, whichever that is.
@@ -152,8 +150,7 @@ impl Watcher {
         questions: &mpsc::Sender<WatchRequest>,
         answers: &mut Streaming<WatchResponse>,
     ) -> Option<Result<Option<WatchResponse>, Status>> {
-        let _ =
-            questions.try_send(WatchRequest { asked: Some(WatchAsked::Progress(WatchProgressRequest {})) });
+        let _ = questions.try_send(WatchRequest { call: Some(WatchCall::Progress(WatchProgressRequest {})) });
         tokio::time::timeout(ANSWER_WITHIN, answers.message()).await.ok()
     }
 
@@ -163,7 +160,7 @@ impl Watcher {
             .into_iter()
             .filter_map(|Event { kind, kv }| {
                 let kv = kv?;
-                let Place::Record(key) = self.shared.layout.place(&kv.key) else { return None };
+                let KeyKind::Record(key) = self.shared.layout.classify(&kv.key) else { return None };
                 Some((key, (kind != Event::REMOVAL).then(|| records::stored(kv))))
             })
             .collect();
@@ -184,7 +181,7 @@ struct Begun {
     questions: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     /// Kept open.
-    _line: Connection,
+    _connection: Connection,
 }
 
 fn cancelled(answer: &WatchResponse) -> String {
@@ -209,10 +206,10 @@ impl From<StoreError> for Why {
     }
 }
 
-/// The questions of a watch, as a stream.
-struct Asked(mpsc::Receiver<WatchRequest>);
+/// What we send to a watch, as a stream.
+struct WatchRequests(mpsc::Receiver<WatchRequest>);
 
-impl Stream for Asked {
+impl Stream for WatchRequests {
     type Item = WatchRequest;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchRequest>> {

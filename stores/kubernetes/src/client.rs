@@ -98,14 +98,14 @@ impl ApiClient {
         let asked = async {
             let attempt = match self.attempt().await {
                 Ok(attempt) => attempt,
-                Err(error) => return Dated { answer: Err(ApiError::Told(error)), at: None },
+                Err(error) => return Dated { answer: Err(ApiError::Store(error)), at: None },
             };
             by_program = attempt.made.by_program;
             let client = attempt.made.client.clone();
             let call = async move { quiet(exchange(&client, request)).await };
             match self.perform(&attempt.made, call).await {
                 Ok(Dated { answer, at }) => Dated { answer: attempt.judge(answer), at },
-                Err(error) => Dated { answer: attempt.judge(Err(ApiError::Told(error))), at: None },
+                Err(error) => Dated { answer: attempt.judge(Err(ApiError::Store(error))), at: None },
             }
         };
         let answer = tokio::time::timeout(within, asked).await;
@@ -120,14 +120,14 @@ impl ApiClient {
     ) -> Result<BoxStream<'static, kube::Result<WatchEvent<T>>>, ApiError> {
         let mut by_program = true;
         let opened = async {
-            let attempt = self.attempt().await.map_err(ApiError::Told)?;
+            let attempt = self.attempt().await.map_err(ApiError::Store)?;
             by_program = attempt.made.by_program;
             let client = attempt.made.client.clone();
             let call = async move {
                 let events = quiet(client.request_events::<T>(request)).await;
                 events.map(|events| events.boxed()).map_err(ApiError::from)
             };
-            let answer = self.perform(&attempt.made, call).await.map_err(ApiError::Told).flatten();
+            let answer = self.perform(&attempt.made, call).await.map_err(ApiError::Store).flatten();
             attempt.judge(answer)
         };
         tokio::time::timeout(within, opened).await.unwrap_or_else(|_| Err(late(by_program)))
@@ -208,7 +208,7 @@ pub(crate) struct Dated<T> {
 
 /// Why there was no answer. Connecting takes no time unless a program makes the credentials.
 fn late(by_program: bool) -> ApiError {
-    if by_program { ApiError::Told(no_credentials()) } else { ApiError::TimedOut }
+    if by_program { ApiError::Store(no_credentials()) } else { ApiError::TimedOut }
 }
 
 fn no_credentials() -> StoreError {
@@ -231,7 +231,7 @@ impl Attempt<'_> {
         self.answered = match &answer {
             Ok(_) => true,
             // Credentials that were refused are read anew.
-            Err(trouble) => trouble.code().is_some_and(|code| code != 401),
+            Err(error) => error.code().is_some_and(|code| code != 401),
         };
         answer
     }

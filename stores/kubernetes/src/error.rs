@@ -6,22 +6,22 @@ use leasehold_store::{StoreError, StoreErrorKind};
 
 /// Something that was asked of the API server, as RBAC knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ApiCall<'a> {
     pub(crate) verb: &'static str,
     pub(crate) resource: &'static str,
     pub(crate) namespace: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ApiCall<'a> {
     /// Of Leases, as almost always.
     pub(crate) fn of_leases(verb: &'static str, namespace: &'a str) -> Self {
-        Asked { verb, resource: "`leases` of `coordination.k8s.io`", namespace }
+        ApiCall { verb, resource: "`leases` of `coordination.k8s.io`", namespace }
     }
 
     /// Of Secrets, for the provider.
     #[cfg(feature = "provider")]
     pub(crate) fn of_secrets(verb: &'static str, namespace: &'a str) -> Self {
-        Asked { verb, resource: "`secrets`", namespace }
+        ApiCall { verb, resource: "`secrets`", namespace }
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum ApiError {
     /// There was no answer in time.
     TimedOut,
     /// Already in words.
-    Told(StoreError),
+    Store(StoreError),
 }
 
 impl ApiError {
@@ -44,23 +44,23 @@ impl ApiError {
                 kube::Error::Api(status) => Some(status.code),
                 _ => None,
             },
-            ApiError::TimedOut | ApiError::Told(_) => None,
+            ApiError::TimedOut | ApiError::Store(_) => None,
         }
     }
 
     /// The error for the caller.
-    pub(crate) fn tell(self, asked: &Asked<'_>) -> StoreError {
+    pub(crate) fn into_store_error(self, call: &ApiCall<'_>) -> StoreError {
         let error = match self {
             ApiError::Kube(error) => error,
             ApiError::TimedOut => {
                 let what =
-                    format!("the API server did not answer in time ({} of {})", asked.verb, asked.resource);
+                    format!("the API server did not answer in time ({} of {})", call.verb, call.resource);
                 return StoreError::new(StoreErrorKind::TimedOut, what);
             }
-            ApiError::Told(error) => return error,
+            ApiError::Store(error) => return error,
         };
         match &*error {
-            kube::Error::Api(status) => answered(status, asked),
+            kube::Error::Api(status) => answered(status, call),
             kube::Error::Auth(auth) => StoreError::new(
                 StoreErrorKind::Refused,
                 format!(
@@ -81,8 +81,8 @@ impl From<kube::Error> for ApiError {
     }
 }
 
-fn answered(status: &kube::core::Status, asked: &Asked<'_>) -> StoreError {
-    let Asked { verb, resource, namespace } = asked;
+fn answered(status: &kube::core::Status, call: &ApiCall<'_>) -> StoreError {
+    let ApiCall { verb, resource, namespace } = call;
     let said = &status.message;
     let (kind, message) = match status.code {
         401 => (

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::api_types::{GROUP, Lease, TimedLease};
 use crate::client::ApiClient;
 use crate::clock;
-use crate::error::{ApiError, Asked};
+use crate::error::{ApiCall, ApiError};
 use crate::kubernetes::Inner;
 
 /// All that the store does with Leases, as RBAC knows it.
@@ -74,19 +74,21 @@ async fn version(link: &ApiClient) -> Result<Finding, Finding> {
             Ok(Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)))
         }
         // It knows us, and something in between or RBAC keeps this to itself.
-        Err(trouble) if matches!(trouble.code(), Some(403 | 404)) => Ok(Finding::doubtful(
+        Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(Finding::doubtful(
             "the API server answers, but does not tell its version",
             "bind the ClusterRole system:public-info-viewer to this user, as Kubernetes does by default",
         )),
-        Err(trouble) => {
-            Err(no_use(&trouble.tell(&Asked { verb: "get", resource: "`/version`", namespace: "" })))
-        }
+        Err(error) => Err(no_use(&error.into_store_error(&ApiCall {
+            verb: "get",
+            resource: "`/version`",
+            namespace: "",
+        }))),
     }
 }
 
 async fn permissions(link: &ApiClient) -> Result<Vec<Finding>, Finding> {
     let namespace = link.namespace().await.map_err(|error| no_use(&error))?;
-    let asked = Asked {
+    let call = ApiCall {
         verb: "create",
         resource: "`selfsubjectaccessreviews` of `authorization.k8s.io`",
         namespace: &namespace,
@@ -102,14 +104,14 @@ async fn permissions(link: &ApiClient) -> Result<Vec<Finding>, Finding> {
                 "add it to the Role and bind that to this user: deploy/base/rbac.yaml has all that is needed",
             )),
             // Then the others cannot be found out either.
-            Err(trouble) if trouble.code() == Some(403) => {
-                let why = trouble.tell(&asked).message;
+            Err(error) if error.code() == Some(403) => {
+                let why = error.into_store_error(&call).message;
                 return Ok(vec![Finding::doubtful(
                     format!("it cannot be found out what RBAC allows in the namespace {namespace}: {why}"),
                     "allow `create` of `selfsubjectaccessreviews`, which every user has by default",
                 )]);
             }
-            Err(trouble) => return Err(no_use(&trouble.tell(&asked))),
+            Err(error) => return Err(no_use(&error.into_store_error(&call))),
         }
     }
     if allowed.len() == VERBS.len() {
@@ -171,16 +173,16 @@ async fn fairness(link: &ApiClient) -> Result<Finding, Finding> {
             "the API server has priority and fairness: on a busy server a FlowSchema of their own keeps renewals from \
              waiting behind others (docs/kubernetes.md)",
         ),
-        Err(trouble) if trouble.code() == Some(404) => Finding::doubtful(
+        Err(error) if error.code() == Some(404) => Finding::doubtful(
             "the API server has no priority and fairness: clients that flood it delay renewals",
             "watch for 429 answers; a longer ttl survives longer floods",
         ),
-        Err(trouble) if trouble.code() == Some(403) => {
+        Err(error) if error.code() == Some(403) => {
             Finding::good("whether the API server has priority and fairness cannot be seen by this user")
         }
-        Err(trouble) => {
-            let asked = Asked { verb: "get", resource: "`flowcontrol.apiserver.k8s.io`", namespace: "" };
-            return Err(no_use(&trouble.tell(&asked)));
+        Err(error) => {
+            let call = ApiCall { verb: "get", resource: "`flowcontrol.apiserver.k8s.io`", namespace: "" };
+            return Err(no_use(&error.into_store_error(&call)));
         }
     };
     Ok(found)

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api_types::{GROUP, Lease, LeaseList, TimedLease};
 use crate::client::{ApiClient, Dated};
-use crate::error::{Asked, refused};
+use crate::error::{ApiCall, refused};
 use crate::layout::{Base, Entry, Layout};
 use crate::options::Options;
 use crate::references::KnownReferences;
@@ -83,15 +83,15 @@ impl Leases {
         link: &ApiClient,
         lease: &Lease,
     ) -> Result<Wrote<T>, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let request = at.requests.create(&by_us(), body(lease)).map_err(unbuilt)?;
         match link.ask::<T>(ANSWER_WITHIN, request).await {
             Ok(made) => Ok(Wrote::Done(Box::new(made))),
-            Err(trouble) if trouble.code() == Some(409) => Ok(Wrote::Refused),
-            Err(trouble) if trouble.code() == Some(403) => {
-                Ok(Wrote::Forbidden(trouble.tell(&at.asked("create"))))
+            Err(error) if error.code() == Some(409) => Ok(Wrote::Refused),
+            Err(error) if error.code() == Some(403) => {
+                Ok(Wrote::Forbidden(error.into_store_error(&at.call("create"))))
             }
-            Err(trouble) => Err(trouble.tell(&at.asked("create"))),
+            Err(error) => Err(error.into_store_error(&at.call("create"))),
         }
     }
 
@@ -101,12 +101,12 @@ impl Leases {
         link: &ApiClient,
         lease: &Lease,
     ) -> Result<Wrote<T>, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let request = at.requests.replace(&lease.metadata.name, &by_us(), body(lease)).map_err(unbuilt)?;
         match link.ask::<T>(ANSWER_WITHIN, request).await {
             Ok(made) => Ok(Wrote::Done(Box::new(made))),
-            Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
-            Err(trouble) => Err(trouble.tell(&at.asked("update"))),
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Wrote::Refused),
+            Err(error) => Err(error.into_store_error(&at.call("update"))),
         }
     }
 
@@ -117,7 +117,7 @@ impl Leases {
         name: &str,
         base: &Base,
     ) -> Result<Wrote, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let preconditions = Preconditions {
             uid: Some(base.uid.clone()),
             resource_version: Some(base.resource_version.clone()),
@@ -132,31 +132,31 @@ impl Leases {
                     "the Lease {name} is kept by a finalizer that somebody set; it goes once that is removed"
                 ),
             )),
-            Err(trouble) if matches!(trouble.code(), Some(404 | 409)) => Ok(Wrote::Refused),
-            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Wrote::Refused),
+            Err(error) => Err(error.into_store_error(&at.call("delete"))),
         }
     }
 
     /// Deletes a Lease in whatever state it is. Only for names that mean one thing for ever.
     pub(crate) async fn delete_any(&self, link: &ApiClient, name: &str) -> Result<(), StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let request = at.requests.delete(name, &DeleteParams::default()).map_err(unbuilt)?;
         match link.ask::<serde::de::IgnoredAny>(ANSWER_WITHIN, request).await {
             Ok(_) => Ok(()),
-            Err(trouble) if trouble.code() == Some(404) => Ok(()),
-            Err(trouble) => Err(trouble.tell(&at.asked("delete"))),
+            Err(error) if error.code() == Some(404) => Ok(()),
+            Err(error) => Err(error.into_store_error(&at.call("delete"))),
         }
     }
 
     /// Deletes all Leases of this namespace with one request, registered keys too; `false` if RBAC does not allow that.
     pub(crate) async fn delete_all(&self, link: &ApiClient) -> Result<bool, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let selected = ListParams::default().labels(&self.layout.whole());
         let request = at.requests.delete_collection(&DeleteParams::default(), &selected).map_err(unbuilt)?;
         match link.ask::<serde::de::IgnoredAny>(DELETED_WITHIN, request).await {
             Ok(_) => Ok(true),
-            Err(trouble) if trouble.code() == Some(403) => Ok(false),
-            Err(trouble) => Err(trouble.tell(&at.asked("deletecollection"))),
+            Err(error) if error.code() == Some(403) => Ok(false),
+            Err(error) => Err(error.into_store_error(&at.call("deletecollection"))),
         }
     }
 
@@ -226,20 +226,20 @@ impl Leases {
         link: &ApiClient,
         resource_version: &str,
     ) -> Result<BoxStream<'static, kube::Result<WatchEvent<Lease>>>, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let params =
             WatchParams::default().labels(&self.layout.selector()).timeout(WATCH_FOR.as_secs() as u32);
         let request = at.requests.watch(&params, resource_version).map_err(unbuilt)?;
-        link.follow(ANSWER_WITHIN, request).await.map_err(|trouble| trouble.tell(&at.asked("watch")))
+        link.follow(ANSWER_WITHIN, request).await.map_err(|error| error.into_store_error(&at.call("watch")))
     }
 
     pub(crate) async fn get_named(&self, link: &ApiClient, name: &str) -> Result<Option<Lease>, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
         match link.ask::<Lease>(ANSWER_WITHIN, request).await {
             Ok(lease) => Ok(Some(lease)),
-            Err(trouble) if trouble.code() == Some(404) => Ok(None),
-            Err(trouble) => Err(trouble.tell(&at.asked("get"))),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error.into_store_error(&at.call("get"))),
         }
     }
 
@@ -249,13 +249,13 @@ impl Leases {
         link: &ApiClient,
         name: &str,
     ) -> Result<(Option<TimedLease>, Timestamp), StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let request = at.requests.get(name, &GetParams::default()).map_err(unbuilt)?;
         let Dated { answer, at: time } = link.ask_dated::<TimedLease>(ANSWER_WITHIN, request).await;
         let found = match answer {
             Ok(lease) => Some(lease),
-            Err(trouble) if trouble.code() == Some(404) => None,
-            Err(trouble) => return Err(trouble.tell(&at.asked("get"))),
+            Err(error) if error.code() == Some(404) => None,
+            Err(error) => return Err(error.into_store_error(&at.call("get"))),
         };
         Ok((found, time.ok_or_else(timeless)?))
     }
@@ -266,7 +266,7 @@ impl Leases {
         link: &ApiClient,
         selector: &str,
     ) -> Result<(Vec<TimedLease>, Timestamp), StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         'anew: for _ in 0..LISTINGS_MAX {
             let mut params = ListParams::default().labels(selector).limit(PAGE);
             let (mut found, mut time) = (Vec::new(), None);
@@ -274,8 +274,8 @@ impl Leases {
                 let Dated { answer, at: told } = ask_page::<TimedLease>(link, &at, &params).await?;
                 let page = match answer {
                     Ok(page) => page,
-                    Err(trouble) if trouble.code() == Some(410) => continue 'anew,
-                    Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
+                    Err(error) if error.code() == Some(410) => continue 'anew,
+                    Err(error) => return Err(error.into_store_error(&at.call("list"))),
                 };
                 found.extend(page.items);
                 // All pages show the moment of the first.
@@ -292,14 +292,14 @@ impl Leases {
 
     /// One listing, page by page; `None` if the server forgot its state before the last page.
     async fn list_once(&self, link: &ApiClient, selector: &str) -> Result<Option<Page>, StoreError> {
-        let at = place(link).await?;
+        let at = lease_api(link).await?;
         let mut listing = Listing::default();
         let mut params = ListParams::default().labels(selector).limit(PAGE);
         loop {
             let page = match ask_page::<Lease>(link, &at, &params).await?.answer {
                 Ok(page) => page,
-                Err(trouble) if trouble.code() == Some(410) => return Ok(None),
-                Err(trouble) => return Err(trouble.tell(&at.asked("list"))),
+                Err(error) if error.code() == Some(410) => return Ok(None),
+                Err(error) => return Err(error.into_store_error(&at.call("list"))),
             };
             for lease in &page.items {
                 self.references.note(&lease.metadata);
@@ -328,26 +328,26 @@ impl Leases {
 }
 
 /// Where the Leases of a Kubernetes namespace are.
-struct Place {
+struct LeaseApi {
     namespace: String,
     requests: Request,
 }
 
-impl Place {
-    fn asked(&self, verb: &'static str) -> Asked<'_> {
-        Asked::of_leases(verb, &self.namespace)
+impl LeaseApi {
+    fn call(&self, verb: &'static str) -> ApiCall<'_> {
+        ApiCall::of_leases(verb, &self.namespace)
     }
 }
 
-async fn place(link: &ApiClient) -> Result<Place, StoreError> {
+async fn lease_api(link: &ApiClient) -> Result<LeaseApi, StoreError> {
     let namespace = link.namespace().await?;
     let requests = Request::new(format!("/apis/{GROUP}/v1/namespaces/{namespace}/leases"));
-    Ok(Place { namespace, requests })
+    Ok(LeaseApi { namespace, requests })
 }
 
 async fn ask_page<T: DeserializeOwned + Send + 'static>(
     link: &ApiClient,
-    at: &Place,
+    at: &LeaseApi,
     params: &ListParams,
 ) -> Result<Dated<LeaseList<T>>, StoreError> {
     let request = at.requests.list(params).map_err(unbuilt)?;

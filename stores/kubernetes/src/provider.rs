@@ -15,7 +15,7 @@ use kube::{Client, Config};
 use leasehold_store::{StoreError, rng};
 
 use crate::client::{self, ApiClient};
-use crate::error::{Asked, refused};
+use crate::error::{ApiCall, refused};
 use crate::options::Options;
 
 /// The label that makes a Secret a cluster.
@@ -136,7 +136,7 @@ impl Clusters {
             .link
             .ask(ANSWER_WITHIN, listing)
             .await
-            .map_err(|trouble| trouble.tell(&Asked::of_secrets("list", &namespace)))?;
+            .map_err(|error| error.into_store_error(&ApiCall::of_secrets("list", &namespace)))?;
         let there: BTreeSet<String> =
             list.items.iter().filter_map(|secret| secret.metadata.name.clone()).collect();
         for secret in &list.items {
@@ -154,7 +154,7 @@ impl Clusters {
             .link
             .follow::<Secret>(ANSWER_WITHIN, watch)
             .await
-            .map_err(|trouble| trouble.tell(&Asked::of_secrets("watch", &namespace)))?;
+            .map_err(|error| error.into_store_error(&ApiCall::of_secrets("watch", &namespace)))?;
         while let Ok(Some(Ok(event))) =
             tokio::time::timeout(SILENT_FOR_MAX, client::quiet(events.next())).await
         {

@@ -15,7 +15,7 @@ use leasehold_core::Moment;
 use leasehold_store::{Key, Listing, StoreError, Stored, Watch, WatchEvent, rng};
 
 use crate::api_types::Lease;
-use crate::error::{ApiError, Asked};
+use crate::error::{ApiCall, ApiError};
 use crate::kubernetes::Inner;
 use crate::layout::Entry;
 use crate::leases::{Page, WATCH_FOR};
@@ -162,8 +162,8 @@ impl Watcher {
                     break;
                 }
                 Err(error) => {
-                    let asked = Asked::of_leases("watch", "");
-                    batch.broken = Some(ApiError::from(error).tell(&asked).message);
+                    let call = ApiCall::of_leases("watch", "");
+                    batch.broken = Some(ApiError::from(error).into_store_error(&call).message);
                     break;
                 }
             };

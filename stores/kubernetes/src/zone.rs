@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::api_types::Metadata;
 use crate::client::ApiClient;
-use crate::error::{Asked, refused};
+use crate::error::{ApiCall, refused};
 
 /// The labels that say where a machine stands, the one of today first.
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
@@ -34,6 +34,6 @@ pub(crate) async fn zone_of(link: &ApiClient, name: &str) -> Result<Option<Strin
             "RBAC does not allow this: verb `get`, resource `nodes`, of the cluster ({name}). Apply \
              deploy/zone, or give the zone yourself."
         ))),
-        Err(error) => Err(error.tell(&Asked::of_leases("get", ""))),
+        Err(error) => Err(error.into_store_error(&ApiCall::of_leases("get", ""))),
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::busy_timeout::{BusyTimeout, Waits};
 use crate::clock;
-use crate::database::{Check, Database, Seen, WAL_BYTES, missing, replaced};
+use crate::database::{Check, Database, KnownHead, WAL_BYTES, missing, replaced};
 use crate::database_file::{DatabaseFile, FileState};
 use crate::error::LocalError;
 use crate::notify_file::NotifyFile;
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) namespace: String,
     pub(crate) options: Options,
     /// The newest state that any thread has seen.
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<KnownHead>>,
     /// Since when the file has been missing.
     missing_since: Mutex<Option<Moment>>,
     /// When a call last waited for another process.
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<KnownHead> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -93,7 +93,7 @@ impl Shared {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *seen {
             Some(seen) if seen.id == head.id => seen.revision = seen.revision.max(head.revision),
-            _ => *seen = Some(Seen { id: head.id.clone(), revision: head.revision }),
+            _ => *seen = Some(KnownHead { id: head.id.clone(), revision: head.revision }),
         }
     }
 
@@ -192,7 +192,7 @@ impl FileConnection {
     /// Does the work on the file that stands there now, and answers only if it still stands there afterwards.
     fn call<T>(
         &mut self,
-        work: impl FnOnce(&mut Connection, Option<Seen>) -> Result<(T, Head), LocalError>,
+        work: impl FnOnce(&mut Connection, Option<KnownHead>) -> Result<(T, Head), LocalError>,
     ) -> Result<Answered<T>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.settle().inspect_err(|e| shared.raise_alarm(e))?;
@@ -208,7 +208,7 @@ impl FileConnection {
                 let generation = database.generation(&head);
                 Ok(Answered { value, head, generation })
             }
-            Err(trouble) => Err(trouble.tell(&shared.db_file.file)),
+            Err(error) => Err(error.into_store_error(&shared.db_file.file)),
         };
         if let Err(error) = &answer {
             shared.raise_alarm(error);
@@ -257,7 +257,7 @@ fn shorten(connection: &Connection, within: Duration) {
     let _ = BusyTimeout::of(within).during(cut);
 }
 
-fn refuse_older(head: &Head, known: Option<Seen>) -> Result<(), LocalError> {
+fn refuse_older(head: &Head, known: Option<KnownHead>) -> Result<(), LocalError> {
     match known {
         Some(seen) if seen.id == head.id && seen.revision > head.revision => {
             Err(LocalError::RolledBack { found: head.revision, seen: seen.revision })

@@ -35,7 +35,7 @@ pub(crate) struct Database {
 
 /// What a process has seen of a database, to notice that it went back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct KnownHead {
     pub(crate) id: String,
     pub(crate) revision: u64,
 }
@@ -54,7 +54,7 @@ impl Database {
     pub(crate) fn open(
         db_file: &DatabaseFile,
         create: Create,
-        seen: Option<Seen>,
+        seen: Option<KnownHead>,
         check: Check,
     ) -> Result<Self, StoreError> {
         db_file.refuse_network()?;
@@ -66,7 +66,7 @@ impl Database {
         db_file.make_live()?;
         let _alone = db_file.open_alone()?;
         let identity = settle_file(db_file, create)?;
-        let told = |error: LocalError| error.tell(&db_file.file);
+        let told = |error: LocalError| error.into_store_error(&db_file.file);
         let mut connection = connect(&db_file.file).map_err(|e| told(e.into()))?;
         prepare(&mut connection, &db_file.file).map_err(told)?;
         if check == Check::Whole {
@@ -270,11 +270,11 @@ fn check_pages(connection: &Connection, file: &Path) -> Result<(), LocalError> {
 fn renew_id_if_rolled_back(
     connection: &mut Connection,
     db_file: &DatabaseFile,
-    seen: Option<Seen>,
+    seen: Option<KnownHead>,
 ) -> Result<(), LocalError> {
     // Read before the database: a notify file that changes in between would look like a database that went back.
     let notify_file = NotifyFile::read(db_file)
-        .map(|notify_file| Seen { id: notify_file.id, revision: notify_file.revision });
+        .map(|notify_file| KnownHead { id: notify_file.id, revision: notify_file.revision });
     let behind = |head: &Head| {
         let same = [&notify_file, &seen].into_iter().flatten().filter(|known| known.id == head.id);
         same.map(|known| known.revision).max().filter(|known| *known > head.revision)

@@ -20,7 +20,7 @@ pub(crate) enum LocalError {
         seen: u64,
     },
     /// Already in words.
-    Told(StoreError),
+    Store(StoreError),
 }
 
 impl From<rusqlite::Error> for LocalError {
@@ -31,7 +31,7 @@ impl From<rusqlite::Error> for LocalError {
 
 impl From<StoreError> for LocalError {
     fn from(error: StoreError) -> Self {
-        LocalError::Told(error)
+        LocalError::Store(error)
     }
 }
 
@@ -43,7 +43,7 @@ impl LocalError {
     }
 
     /// The error for the caller.
-    pub(crate) fn tell(self, path: &Path) -> StoreError {
+    pub(crate) fn into_store_error(self, path: &Path) -> StoreError {
         match self {
             LocalError::Sql(error) => explain(&error, path, "Nothing was written."),
             LocalError::Commit(error) => {
@@ -57,7 +57,7 @@ impl LocalError {
                     path.display()
                 ),
             ),
-            LocalError::Told(error) => error,
+            LocalError::Store(error) => error,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::records;
 
 /// Events that wait for a slow reader. Beyond these the thread waits, and later tells only the newest states.
 const EVENTS_QUEUED_MAX: usize = 16;
-/// The longest pause between two looks at a file that gives trouble.
+/// The longest pause between two looks at a file that cannot be read.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// How often the locks are looked at after one was closed: after 1, 2, 4, … ms.
@@ -37,8 +37,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<Watch, StoreError> {
         events,
         listener,
         live_sessions,
-        told: None,
-        trouble: 0,
+        delivered: None,
+        failures: 0,
         probes_left: 0,
         probe_at: Moment::ZERO,
     };
@@ -49,9 +49,9 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<Watch, StoreError> {
     Ok(Box::pin(stream::poll_fn(move |context| queue.poll_recv(context))))
 }
 
-/// The state that the reader was told of.
+/// The last state that the reader got.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Delivered {
     generation: String,
     revision: u64,
 }
@@ -62,9 +62,9 @@ struct Watcher {
     listener: Listener,
     live_sessions: LiveSessions,
     /// `None` before the first snapshot and after every gap.
-    told: Option<Told>,
+    delivered: Option<Delivered>,
     /// Looks that failed in a row.
-    trouble: u32,
+    failures: u32,
     /// How many more times to look at the locks in quick succession.
     probes_left: u32,
     /// When to look at them even if nothing was heard.
@@ -83,7 +83,7 @@ impl Watcher {
         let busy_timeout = BusyTimeout::of(self.connection.shared.options.busy_for);
         let pause = match busy_timeout.during(|| self.look()) {
             Ok(events) => {
-                self.trouble = 0;
+                self.failures = 0;
                 for event in events {
                     self.live_sessions.note(&event);
                     self.tell(event)?;
@@ -91,12 +91,12 @@ impl Watcher {
                 self.connection.shared.options.look_every
             }
             Err(error) => {
-                if self.trouble == 0 {
+                if self.failures == 0 {
                     self.tell(WatchEvent::Interrupted(error.to_string()))?;
                 }
-                self.told = None;
-                self.trouble = self.trouble.saturating_add(1);
-                (Duration::from_millis(20) * self.trouble.min(50)).min(RETRY_MAX)
+                self.delivered = None;
+                self.failures = self.failures.saturating_add(1);
+                (Duration::from_millis(20) * self.failures.min(50)).min(RETRY_MAX)
             }
         };
         self.tell_of_the_gone()?;
@@ -133,9 +133,9 @@ impl Watcher {
 
     /// What the reader has to be told now.
     fn look(&mut self) -> Result<Vec<WatchEvent>, StoreError> {
-        let Some(told) = &self.told else { return Ok(vec![self.snapshot()?]) };
+        let Some(delivered) = &self.delivered else { return Ok(vec![self.snapshot()?]) };
         let namespace = self.connection.shared.namespace.clone();
-        let (revision, from) = (told.revision, told.generation.clone());
+        let (revision, from) = (delivered.revision, delivered.generation.clone());
         let news = self.connection.read(|connection, head| {
             if head.revision == revision {
                 return Ok(Vec::new());
@@ -149,18 +149,20 @@ impl Watcher {
         } else if news.head.forgotten > revision {
             "this watch fell too far behind"
         } else {
-            self.told = Some(Told { generation: from, revision: news.head.revision });
+            self.delivered = Some(Delivered { generation: from, revision: news.head.revision });
             let events = (!news.value.is_empty()).then_some(WatchEvent::Changed(news.value));
             return Ok(events.into_iter().collect());
         };
-        self.told = None;
+        self.delivered = None;
         Ok(vec![WatchEvent::Interrupted(gap.to_owned()), self.snapshot()?])
     }
 
     fn snapshot(&mut self) -> Result<WatchEvent, StoreError> {
         let listing = local::list(&mut self.connection)?;
-        self.told =
-            Some(Told { generation: listing.generation.clone(), revision: listing.revision.unwrap_or(0) });
+        self.delivered = Some(Delivered {
+            generation: listing.generation.clone(),
+            revision: listing.revision.unwrap_or(0),
+        });
         Ok(WatchEvent::Snapshot(listing))
     }
 

@@ -195,14 +195,14 @@ impl Store for Bucket {
             self.folder.changed.notify_waiters();
         }
         let mut outcomes = vec![Swapped::Unknown; swaps.len()];
-        let mut trouble = None;
+        let mut error = None;
         for done in done {
             for (at, outcome) in done.outcomes {
                 outcomes[at] = outcome;
             }
-            trouble = trouble.or(done.trouble);
+            error = error.or(done.error);
         }
-        match trouble {
+        match error {
             // Says why, since nothing is known of any of them.
             Some(error) if outcomes.iter().all(|outcome| *outcome == Swapped::Unknown) => Err(error),
             Some(error) => {

@@ -30,7 +30,7 @@ pub(crate) struct Task {
 pub(crate) struct Done {
     pub(crate) outcomes: Vec<(usize, Swapped)>,
     /// Why some are unknown, if some are.
-    pub(crate) trouble: Option<StoreError>,
+    pub(crate) error: Option<StoreError>,
     /// Something was written that others should hear of.
     pub(crate) news: bool,
 }
@@ -60,10 +60,10 @@ impl Namespace {
             outcomes: Vec::new(),
             news: false,
         };
-        let trouble = attempt.run().await.err();
+        let error = attempt.run().await.err();
         let unknown = attempt.open.iter().map(|(at, _)| (*at, Swapped::Unknown));
         attempt.outcomes.extend(unknown);
-        Done { outcomes: attempt.outcomes, trouble, news: attempt.news }
+        Done { outcomes: attempt.outcomes, error, news: attempt.news }
     }
 }
 

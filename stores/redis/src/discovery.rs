@@ -40,29 +40,27 @@ pub(crate) async fn master(options: &Options, known: &[ServerAddress]) -> Result
 /// Tries all at once; the first that is, or leads to, the master wins.
 async fn first_of(options: &Options, spots: &[ServerAddress]) -> Result<Master, RedisError> {
     let mut tries: FuturesUnordered<_> = spots.iter().map(|spot| reach(options, spot)).collect();
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     while let Some(tried) = tries.next().await {
         match tried {
             Ok(master) => return Ok(master),
-            Err(trouble) => troubles.push(trouble),
+            Err(error) => errors.push(error),
         }
     }
-    Err(worst(troubles))
+    Err(worst(errors))
 }
 
 /// What to tell when nobody could be reached: what somebody must act on comes first.
-fn worst(mut troubles: Vec<RedisError>) -> RedisError {
-    let acts = |trouble: &RedisError| {
+fn worst(mut errors: Vec<RedisError>) -> RedisError {
+    let acts = |error: &RedisError| {
         matches!(
-            trouble,
+            error,
             RedisError::Refused(_) | RedisError::Login(_) | RedisError::Tls(_) | RedisError::Busy(_)
         )
     };
-    match troubles.iter().position(acts) {
-        Some(options) => troubles.swap_remove(options),
-        None => {
-            troubles.pop().unwrap_or_else(|| RedisError::Unreachable("there is no server to ask.".into()))
-        }
+    match errors.iter().position(acts) {
+        Some(at) => errors.swap_remove(at),
+        None => errors.pop().unwrap_or_else(|| RedisError::Unreachable("there is no server to ask.".into())),
     }
 }
 
@@ -118,8 +116,8 @@ async fn enter(options: &Options, spot: &ServerAddress) -> Result<Master, RedisE
 }
 
 /// A cluster sends us on to where an address of one server does not lead.
-fn misled(options: &Options, trouble: RedisError) -> RedisError {
-    match trouble {
+fn misled(options: &Options, error: RedisError) -> RedisError {
+    match error {
         RedisError::NotMaster(Some(_), said) if !matches!(options.setup, Setup::Cluster) => {
             RedisError::Refused(format!("{said} This is a cluster: write the address as redis+cluster://…"))
         }
@@ -170,7 +168,7 @@ async fn ask_sentinels(options: &Options, master: &str, login: &Login) -> Result
         }
     };
     let mut tries: FuturesUnordered<_> = options.spots.iter().map(ask).collect();
-    let (mut best, mut troubles): (Option<(u64, ServerAddress)>, _) = (None, Vec::new());
+    let (mut best, mut errors): (Option<(u64, ServerAddress)>, _) = (None, Vec::new());
     loop {
         let next = match best {
             None => tries.next().await,
@@ -179,16 +177,16 @@ async fn ask_sentinels(options: &Options, master: &str, login: &Login) -> Result
         match next {
             Some(Ok(found)) if best.as_ref().is_none_or(|(epoch, _)| found.0 > *epoch) => best = Some(found),
             Some(Ok(_)) => {}
-            Some(Err(trouble)) => troubles.push(trouble),
+            Some(Err(error)) => errors.push(error),
             None => break,
         }
     }
-    best.map(|(_, spot)| spot).ok_or_else(|| worst(troubles))
+    best.map(|(_, spot)| spot).ok_or_else(|| worst(errors))
 }
 
 /// A sentinel has a login of its own, which is not the one in front of the hosts.
-fn of_sentinels(trouble: RedisError) -> RedisError {
-    match trouble {
+fn of_sentinels(error: RedisError) -> RedisError {
+    match error {
         RedisError::Login(what) => RedisError::Refused(format!(
             "sentinel {what} Check `sentinel_user` and `sentinel_password` (or `sentinel_password_file`): the login in \
              front of the hosts is for the servers only."

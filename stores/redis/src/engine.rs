@@ -117,14 +117,14 @@ impl MasterConnection {
         let mut tries = 0;
         loop {
             tries += 1;
-            let pipeline = self.pipeline().await.map_err(|trouble| (trouble, Written::Nothing))?;
+            let pipeline = self.pipeline().await.map_err(|error| (error, Written::Nothing))?;
             match self.call_once(&pipeline, call, wait).await {
                 Err((RedisError::NotMaster(next, _), Written::Nothing)) if tries < TRIES_MAX => {
                     next.into_iter().for_each(|next| self.remember(next));
                 }
                 Err((RedisError::NoScript, _)) if tries < TRIES_MAX => {
                     let loads = script::load_all();
-                    self.ask(&pipeline, &loads).await.map_err(|trouble| (trouble, Written::Nothing))?;
+                    self.ask(&pipeline, &loads).await.map_err(|error| (error, Written::Nothing))?;
                 }
                 answer => return answer,
             }
@@ -137,17 +137,17 @@ impl MasterConnection {
             let (replicas, millis) = (replicas.to_string(), self.options.wait_for.as_millis().to_string());
             commands.push(Command::new(["WAIT", &replicas, &millis]));
         }
-        let unknown = |trouble| (trouble, Written::Unknown);
+        let unknown = |error| (error, Written::Unknown);
         let mut answers = self.ask(pipeline, &commands).await.map_err(unknown)?.into_iter();
         let answer = match answers.next() {
-            Some(Value::Error(error)) => {
-                let trouble = RedisError::said(&error, &pipeline.spot);
-                if !trouble.keeps_connection() {
+            Some(Value::Error(said)) => {
+                let error = RedisError::said(&said, &pipeline.spot);
+                if !error.keeps_connection() {
                     pipeline.spoil();
                 }
                 // A script that began may have written something before it failed.
-                let began = error.contains("@user_script");
-                return Err((trouble, if began { Written::Unknown } else { Written::Nothing }));
+                let began = said.contains("@user_script");
+                return Err((error, if began { Written::Unknown } else { Written::Nothing }));
             }
             answer => answer.unwrap_or(Value::Nothing),
         };

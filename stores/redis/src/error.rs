@@ -32,7 +32,7 @@ pub(crate) enum RedisError {
     Damaged(String),
 }
 
-/// What may have become of a write when there was trouble.
+/// What may have become of a write when an error came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It was not sent, or refused as a whole.
@@ -137,7 +137,7 @@ impl RedisError {
     }
 
     /// The error for the caller.
-    pub(crate) fn tell(self, written: Written) -> StoreError {
+    pub(crate) fn into_store_error(self, written: Written) -> StoreError {
         let (kind, message) = match self {
             RedisError::Unreachable(what) => (StoreErrorKind::Unreachable, what),
             RedisError::NotMaster(_, what) => (StoreErrorKind::Unreachable, what),

@@ -42,8 +42,8 @@ pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
     let opened = tokio::time::timeout(options.timeout, records.connection.pipeline()).await;
     let pipeline = match opened {
         Ok(Ok(pipeline)) => pipeline,
-        Ok(Err(trouble)) => {
-            let error = trouble.tell(Written::Nothing);
+        Ok(Err(error)) => {
+            let error = error.into_store_error(Written::Nothing);
             return vec![Finding::bad(
                 error.to_string(),
                 "Nothing else can be looked at before that is mended.",
@@ -162,9 +162,9 @@ async fn rights(records: &Records) -> Option<Finding> {
     let call = Call::new(Script::Rights, vec![records.connection.options.key("store")]);
     let denied = match records.connection.call(&call, Wait::No).await {
         Ok(answer) => answer.list().unwrap_or_default(),
-        Err((trouble, written)) => {
+        Err((error, written)) => {
             let advice = "The user needs the rights that docs/redis.md names.";
-            return Some(Finding::bad(trouble.tell(written).to_string(), advice));
+            return Some(Finding::bad(error.into_store_error(written).to_string(), advice));
         }
     };
     let names: Vec<&str> = denied.iter().filter_map(Value::text).collect();
@@ -181,9 +181,9 @@ fn memory(said: &Said, pipeline: &Pipeline) -> Option<Finding> {
     let number = |name| field(&said.memory, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let (used, most) = (number("used_memory"), number("maxmemory"));
     let policy = field(&said.memory, "maxmemory_policy").unwrap_or("unknown");
-    if let Err(trouble) = refuse_eviction(&said.memory, &pipeline.spot) {
+    if let Err(error) = refuse_eviction(&said.memory, &pipeline.spot) {
         return Some(Finding::bad(
-            trouble.tell(Written::Nothing).message,
+            error.into_store_error(Written::Nothing).message,
             "CONFIG SET maxmemory-policy noeviction",
         ));
     }

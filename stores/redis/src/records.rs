@@ -146,7 +146,7 @@ impl Records {
         let options = &self.connection.options;
         let keys = ["store", "index", "removed", "nodes"].map(|key| options.key(key)).into();
         let answer = self.connection.call(&Call::new(Script::Discard, keys), Wait::No).await;
-        let left = answer.map_err(|(trouble, written)| trouble.tell(written))?;
+        let left = answer.map_err(|(error, written)| error.into_store_error(written))?;
         match number(Some(left))? {
             0 => Ok(()),
             left => Err(StoreError::new(
@@ -171,7 +171,7 @@ impl Records {
             }
         };
         let looked = crate::socket::within(options.timeout, "no answer", look).await;
-        looked.map_err(|trouble| trouble.tell(Written::Nothing))
+        looked.map_err(|error| error.into_store_error(Written::Nothing))
     }
 
     /// Calls a script that begins with `enter.lua`.
@@ -198,11 +198,11 @@ impl Records {
             if writes {
                 self.seen.sent(tag);
             }
-            let answer = self.connection.call(&call, wait).await.map_err(|(trouble, written)| {
+            let answer = self.connection.call(&call, wait).await.map_err(|(error, written)| {
                 if writes && written == Written::Nothing {
                     self.seen.settled(tag);
                 }
-                trouble.tell(written)
+                error.into_store_error(written)
             })?;
             let mut rest = answer.list().ok_or_else(|| strange("no list"))?.into_iter();
             if writes {
@@ -236,7 +236,7 @@ impl Records {
         let wait = Wait::For(u32::try_from(waited).unwrap_or(u32::MAX));
         tracing::warn!(namespace = %options.namespace, from = waited, to = options.relies_on(), "fewer replicas are waited for");
         let lowered = self.connection.call(&call, wait).await;
-        lowered.map(drop).map_err(|(trouble, written)| trouble.tell(written))
+        lowered.map(drop).map_err(|(error, written)| error.into_store_error(written))
     }
 }
 

@@ -100,7 +100,7 @@ impl Redis {
         let mut call = Call::new(script, keys);
         args.iter().for_each(|arg| call.push(arg));
         let asked = self.work.run(|connection| async move {
-            connection.call(&call, Wait::No).await.map_err(|(error, written)| error.tell(written))
+            connection.call(&call, Wait::No).await.map_err(|(error, written)| error.into_store_error(written))
         });
         asked.await
     }

@@ -50,8 +50,8 @@ impl From<StoreError> for Broken {
 }
 
 impl From<RedisError> for Broken {
-    fn from(trouble: RedisError) -> Self {
-        Broken::RedisError(trouble.tell(Written::Nothing))
+    fn from(error: RedisError) -> Self {
+        Broken::RedisError(error.into_store_error(Written::Nothing))
     }
 }
 

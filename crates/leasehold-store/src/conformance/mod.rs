@@ -13,6 +13,7 @@
 //! ```
 
 mod contents;
+mod data_loss;
 mod fixture;
 mod lists;
 mod memory_fixture;
@@ -24,7 +25,6 @@ mod report;
 mod stopwatch;
 mod swaps;
 mod trial;
-mod troubles;
 mod unknowns;
 mod verdict;
 mod watches;
@@ -35,6 +35,10 @@ use futures::future::BoxFuture;
 pub use contents::{
     corrupt_records_are_shown_as_they_are, foreign_keys_are_reported, namespaces_are_apart,
     odd_names_are_carried_faithfully, values_are_carried_faithfully,
+};
+pub use data_loss::{
+    a_rolled_back_store_is_noticed, acknowledged_writes_survive_a_restart, an_emptied_store_is_noticed,
+    generation_is_steady, vanished_records_are_absent,
 };
 pub use fixture::{Fixture, Saved, Scale, Step};
 pub use lists::{
@@ -54,10 +58,6 @@ pub use swaps::{
     applies_only_to_what_it_expects, creates_replaces_removes, dropped_calls_do_no_harm,
     keeps_to_its_most_swaps, lanes_share_the_records, lost_shows_what_is_there, removes_as_it_says,
     swaps_stand_for_themselves, versions_agree_everywhere, versions_never_repeat,
-};
-pub use troubles::{
-    a_rolled_back_store_is_noticed, acknowledged_writes_survive_a_restart, an_emptied_store_is_noticed,
-    generation_is_steady, vanished_records_are_absent,
 };
 pub use unknowns::{
     a_bad_day_loses_nothing, a_doubled_write_applies_once, a_late_write_loses_to_a_swap_past_it,

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::trial::{Trial, get, put, remove, shard};
 use super::verdict::ensure;
-use super::watching::{Seen, Watching, needed_watch, next, no_watch};
+use super::watching::{WatchedState, Watching, needed_watch, next, no_watch};
 use super::{Fixture, Note, Unmet, Verdict};
 use crate::Store;
 
@@ -52,7 +52,7 @@ pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdic
         remove(&*trial.a, &key, &last[&key]).await?;
         last.remove(&key);
     }
-    let arrived = |seen: &Seen| {
+    let arrived = |seen: &WatchedState| {
         seen.records.len() == last.len()
             && last.iter().all(|(key, version)| seen.records.get(key).is_some_and(|s| s.version == *version))
     };
@@ -203,7 +203,7 @@ pub async fn a_slow_reader_sees_the_truth(fixture: &dyn Fixture) -> Verdict {
         }
         versions.insert(key, version.expect("it was written"));
     }
-    let right = |seen: &Seen| {
+    let right = |seen: &WatchedState| {
         versions
             .iter()
             .filter(|(key, version)| seen.records.get(key).is_some_and(|s| s.version == **version))

@@ -14,7 +14,7 @@ use crate::{Store, Watch};
 
 /// What came out of a watch, put together.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct WatchedState {
     pub(super) records: BTreeMap<Key, Stored>,
     pub(super) snapshots: usize,
     pub(super) interrupted: bool,
@@ -24,7 +24,7 @@ pub(super) struct Seen {
     pub(super) told: BTreeSet<Arc<[u8]>>,
 }
 
-impl Seen {
+impl WatchedState {
     fn take(&mut self, event: &WatchEvent) {
         match event {
             WatchEvent::Snapshot(listing) => {
@@ -97,7 +97,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// A watch and what came out of it so far.
 pub(super) struct Watching {
     watch: Watch,
-    pub(super) seen: Seen,
+    pub(super) seen: WatchedState,
 }
 
 impl Watching {
@@ -105,7 +105,7 @@ impl Watching {
     /// the store has no watch.
     pub(super) async fn begin(store: &dyn Store, trial: &Trial<'_>) -> Result<Option<Self>, Unmet> {
         let Some(watch) = open_watch(store).await? else { return Ok(None) };
-        let mut watching = Watching { watch, seen: Seen::default() };
+        let mut watching = Watching { watch, seen: WatchedState::default() };
         let first = next(&mut watching.watch, trial).await?;
         watching.seen.take(&first);
         Ok(Some(watching))
@@ -113,14 +113,14 @@ impl Watching {
 
     /// A watch whose snapshot has not been taken in.
     pub(super) fn unread(watch: Watch) -> Self {
-        Watching { watch, seen: Seen::default() }
+        Watching { watch, seen: WatchedState::default() }
     }
 
     /// Reads on until what came is as wanted, or nothing more comes. A watch that ends is a failure.
     pub(super) async fn until(
         &mut self,
         trial: &Trial<'_>,
-        wanted: impl Fn(&Seen) -> bool,
+        wanted: impl Fn(&WatchedState) -> bool,
     ) -> Result<(), Unmet> {
         while !wanted(&self.seen) {
             let Ok(event) = tokio::time::timeout(trial.scale.patience, self.watch.next()).await else {

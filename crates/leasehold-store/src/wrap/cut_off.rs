@@ -14,7 +14,7 @@ use crate::{Store, Watch};
 /// A store behind a link that a test can cut, in either or both directions, and heal.
 pub struct CutOff {
     inner: Arc<dyn Store>,
-    line: Arc<Line>,
+    link: Arc<SharedLink>,
 }
 
 /// What the way to the store lets through.
@@ -36,12 +36,12 @@ pub enum Link {
 impl CutOff {
     /// Puts a link in front of a store; it is whole at first.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        CutOff { inner, line: Arc::new(Line::whole()) }
+        CutOff { inner, link: Arc::new(SharedLink::whole()) }
     }
 
     /// Lets through from now on only what `link` does.
     pub fn set(&self, link: Link) {
-        self.line.set(link);
+        self.link.set(link);
     }
 
     /// Makes the link whole again.
@@ -51,7 +51,7 @@ impl CutOff {
 
     /// What it lets through now.
     pub fn link(&self) -> Link {
-        self.line.now().link
+        self.link.now().link
     }
 }
 
@@ -65,16 +65,16 @@ impl Around for CutOff {
         _call: Call,
         sent: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let sent_on = self.line.until(|now| now.link != Link::Stalled).await;
+        let sent_on = self.link.until(|now| now.link != Link::Stalled).await;
         if sent_on.link == Link::Cut {
             return Err(cut("the link to the store is cut; nothing was sent"));
         }
-        let broken = pin!(self.line.until(|now| now.cuts != sent_on.cuts));
+        let broken = pin!(self.link.until(|now| now.cuts != sent_on.cuts));
         let answer = match future::select(pin!(sent), broken).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => return Err(cut("the link to the store was cut before it answered")),
         };
-        let arrives_on = self.line.until(|now| !now.link.is_silent()).await;
+        let arrives_on = self.link.until(|now| !now.link.is_silent()).await;
         if arrives_on.link != Link::Whole || arrives_on.cuts != sent_on.cuts {
             return Err(cut("the store's answer was lost"));
         }
@@ -82,12 +82,12 @@ impl Around for CutOff {
     }
 
     fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(CutOff { inner, line: self.line.clone() })
+        Arc::new(CutOff { inner, link: self.link.clone() })
     }
 
     fn watching(&self, watch: Watch) -> Watch {
         let rewatch = Rewatch::new(self.inner.clone(), watch);
-        let watched = Watched { rewatch, breaks: self.line.now().breaks, line: self.line.clone() };
+        let watched = Watched { rewatch, breaks: self.link.now().breaks, link: self.link.clone() };
         Box::pin(stream::unfold(watched, |mut watched| async move {
             let event = watched.next().await?;
             Some((event, watched))
@@ -98,7 +98,7 @@ impl Around for CutOff {
 /// A watch over the link.
 struct Watched {
     rewatch: Rewatch,
-    line: Arc<Line>,
+    link: Arc<SharedLink>,
     /// The breaks of the link that the watch has told of, so that a short one between two looks is told too.
     breaks: u64,
 }
@@ -106,14 +106,14 @@ struct Watched {
 impl Watched {
     async fn next(&mut self) -> Option<WatchEvent> {
         loop {
-            let now = self.line.until(|now| !now.link.is_silent()).await;
+            let now = self.link.until(|now| !now.link.is_silent()).await;
             if now.breaks != self.breaks {
                 self.breaks = now.breaks;
                 self.rewatch.break_off();
                 return Some(WatchEvent::Interrupted("the link to the store was cut".to_owned()));
             }
-            self.line.until(|now| now.link == Link::Whole || now.breaks != self.breaks).await;
-            let disturbed = pin!(self.line.until(|now| now.link != Link::Whole || now.breaks != self.breaks));
+            self.link.until(|now| now.link == Link::Whole || now.breaks != self.breaks).await;
+            let disturbed = pin!(self.link.until(|now| now.link != Link::Whole || now.breaks != self.breaks));
             match future::select(disturbed, pin!(self.rewatch.next())).await {
                 Either::Left(_) => {}
                 Either::Right((event, _)) => return event,
@@ -135,7 +135,7 @@ fn cut(message: &str) -> StoreError {
 
 /// What the link is, and how often it was not. The counts tell of what was over before anybody looked.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct LinkState {
     link: Link,
     /// How often it was cut.
     cuts: u64,
@@ -145,18 +145,18 @@ struct State {
 
 /// The link. Waiters are woken in the order in which they began to wait, so that runs repeat; tokio's `watch` channel
 /// wakes them in any order.
-struct Line {
-    state: Mutex<State>,
+struct SharedLink {
+    state: Mutex<LinkState>,
     changed: Notify,
 }
 
-impl Line {
+impl SharedLink {
     fn whole() -> Self {
-        let state = State { link: Link::Whole, cuts: 0, breaks: 0 };
-        Line { state: Mutex::new(state), changed: Notify::new() }
+        let state = LinkState { link: Link::Whole, cuts: 0, breaks: 0 };
+        SharedLink { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    fn now(&self) -> State {
+    fn now(&self) -> LinkState {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,7 +170,7 @@ impl Line {
     }
 
     /// Waits until the link is as wanted, and says what it is then.
-    async fn until(&self, wanted: impl Fn(State) -> bool) -> State {
+    async fn until(&self, wanted: impl Fn(LinkState) -> bool) -> LinkState {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::around::{Around, Call};
 use super::rewatch::Rewatch;
-use super::rng::Rng;
+use super::shared_rng::SharedRng;
 use crate::{Store, SwapReply, Watch};
 
 /// A store on a bad day. Faults come by chance ([`Rates`]), or one by one as a test orders them
@@ -66,7 +66,7 @@ pub struct Rates {
 }
 
 struct Day {
-    rng: Rng,
+    rng: SharedRng,
     rates: Mutex<Rates>,
     ordered: Mutex<BTreeMap<Call, VecDeque<Fault>>>,
     happened: Mutex<Vec<(Call, Fault)>>,
@@ -77,7 +77,7 @@ impl Faulty {
     /// A bad day that the seed decides. With rates of zero it is a good day until [`Faulty::inject`] is called.
     pub fn new(inner: Arc<dyn Store>, rates: Rates, seed: u64) -> Self {
         let day = Day {
-            rng: Rng::new(seed),
+            rng: SharedRng::new(seed),
             rates: Mutex::new(rates),
             ordered: Mutex::default(),
             happened: Mutex::default(),

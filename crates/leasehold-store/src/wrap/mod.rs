@@ -11,7 +11,7 @@ mod counting;
 mod cut_off;
 mod faulty;
 mod rewatch;
-mod rng;
+mod shared_rng;
 mod slow;
 
 pub use around::Call;

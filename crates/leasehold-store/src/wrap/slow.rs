@@ -10,7 +10,7 @@ use leasehold_core::store::{StoreError, WatchEvent};
 use tokio::time::Sleep;
 
 use super::around::{Around, Call};
-use super::rng::Rng;
+use super::shared_rng::SharedRng;
 use crate::{Store, Watch};
 
 /// A store that is far away: every call takes longer, half of it on the way there and half on the way back. Watches
@@ -18,7 +18,7 @@ use crate::{Store, Watch};
 pub struct Slow {
     inner: Arc<dyn Store>,
     latency: Arc<Mutex<Latency>>,
-    rng: Arc<Rng>,
+    rng: Arc<SharedRng>,
 }
 
 /// How long the way to the store and back takes: somewhere between the two.
@@ -40,7 +40,7 @@ impl Latency {
 impl Slow {
     /// Puts the way between us and a store.
     pub fn new(inner: Arc<dyn Store>, latency: Latency, seed: u64) -> Self {
-        Slow { inner, latency: Arc::new(Mutex::new(latency)), rng: Arc::new(Rng::new(seed)) }
+        Slow { inner, latency: Arc::new(Mutex::new(latency)), rng: Arc::new(SharedRng::new(seed)) }
     }
 
     /// Makes the way longer or shorter, for calls and watches that begin from now on.
@@ -90,7 +90,7 @@ impl Around for Slow {
 struct Late {
     watch: Watch,
     way: Latency,
-    rng: Arc<Rng>,
+    rng: Arc<SharedRng>,
     under_way: VecDeque<(Pin<Box<Sleep>>, WatchEvent)>,
     ended: bool,
 }

@@ -99,9 +99,9 @@ async fn speed(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
         let mut times = Vec::new();
         for _ in 0..TIMED {
             let stopwatch = Stopwatch::start();
-            if let Err(trouble) = txn(switch, question.clone()).await {
+            if let Err(failed) = txn(switch, question.clone()).await {
                 return vec![Finding::bad(
-                    format!("etcd does not take a write: {}", trouble.error.message),
+                    format!("etcd does not take a write: {}", failed.error.message),
                     "mend that first: no node can renew",
                 )];
             }
@@ -139,12 +139,13 @@ mod tests {
     use tonic::{Code, Status};
 
     use super::unread_advice;
-    use crate::error::tell;
+    use crate::error::status_error;
 
     #[test]
     fn rights_are_advised_only_where_they_lack() {
-        let advice =
-            |code, said: &str| unread_advice(&tell("m", &Status::new(code, format!("etcdserver: {said}"))));
+        let advice = |code, said: &str| {
+            unread_advice(&status_error("m", &Status::new(code, format!("etcdserver: {said}"))))
+        };
         assert!(advice(Code::PermissionDenied, "permission denied").contains("readwrite"));
         for (code, said) in [
             (Code::Unavailable, "no leader"),

@@ -49,7 +49,7 @@ mod tests {
     use leasehold_store::Grade;
 
     #[test]
-    fn known_troubles_are_told() {
+    fn known_bugs_are_reported() {
         for (text, grade) in [
             ("3.3.27", Grade::Bad),
             ("3.4.23", Grade::Doubtful),

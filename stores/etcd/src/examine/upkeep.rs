@@ -46,8 +46,8 @@ pub(crate) async fn findings(
             let times = number("etcd_debugging_mvcc_db_compaction_total_duration_milliseconds_count");
             compaction(oldest, newest, times.map(|times| times as u64), cost.revisions)
         }
-        Err(trouble) => Finding::doubtful(
-            format!("how far back the history goes cannot be seen: {}", trouble.error.message),
+        Err(failed) => Finding::doubtful(
+            format!("how far back the history goes cannot be seen: {}", failed.error.message),
             "make sure that auto-compaction is on",
         ),
     });
@@ -160,7 +160,7 @@ async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i6
         match range(switch, question).await {
             Ok(_) => there = middle,
             Err(CallError { status: Some(status), .. }) if status.code() == Code::OutOfRange => gone = middle,
-            Err(trouble) => return Err(trouble),
+            Err(failed) => return Err(failed),
         }
     }
     Ok(there)

@@ -15,7 +15,7 @@ use crate::common::{Stopwatch, put_patiently, swap};
 use crate::members::until_told;
 use crate::nodes::{SHARDS, start, until_all_at_work};
 
-const TROUBLES: [Mode; 5] = [
+const FAULTS: [Mode; 5] = [
     Mode::Stall,
     Mode::Cut(Existing::Silent),
     Mode::Cut(Existing::Reset),
@@ -41,23 +41,23 @@ async fn every_call_ends_in_time_and_works_again_afterwards() {
     let store = through(&proxy, "cut");
     let mut watch = store.watch().await.unwrap().unwrap();
     put_patiently(&store, "shards/g/s", "0").await;
-    for (number, trouble) in TROUBLES.into_iter().enumerate() {
-        proxy.set(trouble).unwrap();
+    for (number, fault) in FAULTS.into_iter().enumerate() {
+        proxy.set(fault).unwrap();
         let began = Stopwatch::start();
         let (renewal, listing) =
             tokio::join!(swap(&store, Lane::Renewal, "nodes/n", None, "1"), store.list(),);
-        assert!(renewal.is_err() && listing.is_err(), "{trouble:?}");
-        assert!(began.elapsed() < Duration::from_secs(10), "{trouble:?}: {:?}", began.elapsed());
+        assert!(renewal.is_err() && listing.is_err(), "{fault:?}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{fault:?}: {:?}", began.elapsed());
         let gap = async { while !matches!(watch.next().await, Some(WatchEvent::Interrupted(_))) {} };
         let noticed = tokio::time::timeout(Duration::from_secs(10), gap).await;
-        assert!(noticed.is_ok(), "{trouble:?}: the watch says that there is a gap");
+        assert!(noticed.is_ok(), "{fault:?}: the watch says that there is a gap");
         proxy.set(Mode::Pass).unwrap();
         let began = Stopwatch::start();
         let value = (number + 1).to_string();
         let version = put_patiently(&store, "shards/g/s", &value).await;
-        assert!(began.elapsed() < Duration::from_secs(10), "{trouble:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{fault:?}: {:?}", began.elapsed());
         let seen = until_told(&mut watch, &version).await;
-        assert!(seen.contains(&"snapshot"), "{trouble:?}: the watch goes on with a snapshot");
+        assert!(seen.contains(&"snapshot"), "{fault:?}: the watch goes on with a snapshot");
     }
 }
 

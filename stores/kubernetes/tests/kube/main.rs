@@ -3,7 +3,7 @@
 mod common;
 mod conformance;
 mod deploy;
+mod failures;
 mod nodes;
 mod proxy;
 mod registered;
-mod troubles;

@@ -20,7 +20,7 @@ use crate::proxy::{Fault, Proxy};
 struct Scene {
     proxy: Proxy,
     /// Behind the proxy.
-    troubled: Arc<Bucket>,
+    disturbed: Arc<Bucket>,
     /// Beside it.
     calm: Arc<Bucket>,
     namespace: String,
@@ -32,12 +32,12 @@ async fn scene(program: Program, hint: &str) -> Option<Scene> {
     let proxy = Proxy::before(server.port());
     let namespace = fresh(hint);
     let address = server.address_at(&proxy.endpoint(), BUCKET, "&poll=200ms&timeout=1500ms");
-    let troubled = open_at(&address, &namespace);
+    let disturbed = open_at(&address, &namespace);
     let calm = open(server, &namespace);
-    // Both pass the check of the bucket before any trouble begins.
+    // Both pass the check of the bucket before any fault begins.
     let version = put(&calm, &key("groups/first"), None, "{}").await;
-    put(&troubled, &key("groups/first"), Some(&version), "{}").await;
-    Some(Scene { proxy, troubled, calm, namespace, server })
+    put(&disturbed, &key("groups/first"), Some(&version), "{}").await;
+    Some(Scene { proxy, disturbed, calm, namespace, server })
 }
 
 fn key(text: &str) -> Key {
@@ -67,14 +67,14 @@ async fn get(store: &Bucket, key: &Key) -> Option<Stored> {
 async fn a_write_that_was_refused_is_tried_again_while_its_record_is_what_was_expected() {
     let Some(scene) = scene(Program::SeaweedFs, "refused").await else { return };
     let key = key("shards/g/0");
-    let mut version = put(&scene.troubled, &key, None, "{\"n\":0}").await;
+    let mut version = put(&scene.disturbed, &key, None, "{\"n\":0}").await;
     for (n, (status, code)) in
         [(409, "ConditionalRequestConflict"), (412, "PreconditionFailed"), (404, "NoSuchKey")]
             .into_iter()
             .enumerate()
     {
         scene.proxy.inject("PUT", "/shards/", Fault::Answered(status, code));
-        version = put(&scene.troubled, &key, Some(&version), &format!("{{\"n\":{n}}}")).await;
+        version = put(&scene.disturbed, &key, Some(&version), &format!("{{\"n\":{n}}}")).await;
         assert_eq!(scene.proxy.left(), 0, "the fault happened");
         assert_eq!(get(&scene.calm, &key).await.map(|stored| stored.version), Some(version.clone()));
     }
@@ -84,7 +84,7 @@ async fn a_write_that_was_refused_is_tried_again_while_its_record_is_what_was_ex
 async fn a_write_that_landed_without_an_answer_is_found() {
     let Some(scene) = scene(Program::SeaweedFs, "landed").await else { return };
     let key = key("nodes/n");
-    let mut version = put(&scene.troubled, &key, None, "{\"n\":0}").await;
+    let mut version = put(&scene.disturbed, &key, None, "{\"n\":0}").await;
     let faults = [
         Fault::LandsButAnswered(500, "InternalError"),
         Fault::LandsButAnswered(429, "TooManyRequests"),
@@ -96,7 +96,7 @@ async fn a_write_that_landed_without_an_answer_is_found() {
     for (n, fault) in faults.into_iter().enumerate() {
         scene.proxy.inject("PUT", "/nodes/", fault);
         let value = format!("{{\"n\":{n}}}");
-        version = put(&scene.troubled, &key, Some(&version), &value).await;
+        version = put(&scene.disturbed, &key, Some(&version), &value).await;
         let found = get(&scene.calm, &key).await.unwrap();
         assert_eq!((found.version, &*found.value), (version.clone(), value.as_bytes()), "{fault:?}");
     }
@@ -106,24 +106,24 @@ async fn a_write_that_landed_without_an_answer_is_found() {
 async fn a_write_that_may_yet_land_stays_unknown() {
     let Some(scene) = scene(Program::SeaweedFs, "unknown").await else { return };
     let key = key("shards/g/0");
-    let version = put(&scene.troubled, &key, None, "{\"n\":0}").await;
+    let version = put(&scene.disturbed, &key, None, "{\"n\":0}").await;
     for fault in
         [Fault::Answered(500, "InternalError"), Fault::Answered(429, "TooManyRequests"), Fault::Dropped]
     {
         scene.proxy.inject("PUT", "/shards/", fault);
-        let outcome = swap(&scene.troubled, &key, Some(&version), "{\"n\":1}").await;
+        let outcome = swap(&scene.disturbed, &key, Some(&version), "{\"n\":1}").await;
         assert_eq!(outcome, Swapped::Unknown, "{fault:?}");
         assert_eq!(get(&scene.calm, &key).await.unwrap().version, version);
     }
     // A swap past it settles it.
-    put(&scene.troubled, &key, Some(&version), "{\"n\":2}").await;
+    put(&scene.disturbed, &key, Some(&version), "{\"n\":2}").await;
 }
 
 #[tokio::test]
 async fn a_write_whose_object_went_on_meanwhile_is_not_called_lost() {
     let Some(scene) = scene(Program::SeaweedFs, "passed").await else { return };
     let key = key("nodes/n");
-    let version = put(&scene.troubled, &key, None, "{\"n\":0}").await;
+    let version = put(&scene.disturbed, &key, None, "{\"n\":0}").await;
     scene.proxy.inject("PUT", "/nodes/", Fault::LandsButSilent);
     let other = async {
         // Ours has landed; another swaps past it before ours is looked for.
@@ -135,7 +135,7 @@ async fn a_write_whose_object_went_on_meanwhile_is_not_called_lost() {
         };
         put(&scene.calm, &key, Some(&mine), "{\"n\":\"theirs\"}").await
     };
-    let (outcome, _) = tokio::join!(swap(&scene.troubled, &key, Some(&version), "{\"n\":1}"), other);
+    let (outcome, _) = tokio::join!(swap(&scene.disturbed, &key, Some(&version), "{\"n\":1}"), other);
     assert_eq!(outcome, Swapped::Unknown, "it was in the store for a while");
 }
 
@@ -144,10 +144,10 @@ async fn a_change_whose_marker_was_lost_is_still_told() {
     let Some(scene) = scene(Program::SeaweedFs, "marker").await else { return };
     scene.calm.list().await.unwrap();
     scene.proxy.inject("PUT", "changed.json", Fault::Answered(500, "InternalError"));
-    put(&scene.troubled, &key("groups/second"), None, "{}").await;
+    put(&scene.disturbed, &key("groups/second"), None, "{}").await;
     assert!(!scene.calm.list().await.unwrap().entries.iter().any(|(k, _)| *k == key("groups/second")));
     // The next look of whoever owes it rewrites it.
-    scene.troubled.list().await.unwrap();
+    scene.disturbed.list().await.unwrap();
     assert!(scene.calm.list().await.unwrap().entries.iter().any(|(k, _)| *k == key("groups/second")));
 }
 
@@ -208,7 +208,7 @@ async fn sweeps(store: &Bucket) -> Vec<Listing> {
 #[tokio::test]
 async fn whoever_misses_a_page_that_was_deleted_tells_the_others() {
     let Some(scene) = scene(Program::SeaweedFs, "deleted").await else { return };
-    let (first, second) = (&scene.calm, &scene.troubled);
+    let (first, second) = (&scene.calm, &scene.disturbed);
     let shard = key("shards/g/0");
     let version = put(first, &shard, None, "{}").await;
     let (a, b) = (sweeps(first).await, sweeps(second).await);
@@ -342,7 +342,7 @@ async fn a_server_that_is_away_is_told_of_and_nothing_is_lost() {
     let error = open_at(&nobody, "x").read(&[Key::Meta]).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");
     scene.proxy.inject("GET", "/nodes/", Fault::LandsButSilent);
-    let error = scene.troubled.read(&[key("nodes/n")]).await.unwrap_err();
+    let error = scene.disturbed.read(&[key("nodes/n")]).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
 }
 
@@ -350,17 +350,17 @@ async fn a_server_that_is_away_is_told_of_and_nothing_is_lost() {
 async fn a_server_whose_clock_steps_by_an_hour_changes_no_ownership() {
     let Some(scene) = scene(Program::Moto, "clock").await else { return };
     let key = key("shards/g/0");
-    let registry = scene.troubled.registry().unwrap();
+    let registry = scene.disturbed.registry().unwrap();
     let lease = registry.grant(Duration::from_secs(60)).await.unwrap();
     assert_eq!(registry.put(&lease, "service", b"here").await.unwrap(), LeaseState::Alive);
-    let mut version = put(&scene.troubled, &key, None, "{\"n\":0}").await;
+    let mut version = put(&scene.disturbed, &key, None, "{\"n\":0}").await;
     for off in [3600, -3600, 0] {
         scene.proxy.clock_off_s.store(off, Ordering::SeqCst);
-        version = put(&scene.troubled, &key, Some(&version), "{\"n\":1}").await;
-        assert_eq!(get(&scene.troubled, &key).await.unwrap().version, version);
+        version = put(&scene.disturbed, &key, Some(&version), "{\"n\":1}").await;
+        assert_eq!(get(&scene.disturbed, &key).await.unwrap().version, version);
         assert!(
             scene
-                .troubled
+                .disturbed
                 .list()
                 .await
                 .unwrap()

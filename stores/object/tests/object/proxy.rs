@@ -1,4 +1,4 @@
-//! A small HTTP proxy that makes trouble: it answers in the server's place, swallows answers, or tells another time.
+//! A small HTTP proxy that injects faults: it answers in the server's place, swallows answers, or tells another time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
