@@ -8,16 +8,16 @@ use crate::Secret;
 /// The parts of a store's address: `scheme://user:password@host:port,host:port/path?name=value&name=value`.
 ///
 /// User, password, path, names and values may be percent-encoded. Reading it goes on after a mistake, so that
-/// [`Address::finish`] can tell of all of them at once.
+/// [`Address::finish`] can report all of them at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Which kind of store, in lower case.
     pub scheme: String,
-    /// Who asks.
+    /// The user.
     pub user: Option<String>,
-    /// With which password: of the address, of the file that `password_file` names, or of the environment.
+    /// The password: from the address, from the file that `password_file` names, or from the environment.
     pub password: Option<Secret>,
-    /// Where it is.
+    /// The hosts.
     pub hosts: Vec<Host>,
     /// What stands between the hosts and the question mark, without the slashes at either end.
     pub path: String,
@@ -26,7 +26,7 @@ pub struct Address {
     problems: Vec<String>,
 }
 
-/// One place where a store answers.
+/// One host of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
     /// A name or an IP address, the latter without brackets.
@@ -45,8 +45,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// All that is wrong with an address. It holds no secrets: of what was written it repeats nothing but the scheme, because
-/// anything else may be a part of a password that was not encoded, or that stands in the wrong place.
+/// Everything that is wrong with an address. It holds no secrets: it repeats only the scheme, because anything else may be
+/// part of a password that was not encoded or is in the wrong place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct AddressError(pub Vec<String>);
@@ -68,7 +68,7 @@ impl Address {
             let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
             let scheme = scheme.unwrap_or("etcd");
             return Err(AddressError(vec![format!(
-                "the address has no `://` after its scheme: write it as {scheme}://host:port/…"
+                "the address has no `://` after its scheme: write {scheme}://host:port/…"
             )]));
         };
         if !is_scheme(scheme) {
@@ -76,11 +76,11 @@ impl Address {
                 "the address does not begin with a scheme, such as etcd://".into(),
             ]));
         }
-        // Whoever does not encode a password that holds one of these would have the rest of it taken for a host.
+        // If a password contains one of these unencoded, the rest of it would be taken for a host.
         if rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@')) {
             return Err(AddressError(vec![
-                "an `@` stands after a `/`, a `?` or a `#`: in the user and the password write these as %40, %2F, %3F \
-                 and %23, and elsewhere an `@` as %40"
+                "there is an `@` after a `/`, a `?` or a `#`: in the user and the password write these as %40, %2F, %3F \
+                 and %23, and elsewhere write `@` as %40"
                     .into(),
             ]));
         }
@@ -109,7 +109,7 @@ impl Address {
         Ok(address)
     }
 
-    /// The value of a parameter. Those that nobody asks for are a mistake that [`Address::finish`] tells of.
+    /// The value of a parameter. [`Address::finish`] reports parameters that were never asked for as mistakes.
     pub fn param(&mut self, name: &'static str) -> Option<String> {
         self.known.push(name);
         self.params.remove(name)
@@ -120,7 +120,7 @@ impl Address {
         let text = self.param(name)?;
         let parsed = text.parse().ok();
         if parsed.is_none() {
-            self.problems.push(format!("the value of `{name}` is wrong: {wanted}"));
+            self.problems.push(format!("invalid value of `{name}`: expected {wanted}"));
         }
         parsed
     }
@@ -130,7 +130,7 @@ impl Address {
         self.problems.push(what.into());
     }
 
-    /// Tells of all mistakes, of parameters that nobody knows among them.
+    /// Reports all mistakes, unknown parameters among them.
     pub fn finish(mut self) -> Result<(), AddressError> {
         if !self.params.is_empty() {
             // What does not look like a name may be a part of a password that was not encoded.
@@ -140,12 +140,12 @@ impl Address {
             let named = |(name, value): (&String, &String)| is_name(name, value).then(|| format!("`{name}`"));
             let named: Option<Vec<String>> = self.params.iter().map(named).collect();
             let what = match (named.as_deref(), self.params.len()) {
-                (Some([name]), _) => format!("{name} is no parameter that this store knows"),
-                (Some(names), _) => format!("{} are no parameters that this store knows", names.join(", ")),
-                (None, 1) => "a parameter is none that this store knows".to_owned(),
-                (None, many) => format!("{many} parameters are none that this store knows"),
+                (Some([name]), _) => format!("unknown parameter {name}"),
+                (Some(names), _) => format!("unknown parameters {}", names.join(", ")),
+                (None, 1) => "one unknown parameter".to_owned(),
+                (None, many) => format!("{many} unknown parameters"),
             };
-            self.problems.push(format!("{what} (it knows {})", self.known.join(", ")));
+            self.problems.push(format!("{what} (this store takes {})", self.known.join(", ")));
         }
         match self.problems.is_empty() {
             true => Ok(()),
@@ -180,7 +180,7 @@ impl Address {
             match Secret::from_file(&path) {
                 Ok(_) if self.password.is_some() => {
                     self.problems
-                        .push("the password stands in the address and in `password_file`: keep one".into());
+                        .push("there is a password in the address and a `password_file`: keep one".into());
                 }
                 Ok(secret) => self.password = Some(secret),
                 Err(problem) => self.problems.push(format!("`password_file`: {problem}")),
@@ -201,15 +201,15 @@ impl Address {
             },
         };
         if name.is_empty() {
-            self.problems.push("a port stands there without a host".into());
+            self.problems.push("there is a port without a host".into());
             return None;
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
             Some(Ok(port)) if port > 0 => Some(port),
             Some(_) => {
-                // The host itself is there, and nobody must look for it.
-                self.problems.push("the port of a host is no number from 1 to 65535".into());
+                // The host itself is there: only the port is wrong.
+                self.problems.push("the port of a host must be a number from 1 to 65535".into());
                 None
             }
         };
@@ -304,11 +304,11 @@ mod tests {
 
     #[test]
     fn a_password_comes_from_a_file_or_the_environment() {
-        let folder = std::env::temp_dir().join(format!("leasehold-address-{}", std::process::id()));
-        std::fs::write(&folder, "hush\n").unwrap();
-        let address = parse(&format!("etcd://u@h?password_file={}", folder.display()));
+        let file = std::env::temp_dir().join(format!("leasehold-address-{}", std::process::id()));
+        std::fs::write(&file, "hush\n").unwrap();
+        let address = parse(&format!("etcd://u@h?password_file={}", file.display()));
         assert_eq!(address.password.as_ref().map(Secret::reveal), Some("hush"));
-        std::fs::remove_file(&folder).unwrap();
+        std::fs::remove_file(&file).unwrap();
         let address =
             Address::parse("etcd://u@h", |name| (name == "LEASEHOLD_STORE_PASSWORD").then(|| "env".into()));
         assert_eq!(address.unwrap().password.as_ref().map(Secret::reveal), Some("env"));

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use leasehold_core::SessionId;
 use leasehold_core::store::StoreError;
 
-/// A store that can prove the death of a process at once, so that nobody has to wait until its session runs out. The
+/// A store that can prove the death of a process at once, so that no node has to wait until its session runs out. The
 /// local store does so with a file lock that the kernel releases.
 ///
 /// It never decides alone: without a proof the time-based rule holds, as on every other store.

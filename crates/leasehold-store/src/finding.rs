@@ -1,4 +1,4 @@
-/// What an examination of a store's set-up found, for people: `leasehold doctor` prints it.
+/// A result of a check of a store's configuration, for people: `leasehold doctor` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// How bad it is.
@@ -12,26 +12,26 @@ pub struct Finding {
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// As it should be, or good to know.
+    /// Correct, or good to know.
     Good,
-    /// It works, but something will hurt one day.
+    /// It works, but will cause problems later.
     Doubtful,
-    /// It must not be used like this.
+    /// The store must not be used like this.
     Bad,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Something that is correct.
     pub fn good(what: impl Into<String>) -> Self {
         Finding { grade: Grade::Good, what: what.into(), advice: String::new() }
     }
 
-    /// Something that will hurt one day, and what to do about it.
+    /// Something that will cause problems later, and what to do about it.
     pub fn doubtful(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Finding { grade: Grade::Doubtful, what: what.into(), advice: advice.into() }
     }
 
-    /// Something that must not stay, and what to do about it.
+    /// Something that must be changed, and how.
     pub fn bad(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Finding { grade: Grade::Bad, what: what.into(), advice: advice.into() }
     }

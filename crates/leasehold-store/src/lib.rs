@@ -1,7 +1,7 @@
 //! What Leasehold asks of a store, and what helps to write and test one.
 //!
 //! - [`Store`] is what every store must do. What only some can do is in [`DeathProofs`], [`Administration`] and
-//!   [`Registry`]; [`StoreExt`] calls them where they are there.
+//!   [`Registry`]; [`StoreExt`] calls them if a store has them.
 //! - [`memory`] is a store in memory, [`wrap`] has stores around stores that inject faults or count calls, and
 //!   [`conformance`] is the suite that checks a store against the contract.
 //! - [`bill`] says what a store costs that charges for requests.

@@ -11,7 +11,7 @@ pub struct LeaseId(pub String);
 /// Whether a lease was still there when it was renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// It lives on.
+    /// It is alive.
     Alive,
     /// It is gone, with all its keys.
     Gone,
@@ -32,8 +32,8 @@ pub trait Registry: Send + Sync {
     async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError>;
     /// All registered keys that are alive, ordered by key.
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
-    /// The values of these keys, whoever registered or wrote them; `None` for those that are not there. Asked at every
-    /// renewal, so that a key which somebody removed or wrote over is noticed.
+    /// The values of these keys, no matter who wrote them; `None` for missing ones. Called at every renewal, so that a key
+    /// which was removed or overwritten is noticed.
     async fn values(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 }
 

@@ -1,11 +1,11 @@
-//! The system's randomness, taken in one place: for marks that must never repeat, and for pauses that must not be the
-//! same everywhere.
+//! The only use of the system's randomness: for ids that must never repeat, and for pauses that must differ between
+//! processes.
 
 use std::time::Duration;
 
 use leasehold_core::store::{StoreError, StoreErrorKind};
 
-/// 128 bits that nobody had before.
+/// 128 random bits.
 #[allow(clippy::disallowed_methods, reason = "the one place where the system's randomness is taken")]
 pub fn bits() -> Result<u128, StoreError> {
     let mut bytes = [0; 16];
@@ -16,7 +16,7 @@ pub fn bits() -> Result<u128, StoreError> {
             _ => {
                 return Err(StoreError::new(
                     StoreErrorKind::Unreachable,
-                    "the system gave no randomness; nothing was written; it is tried again",
+                    "the system returned no randomness; nothing was written; the call will be tried again",
                 ));
             }
         }
@@ -28,7 +28,7 @@ pub fn fresh_id() -> Result<String, StoreError> {
     Ok(format!("{:032x}", bits()?))
 }
 
-/// Somewhere from zero to `span`; all of it if the system has no randomness, which does no harm.
+/// A random duration from zero to `span`; all of it if the system has no randomness, which does no harm.
 pub fn up_to(span: Duration) -> Duration {
     bits().map_or(span, |bits| span.mul_f64(f64::from(bits as u32) / f64::from(u32::MAX)))
 }

@@ -10,7 +10,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Keeps this text to itself.
+    /// A secret with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Secret { text: text.into(), file: None }
     }
@@ -19,7 +19,7 @@ impl Secret {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, String> {
         // What was given instead of a path may be the secret itself.
         let text = std::fs::read_to_string(path.as_ref())
-            .map_err(|e| format!("the file that should hold the secret cannot be read: {e}"))?;
+            .map_err(|e| format!("cannot read the file with the secret: {e}"))?;
         let text = text.trim_end_matches(['\r', '\n']).to_owned();
         Ok(Secret { text, file: Some(path.as_ref().to_owned()) })
     }

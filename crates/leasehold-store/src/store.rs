@@ -35,34 +35,34 @@ pub type Watch = Pin<Box<dyn Stream<Item = WatchEvent> + Send>>;
 /// Calls may be dropped before they finish: whatever they had sent may still happen.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// What the core must know of it.
+    /// What the core must know about the store.
     fn facts(&self) -> Facts;
 
     /// Reads these records, never stale. They need not be of one moment, but then the last one asked for is read last.
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError>;
 
     /// Reads everything in the namespace. A store that can't do so as of one moment reads `meta` after everything else:
-    /// that the incarnation is still the same then vouches for the rest.
+    /// an unchanged incarnation then vouches for the rest.
     async fn list(&self) -> Result<Listing, StoreError>;
 
     /// Reads every node record, and `meta` after all of them; never stale, also where [`list`](Store::list) may be. It need
     /// not be of one moment.
     ///
     /// Every node asks for it when it starts and after a failover, so it must not read the records of shards. It is always
-    /// [`newest`](Listing::newest). Where a node's record may be that cannot be told is among the
+    /// [`newest`](Listing::newest). Keys that may hold a node's record which cannot be read are among the
     /// [`unreadable`](Listing::unreadable); [`foreign`](Listing::foreign) keys are left to `list`.
     async fn list_nodes(&self) -> Result<Listing, StoreError>;
 
     /// Tries these swaps, each for itself. After an `Err` every one of them counts as [`Swapped::Unknown`].
     ///
-    /// Nobody sends more than [`Facts::swaps_max`] at once, or one key twice in a call; a store may refuse that, as a
-    /// whole and with [`StoreErrorKind::Refused`](leasehold_core::store::StoreErrorKind::Refused).
+    /// Leasehold never sends more than [`Facts::swaps_max`] at once, or one key twice in a call; a store may refuse that, as
+    /// a whole and with [`StoreErrorKind::Refused`](leasehold_core::store::StoreErrorKind::Refused).
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError>;
 
-    /// Tells of changes from now on, beginning with a snapshot; `None` if the store cannot.
+    /// Delivers changes from now on, beginning with a snapshot; `None` if the store cannot.
     ///
-    /// All changes are told, those of this client too. Of several changes of one record that follow each other at
-    /// once only the last need be told.
+    /// All changes are delivered, those of this client too. Of several changes of one record in quick succession only the
+    /// last need be delivered.
     async fn watch(&self) -> Result<Option<Watch>, StoreError>;
 
     /// The store's own mark of identity; empty if it has none.

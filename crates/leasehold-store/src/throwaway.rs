@@ -7,10 +7,11 @@ use crate::{Store, rng};
 /// How often a sweep is tried while the last writes of nodes may still arrive.
 const ROUNDS: usize = 5;
 
-/// The name of a namespace that is made to be thrown away: for trying a store out.
+/// The name of a temporary namespace, for tests of a store.
 ///
-/// The only way to have one is to make up a fresh name, from the system's randomness, that nothing has had before. So
-/// whoever shows it to [`Administration::discard`](crate::Administration::discard) made the namespace, and nobody's records can be removed by mistake.
+/// It is always a fresh, random name. So a caller that passes it to
+/// [`Administration::discard`](crate::Administration::discard) created the namespace, and no other records can be removed by
+/// mistake.
 #[derive(Debug)]
 pub struct Throwaway {
     name: String,
@@ -31,15 +32,15 @@ impl Throwaway {
     pub fn must_be(&self, namespace: &str) -> Result<(), StoreError> {
         match namespace == self.name {
             true => Ok(()),
-            false => Err(refused(format!(
-                "{namespace:?} is not the namespace {self}, so nothing of it is removed"
-            ))),
+            false => {
+                Err(refused(format!("{namespace:?} is not the namespace {self}, so nothing was removed")))
+            }
         }
     }
 
     /// The error of a store that cannot remove a namespace.
     pub fn stays(&self, kind: &str) -> StoreError {
-        refused(format!("a store of the kind {kind} removes no namespace, so {self} stays"))
+        refused(format!("a {kind} store cannot remove a namespace, so {self} remains"))
     }
 
     /// Removes every record of a namespace of this name, each on condition of its version, until none is left. For

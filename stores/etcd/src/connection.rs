@@ -19,10 +19,10 @@ use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-/// How often an open connection is asked whether it still is one. etcd closes those that ask more often than every
-/// five seconds (`--grpc-keepalive-min-time`).
+/// How often an open connection is pinged. etcd closes connections that ping more often than every five seconds
+/// (`--grpc-keepalive-min-time`).
 const PING_EVERY: Duration = Duration::from_secs(6);
-/// How long the answer to that may take.
+/// How long the answer to a ping may take.
 const PING_WITHIN: Duration = Duration::from_secs(3);
 /// The largest answer: a page of records that are all as large as etcd takes them by default.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
@@ -40,7 +40,7 @@ pub(crate) struct Connection {
 
 struct Closing {
     task: AbortHandle,
-    /// Why the connection ended, which the calls that end with it don't hear.
+    /// Why the connection ended; the calls that fail with it are not told.
     cause: Arc<OnceLock<String>>,
 }
 
@@ -69,7 +69,7 @@ impl Method {
 }
 
 impl Connection {
-    /// Speaks HTTP/2 over a stream that is open. Must be called on the runtime that the line will live on.
+    /// Speaks HTTP/2 over a stream that is open. Must be called on the runtime that the connection will live on.
     pub(crate) async fn over<S>(stream: S, origin: http::Uri, member: usize) -> Result<Self, Status>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -78,7 +78,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_WITHIN)
-            // etcd does not like to be asked over a connection that nothing is going on.
+            // etcd objects to pings on an idle connection.
             .keep_alive_while_idle(false)
             .handshake(TokioIo::new(stream))
             .await
@@ -94,12 +94,12 @@ impl Connection {
         Ok(Connection { sender, origin, token: None, member, task })
     }
 
-    /// The same, with a token that says who asks.
+    /// The same connection, authenticated with a token.
     pub(crate) fn with_token(mut self, token: &str) -> Result<Self, Status> {
         self.token = Some(
             token
                 .parse()
-                .map_err(|_| Status::internal("etcd gave a token that cannot be sent as a header"))?,
+                .map_err(|_| Status::internal("etcd returned a token that cannot be sent as a header"))?,
         );
         Ok(self)
     }

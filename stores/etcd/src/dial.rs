@@ -1,4 +1,4 @@
-//! Getting a connection to a member that is well.
+//! Connects to a healthy member.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const DIAL_WITHIN: Duration = Duration::from_secs(3);
 /// How long one member is tried alone before the next one is tried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(150);
 
-/// A connection to the first member that is well, tried from `first` on. One that is silent costs little time: soon the
-/// next one is tried beside it.
+/// Connects to the first healthy member, beginning with `first`. A silent member costs little time: the next one is soon
+/// tried in parallel.
 pub(crate) async fn any(options: &Options, first: usize) -> Result<Connection, StoreError> {
     let count = options.hosts.len();
     let mut waiting = (0..count).map(|step| (first + step) % count);
@@ -32,9 +32,9 @@ pub(crate) async fn any(options: &Options, first: usize) -> Result<Connection, S
     loop {
         let next = waiting.next();
         if let Some(member) = next {
-            trying.push(member_if_well(options, member));
+            trying.push(member_if_healthy(options, member));
         } else if trying.is_empty() {
-            return Err(none_is_well(problems));
+            return Err(no_member_is_healthy(problems));
         }
         tokio::select! {
             biased;
@@ -57,7 +57,7 @@ pub(crate) async fn one(
     dialled.unwrap_or_else(|_| Err(timed_out(format!("{name}: no answer within {DIAL_WITHIN:?}"))))
 }
 
-async fn member_if_well(options: &Options, member: usize) -> Result<Connection, StoreError> {
+async fn member_if_healthy(options: &Options, member: usize) -> Result<Connection, StoreError> {
     let (connection, status) = one(options, member).await?;
     let name = with_port(&options.hosts[member]).to_string();
     if status.leader == 0 {
@@ -66,7 +66,7 @@ async fn member_if_well(options: &Options, member: usize) -> Result<Connection, 
     if status.is_learner {
         return Err(StoreError::new(
             StoreErrorKind::Unreachable,
-            format!("{name}: it is a learner and serves nobody yet"),
+            format!("{name}: the member is a learner and does not serve clients yet"),
         ));
     }
     Ok(connection)
@@ -79,7 +79,7 @@ async fn connect(
 ) -> Result<(Connection, StatusResponse), StoreError> {
     let stream = stream(options, member, Speaking::Http2).await?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
-    let origin = format!("{scheme}://{name}").parse().map_err(|_| refused(format!("{name} is no host")))?;
+    let origin = format!("{scheme}://{name}").parse().map_err(|_| refused(format!("invalid host {name}")))?;
     let connection =
         Connection::over(stream, origin, member).await.map_err(|status| status_error(name, &status))?;
     // A member that is stopped still takes connections. Asking shows whether it is alive, and has a leader.
@@ -136,22 +136,25 @@ async fn encrypt(
     };
     let config = tls.config(protocol).map_err(refused)?;
     let expected = tls.server_name.as_deref().unwrap_or(host).to_owned();
-    let expected = ServerName::try_from(expected)
-        .map_err(|_| refused(format!("{name}: its name cannot stand in a certificate; set server_name=")))?;
+    let expected = ServerName::try_from(expected).map_err(|_| {
+        refused(format!("{name}: a certificate cannot carry this host name; set server_name="))
+    })?;
     TlsConnector::from(config).connect(expected, stream).await.map_err(|e| {
         let why = chain(&e);
         let advice = if why.contains("UnknownIssuer") {
-            "; name the authority that signed it with ca=FILE"
+            "; give the CA that signed the certificate with ca=FILE"
         } else if why.contains("not valid for name") || why.contains("NotValidForName") {
-            "; if that is right, say which name to expect with server_name="
+            "; if the server is the right one, give the name in its certificate with server_name="
         } else if why.contains("corrupt message") || why.contains("eof") {
-            "; if it speaks without TLS, write tls=off"
+            "; if this port does not use TLS, set tls=off"
         } else {
             ""
         };
         match e.get_ref().is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>()) {
-            true => refused(format!("{name}: no TLS with it ({why}{advice})")),
-            false => unreachable(name, &format!("the connection broke while TLS was set up ({why}{advice})")),
+            true => refused(format!("{name}: TLS failed ({why}{advice})")),
+            false => {
+                unreachable(name, &format!("the connection broke during the TLS handshake ({why}{advice})"))
+            }
         }
     })
 }
@@ -171,18 +174,19 @@ pub(crate) fn auth_is_off(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("not enabled")
 }
 
-/// The first question on a new connection failed: often one side wants TLS and the other does not.
+/// The first request on a new connection failed: often one side uses TLS and the other does not.
 fn unspoken(options: &Options, name: &str, status: &Status) -> StoreError {
     let said = status.message();
     match &options.tls {
-        None if status.code() == Code::Unavailable && said.contains("connection") => {
-            unreachable(name, &format!("{said}; if it wants TLS, add tls=on or ca=FILE to the address"))
-        }
-        // With TLS 1.3 a server says no to a client's certificate only after the connection is open.
+        None if status.code() == Code::Unavailable && said.contains("connection") => unreachable(
+            name,
+            &format!("{said}; if the server requires TLS, add tls=on or ca=FILE to the address"),
+        ),
+        // With TLS 1.3 a server rejects a client's certificate only after the connection is open.
         Some(tls) if status.code() == Code::Unavailable && said.contains("connection") => {
             let advice = match tls.identity {
-                None => "it may want a client certificate: give cert=FILE and key=FILE",
-                Some(_) => "it may not take the client certificate",
+                None => "the server may require a client certificate: give cert=FILE and key=FILE",
+                Some(_) => "the server may have rejected the client certificate",
             };
             match said.contains("alert") {
                 true => refused(format!("{name}: {said}; {advice}")),
@@ -197,8 +201,8 @@ fn unreachable(name: &str, why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, format!("{name}: {why}"))
 }
 
-/// All that was tried, as one error: what somebody must mend comes before what may pass by itself.
-fn none_is_well(problems: Vec<StoreError>) -> StoreError {
+/// All failed tries as one error. Its kind is the one that needs an operator, if there is any.
+fn no_member_is_healthy(problems: Vec<StoreError>) -> StoreError {
     let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or(StoreErrorKind::Unreachable);
     let all: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
     StoreError::new(kind, all.join("; "))

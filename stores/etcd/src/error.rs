@@ -1,23 +1,23 @@
-//! What goes wrong with etcd, in words that say what to do.
+//! Turns etcd's errors into store errors that say what to do.
 
 use leasehold_store::{StoreError, StoreErrorKind};
 use tonic::{Code, Status};
 
-/// Whether a member that answered like this should not be asked again next.
+/// What an error is about, and so whether another connection or member may do better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// It answered, and would answer the same elsewhere.
+    /// The request: every member would answer the same.
     Question,
-    /// Another connection or member may do better.
+    /// The connection or the member: another one may do better.
     Connection,
-    /// The token that says who asks is worn out; the call was not carried out.
+    /// The auth token: it has expired, and the call was not carried out.
     Token,
 }
 
 pub(crate) fn blame(status: &Status) -> Blame {
     match status.code() {
         Code::Unauthenticated => Blame::Token,
-        // Users or roles were changed; a token of the kind `jwt` is worth nothing then.
+        // Users or roles were changed; a `jwt` token is invalid then.
         Code::InvalidArgument if status.message().contains("revision of auth store is old") => Blame::Token,
         Code::InvalidArgument
         | Code::NotFound
@@ -31,21 +31,20 @@ pub(crate) fn blame(status: &Status) -> Blame {
     }
 }
 
-/// What a member's answer means to whoever asked.
+/// The store error for a member's answer.
 pub(crate) fn status_error(member: &str, status: &Status) -> StoreError {
     let said = status.message();
     let has = |words: &str| said.contains(words);
     let (kind, advice) = match status.code() {
         Code::Unavailable if has("timed out") => (StoreErrorKind::TimedOut, ""),
-        Code::Unavailable if has("no leader") => (
-            StoreErrorKind::Unreachable,
-            "fewer than half of the members can see each other, or one is being elected",
-        ),
+        Code::Unavailable if has("no leader") => {
+            (StoreErrorKind::Unreachable, "the cluster has no quorum, or an election is under way")
+        }
         Code::DeadlineExceeded => (StoreErrorKind::TimedOut, ""),
         Code::ResourceExhausted if has("space exceeded") => (
             StoreErrorKind::Refused,
-            "etcd's quota is used up and it takes no writes: compact, then `etcdctl defrag`, then `etcdctl alarm \
-             disarm`, and switch auto-compaction on or raise --quota-backend-bytes",
+            "etcd's quota is used up and it refuses writes: compact, run `etcdctl defrag`, then `etcdctl alarm disarm`, \
+             and enable auto-compaction or raise --quota-backend-bytes",
         ),
         Code::ResourceExhausted if has("too many requests") => (StoreErrorKind::Busy, ""),
         Code::ResourceExhausted => (StoreErrorKind::Refused, ""),
@@ -55,20 +54,20 @@ pub(crate) fn status_error(member: &str, status: &Status) -> StoreError {
              readwrite /PREFIX/`",
         ),
         Code::InvalidArgument if has("user name is empty") => {
-            (StoreErrorKind::Refused, "etcd's auth is on: put user:password@ into the address")
+            (StoreErrorKind::Refused, "etcd's auth is enabled: add user:password@ to the address")
         }
         Code::InvalidArgument if has("authentication failed") => {
-            (StoreErrorKind::Refused, "the user or the password is wrong")
+            (StoreErrorKind::Refused, "wrong user or password")
         }
         Code::InvalidArgument if has("request is too large") => {
             (StoreErrorKind::Refused, "raise --max-request-bytes, or make the records smaller")
         }
-        Code::Unauthenticated => (StoreErrorKind::Refused, "etcd does not take the user's token"),
+        Code::Unauthenticated => (StoreErrorKind::Refused, "etcd rejected the user's token"),
         Code::DataLoss => (
             StoreErrorKind::Damaged,
-            "a member's data is corrupt: look at `etcdctl alarm list` and replace the member",
+            "a member's data is corrupt: run `etcdctl alarm list` and replace that member",
         ),
-        // A revision that was asked for is compacted by now; asking anew helps.
+        // The requested revision has been compacted; a retry helps.
         Code::OutOfRange => (StoreErrorKind::Busy, ""),
         Code::InvalidArgument | Code::FailedPrecondition | Code::NotFound | Code::Unimplemented => {
             (StoreErrorKind::Refused, "")

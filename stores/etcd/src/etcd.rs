@@ -17,12 +17,12 @@ use crate::proto::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 use crate::records::{self, OPS_MAX, header};
 use crate::{examine, watch};
 
-/// How often a listing begins anew because a compaction overtook it.
+/// How often a listing is started because a compaction overtook the one before.
 const LIST_TRIES: usize = 3;
 
 /// One namespace in etcd.
 ///
-/// Opening does nothing but read the address: connections are made when they are needed, and made anew when they
+/// Opening does nothing but read the address: connections are made when they are needed, and again when they
 /// break. It can be used from any async runtime, and from several at once.
 #[derive(Debug)]
 pub struct Etcd {
@@ -49,11 +49,11 @@ impl Etcd {
     /// A namespace at these members.
     pub fn open_with(options: Options, namespace: &str) -> Result<Self, StoreError> {
         if options.hosts.is_empty() {
-            return Err(refused("no member of etcd is named"));
+            return Err(refused("the options name no member of etcd"));
         }
         let layout = Layout::new(&options.prefix, namespace)?;
         let options = Arc::new(options);
-        // Clients spread over the members, and the two lanes of one client don't begin at the same one.
+        // Clients spread over the members, and the two lanes of one client start with different ones.
         let first = rng::bits().map_or(0, |bits| bits as usize) % options.hosts.len();
         let second = (first + 1) % options.hosts.len();
         let renewal = LaneThread::new("lh-etcd-renewal", Arc::clone(&options), first);
@@ -193,7 +193,9 @@ impl Shared {
     async fn swap(&self, switch: &Arc<Switch>, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         if swaps.len() > OPS_MAX {
             let count = swaps.len();
-            return Err(refused(format!("{count} swaps at once are more than the {OPS_MAX} that fit")));
+            return Err(refused(format!(
+                "{count} swaps in one call; at most {OPS_MAX} are allowed. Nothing was written"
+            )));
         }
         let mut reply = SwapReply { outcomes: Vec::with_capacity(swaps.len()), generation: String::new() };
         // One request nearly always. A part that fails makes all of them unknown, which is true enough.

@@ -18,16 +18,16 @@ pub(crate) struct Mark {
 }
 
 impl HighWater {
-    /// To be taken before a question is sent: the answer must not be older.
+    /// Read this before sending a request: the response must not be older.
     pub(crate) fn mark(&self) -> Mark {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in the header of an answer, and refuses one that is older than what was seen before the question.
+    /// Takes in the header of a response, and refuses one that is older than what was seen before the request.
     pub(crate) fn take(&self, before: Mark, header: &ResponseHeader) -> Result<(), StoreError> {
         if before.cluster == header.cluster_id && header.revision < before.revision {
             return Err(damaged(format!(
-                "etcd is at revision {} and has been at {} before: it was restored from a backup or lost its data",
+                "etcd is at revision {} but has been at {} before: it was restored from a backup or lost data",
                 header.revision, before.revision
             )));
         }

@@ -1,8 +1,8 @@
-//! A thread that talks to etcd, with a connection of its own.
+//! A thread with its own connection to etcd.
 //!
-//! Whoever uses a store may do so from several async runtimes (a node, a registry and a client each have their own),
-//! and a connection dies with the runtime that it was opened on. So connections live here. One thread is for renewals
-//! and one for everything else: a listing that is large never delays a renewal.
+//! A store may be used from several async runtimes (a node, a registry and a client each have their own), and a connection
+//! dies with the runtime that opened it. So connections live here. One thread is for renewals and one for everything else:
+//! a large listing never delays a renewal.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::dial;
 use crate::error::{Blame, blame, damaged, refused, status_error, timed_out};
 use crate::options::Options;
 
-/// How long one question may take, whoever asks. Callers have limits of their own, which are shorter.
+/// How long one request may take. Callers have shorter limits of their own.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The thread, started at first use.
@@ -47,8 +47,8 @@ pub(crate) struct Switch {
 
 struct At {
     connection: Option<Connection>,
-    /// A connection that is being made. It goes on when whoever asked for it stops waiting: setting up TLS and a user
-    /// may take longer than one call has time.
+    /// A connection that is being made. It goes on when the caller stops waiting: TLS and authentication may
+    /// take longer than one call has time.
     dial: Option<Dial>,
     next: usize,
 }
@@ -68,7 +68,7 @@ impl LaneThread {
         LaneThread { name, thread: Mutex::new(None), switch }
     }
 
-    /// Does something on the thread. If this is dropped, so is that.
+    /// Runs a future on the thread. If this call is dropped, so is the future.
     pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Arc<Switch>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -77,11 +77,11 @@ impl LaneThread {
         let mut task = self.spawn(work(Arc::clone(&self.switch)))?;
         match (&mut task.0).await {
             Ok(outcome) => outcome,
-            Err(error) => Err(damaged(format!("the client of etcd failed: {error}"))),
+            Err(error) => Err(damaged(format!("the etcd client failed: {error}"))),
         }
     }
 
-    /// Starts something on the thread that goes on until the handle is dropped.
+    /// Starts a task on the thread that goes on until the handle is dropped.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -96,20 +96,20 @@ impl LaneThread {
 }
 
 fn start(name: &str) -> Result<Thread, StoreError> {
-    let failed = |e: std::io::Error| refused(format!("no thread for etcd could be started ({e})"));
+    let failed = |e: std::io::Error| refused(format!("cannot start a thread for etcd ({e})"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let handle = runtime.handle().clone();
     let (alive, ended) = oneshot::channel();
     let body = move || {
         let _ = runtime.block_on(ended);
-        // A host name that is being looked up must not hold up the end.
+        // A DNS lookup that is under way must not delay the end.
         runtime.shutdown_background();
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(failed)?;
     Ok(Thread { runtime: handle, _alive: alive })
 }
 
-/// Something that runs on a lane for as long as this is kept.
+/// A task on a lane. It is aborted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Task<T>(JoinHandle<T>);
 
@@ -120,8 +120,8 @@ impl<T> Drop for Task<T> {
 }
 
 impl Switch {
-    /// Asks over the connection of this lane, which is opened if need be, and within a time. After an error or
-    /// without an answer the next question goes over another connection, to another member if there is one.
+    /// Sends a request over the connection of this lane, which is opened if need be, with a time limit. After an error or
+    /// a timeout the next request uses another connection, to another member if there is one.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         question: impl Fn(Connection) -> F,
@@ -143,7 +143,7 @@ impl Switch {
             drop(doubt);
             match answer {
                 Ok(answer) => return Ok(answer),
-                // etcd looks at the token before it does anything: the call was not carried out.
+                // etcd checks the token first: the call was not carried out.
                 Err(_) if blamed == Some(Blame::Token) && !fresh_token => fresh_token = true,
                 Err(status) => {
                     return Err(CallError { error: status_error(&name, &status), status: Some(status) });
@@ -188,7 +188,7 @@ impl Switch {
         dial
     }
 
-    /// This connection is not used again; the next one goes to the next member.
+    /// Stops using this connection; the next one goes to the next member.
     fn leave(&self, connection: &Connection) {
         let mut at = self.at();
         if at.connection.take_if(|current| current.is(connection)).is_some() {
@@ -205,7 +205,7 @@ impl Switch {
     }
 }
 
-/// Leaves a connection whose question was not answered, also when whoever asked stopped waiting.
+/// Leaves a connection whose request was not answered, also when the caller stopped waiting.
 struct Doubt<'a> {
     switch: &'a Switch,
     connection: &'a Connection,
@@ -220,7 +220,7 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// An error for whoever asked, and what etcd said, if it said anything.
+/// The error for the caller, and the status that etcd returned, if it did.
 #[derive(Debug)]
 pub(crate) struct CallError {
     pub(crate) error: StoreError,

@@ -1,4 +1,4 @@
-//! Where everything stands in etcd.
+//! The keys in etcd.
 //!
 //! ```text
 //! /<prefix>/<namespace>/meta
@@ -33,12 +33,12 @@ pub(crate) enum KeyKind {
     Record(Key),
     /// A registered key.
     Registered(String),
-    /// Something that somebody else put there.
+    /// A key that Leasehold did not write.
     Foreign(String),
 }
 
 impl Layout {
-    /// The namespace, as it stands in the keys.
+    /// The namespace, as it is written in the keys.
     pub(crate) fn namespace(&self) -> &str {
         self.root.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
     }
@@ -51,12 +51,12 @@ impl Layout {
         Ok(Layout { root: format!("/{prefix}/{namespace}/") })
     }
 
-    /// Where a record stands.
+    /// The key of a record.
     pub(crate) fn record(&self, key: &Key) -> Vec<u8> {
         format!("{}{key}", self.root).into_bytes()
     }
 
-    /// Where a registered key stands.
+    /// The key of a registered key.
     pub(crate) fn registered(&self, key: &str) -> Vec<u8> {
         format!("{}{KEYS}{key}", self.root).into_bytes()
     }
@@ -86,7 +86,7 @@ impl Layout {
         [Span { start: nodes.clone(), end: past(nodes) }, Span { start: meta, end: after }]
     }
 
-    /// What stands at a key of this namespace.
+    /// What a key of this namespace is.
     pub(crate) fn classify(&self, key: &[u8]) -> KeyKind {
         let text = String::from_utf8_lossy(key);
         let Some(rest) = text.strip_prefix(&self.root) else { return KeyKind::Foreign(text.into_owned()) };

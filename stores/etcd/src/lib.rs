@@ -1,12 +1,12 @@
 //! Leasehold on etcd.
 //!
 //! [`Etcd`] is a [`leasehold_store::Store`] over etcd 3.4 or newer. Ownership rests on compare-and-swap of single keys
-//! by their `mod_revision`; a renewal is one put. etcd's own leases keep registered keys and nothing else: a lease that
-//! etcd lets expire is never taken as proof that anybody is dead.
+//! by their `mod_revision`; a renewal is one put. etcd's own leases keep registered keys and nothing else: an expired
+//! lease is never taken as proof that a node is dead.
 //!
-//! The client is a narrow one of our own: `tonic` for the gRPC framing, `hyper` for the connections, `rustls` with ring
+//! The client is our own and small: `tonic` for the gRPC framing, `hyper` for the connections, `rustls` with ring
 //! for TLS, and a dozen hand-written messages. `docs/etcd.md` in the repository has the layout of the keys, the
-//! permissions that are needed, and what this store promises.
+//! required permissions, and what this store promises.
 
 mod connection;
 mod dial;

@@ -2,22 +2,22 @@ use leasehold_store::{Address, AddressError, Host, Secret};
 
 use crate::tls::Tls;
 
-/// Where etcd answers when the address names no port.
+/// The port if the address names none.
 const PORT: u16 = 2379;
-/// Under what keys stand when the address names no prefix.
+/// The prefix if the address names none.
 const PREFIX: &str = "leasehold";
 const PREFIX_BYTES_MAX: usize = 200;
 
 /// Where etcd is and how to talk to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The members, or some of them. A call that one does not answer goes to another.
+    /// The members, or some of them. If one does not answer, the next call goes to another.
     pub hosts: Vec<Host>,
     /// What all keys begin with, without the slashes at either end.
     pub prefix: String,
-    /// Who asks, if etcd's auth is on and no client certificate says so.
+    /// The user, if etcd's auth is enabled and no client certificate identifies us.
     pub login: Option<Login>,
-    /// How to encrypt; `None` does not.
+    /// How to encrypt; `None` for no encryption.
     pub tls: Option<Tls>,
 }
 
@@ -36,9 +36,9 @@ impl Options {
         Options { hosts: hosts.into_iter().collect(), prefix: PREFIX.to_owned(), login: None, tls: None }
     }
 
-    /// Reads `etcd://[user[:password]@]host:port[,host:port…][/prefix][?…]`, and tells of all mistakes at once.
+    /// Reads `etcd://[user[:password]@]host:port[,host:port…][/prefix][?…]`, and reports all mistakes at once.
     ///
-    /// The parameters are `tls` (`on` or `off`), `ca`, `cert`, `key` and `server_name` (any of which switch it on), and
+    /// The parameters are `tls` (`on` or `off`), `ca`, `cert`, `key` and `server_name` (any of which enable it), and
     /// `password_file`. `environment` looks a variable up.
     pub fn parse(address: &str, environment: impl Fn(&str) -> Option<String>) -> Result<Self, AddressError> {
         let mut address = Address::parse(address, environment)?;
@@ -46,7 +46,7 @@ impl Options {
             address.wrong(format!("the scheme is {:?}, not etcd", address.scheme));
         }
         if address.hosts.is_empty() {
-            address.wrong("no host is named: write it as etcd://host:2379/prefix");
+            address.wrong("the address names no host: write etcd://host:2379/prefix");
         }
         let tls = Tls::of_address(&mut address);
         let login = login(&mut address);
@@ -79,7 +79,7 @@ fn login(address: &mut Address) -> Option<Login> {
         (Some(user), Some(password)) => Some(Login { user, password }),
         (Some(_), None) => {
             address.wrong(
-                "a user is named without a password: add it as user:password@, with password_file=…, or in \
+                "the address has a user without a password: write user:password@, use password_file=…, or set \
                  LEASEHOLD_STORE_PASSWORD",
             );
             None
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_and_without_the_secret() {
+    fn all_mistakes_are_reported_at_once_and_without_the_secret() {
         let error = parse("etcd://:hush@/x?tls=maybe&cert=/nowhere/c.pem&frob=1").unwrap_err();
         let text = error.to_string();
         for wanted in ["no host", "`tls`", "`key`", "`frob`"] {

@@ -1,4 +1,4 @@
-//! Records as etcd has them: questions and answers.
+//! Records as requests to etcd and responses.
 
 use leasehold_store::{Key, Listing, Stored, Swap, Swapped, Version};
 use std::future::Future;
@@ -17,11 +17,11 @@ use leasehold_store::StoreError;
 /// operations on top of those around it.
 pub(crate) const OPS_MAX: usize = 127;
 
-/// How large a request may get, and what a swap takes in it beside its value: its key, three times, at most.
+/// The largest request, and what a swap takes in it beside its value: its key, at most three times.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 const REQUEST_OVERHEAD: usize = 4096;
 
-/// How many keys are read at once. What this many of the largest records take still is an answer.
+/// How many keys are read at once. As many of the largest records still fit into one response.
 const PAGE: i64 = 1000;
 
 /// Reads these records in one go; at most [`OPS_MAX`].
@@ -149,7 +149,7 @@ fn reading_pages(pages: Vec<RangeRequest>) -> TxnRequest {
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
-/// Takes in what came, and says where to read on.
+/// Adds these pages to the listing, and returns the pages to read next.
 fn take_pages(
     layout: &Layout,
     listing: &mut Listing,
@@ -204,7 +204,7 @@ pub(crate) fn version(revision: i64) -> Version {
 
 fn revision(version: &Version) -> Result<i64, StoreError> {
     let number = version.as_str().parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| damaged(format!("{version:?} is no version of a record in etcd")))
+    number.ok_or_else(|| damaged(format!("{version:?} is not a version of a record in etcd")))
 }
 
 fn first_of(response: ResponseOp) -> Result<Option<Stored>, StoreError> {
@@ -227,10 +227,10 @@ pub(crate) fn op(request: OpRequest) -> RequestOp {
 }
 
 fn nonsense() -> StoreError {
-    damaged("etcd answered something else than it was asked")
+    damaged("etcd sent a response that does not match the request")
 }
 
-/// Whether a listing was overtaken by a compaction, so that it must begin anew.
+/// Whether a compaction overtook a listing, so that it must start again.
 pub(crate) fn compacted(status: &Status) -> bool {
     status.code() == tonic::Code::OutOfRange
 }

@@ -1,4 +1,4 @@
-//! Registered keys: the one thing that etcd's own leases are used for.
+//! Registered keys, the only use of etcd's own leases.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Registry for Etcd {
             let granted = switch.ask(ask).await?;
             match granted.error.is_empty() {
                 true => Ok(LeaseId(format!("{:x}", granted.id))),
-                false => Err(refused(format!("no lease: {}", granted.error))),
+                false => Err(refused(format!("etcd granted no lease: {}", granted.error))),
             }
         })
         .await
@@ -134,7 +134,7 @@ impl Etcd {
     }
 }
 
-/// One question and its answer on a stream of their own: an answer does not say which question it is to.
+/// One request and its response on a stream of its own: a response does not say which request it belongs to.
 async fn keep_alive(connection: Connection, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
     let question = futures::stream::iter([LeaseKeepAliveRequest { id }]);
     let mut answers = connection.stream(Method::LEASE_KEEP_ALIVE, question).await?;

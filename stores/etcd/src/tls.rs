@@ -7,10 +7,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// How to encrypt. The files are read anew for every connection, so that certificates can be replaced while running.
+/// How to encrypt. The files are read for every connection, so that certificates can be replaced at run time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file with the authorities to trust; without it, those of the system.
+    /// A PEM file with the trusted authorities; without it, those of the system.
     pub ca: Option<PathBuf>,
     /// PEM files with the client's certificate (and what signed it), and with its key.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -19,7 +19,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// What an address asks for; mistakes are noted there.
+    /// The TLS options of an address; mistakes are noted there.
     pub(crate) fn of_address(address: &mut Address) -> Option<Self> {
         let wanted = address.param("tls");
         let (ca, cert, key) = (address.param("ca"), address.param("cert"), address.param("key"));
@@ -41,12 +41,12 @@ impl Tls {
             None => named,
             Some("on") => true,
             Some("off") if named => {
-                address.wrong("`tls=off` contradicts the certificates that are given: keep one of them");
+                address.wrong("`tls=off` contradicts the certificates in the address: remove one of them");
                 false
             }
             Some("off") => false,
             Some(_) => {
-                address.wrong("the value of `tls` is wrong: write on or off");
+                address.wrong("invalid value of `tls`: write on or off");
                 false
             }
         };
@@ -92,7 +92,9 @@ impl Tls {
             }
         }
         match roots.is_empty() {
-            true => Err("no authority to trust was found on this system: name one with ca=FILE".to_owned()),
+            true => {
+                Err("this system has no trusted certificate authorities: name one with ca=FILE".to_owned())
+            }
             false => Ok(roots),
         }
     }

@@ -1,4 +1,4 @@
-//! Watching a namespace: one stream that goes on for ever, over a connection of its own.
+//! Watches a namespace: one stream that never ends, over its own connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::layout::KeyKind;
 use crate::proto::{Event, WatchCall, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
 use crate::{dial, records};
 
-/// How many answers wait for a reader; more wait in etcd.
+/// How many events are buffered for the reader; more wait in etcd.
 const UNREAD_MAX: usize = 64;
-/// After how long a silence a watch is asked whether it is still there, and how long the answer may take.
+/// After how long a silence a watch is asked for its progress, and how long the answer may take.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long the snapshot and the beginning of the stream may take.
@@ -54,27 +54,27 @@ struct Watcher {
     told: mpsc::Sender<WatchEvent>,
     /// Which member is tried next.
     next: usize,
-    /// Whether the reader knows of the gap that there is; at the start there is nothing yet to be missed.
+    /// Whether the reader was told of the current gap; at the start nothing can have been missed.
     gap_told: bool,
 }
 
-/// Why a watch broke off, and whether it had been well before.
+/// Why a watch broke, and whether it had worked before.
 struct Broken {
     why: String,
-    was_well: bool,
+    had_worked: bool,
 }
 
 impl Watcher {
     async fn run(mut self) {
         let mut pause = PAUSE.0;
         loop {
-            let Broken { why, was_well } = self.once().await;
-            tracing::debug!(%why, "a watch of etcd is begun again");
+            let Broken { why, had_worked } = self.once().await;
+            tracing::debug!(%why, "restarting a watch of etcd");
             if !self.gap_told {
                 self.gap_told = true;
                 self.tell(WatchEvent::Interrupted(why)).await;
             }
-            if was_well {
+            if had_worked {
                 pause = PAUSE.0;
             }
             tokio::time::sleep(pause + rng::up_to(pause)).await;
@@ -87,29 +87,29 @@ impl Watcher {
         let begun = tokio::time::timeout(BEGIN_WITHIN, self.begin()).await;
         let Begun { snapshot, questions, mut answers, _connection } = match begun {
             Ok(Ok(begun)) => begun,
-            Ok(Err(why)) => return Broken { why, was_well: false },
-            Err(_) => return Broken { why: format!("no answer within {BEGIN_WITHIN:?}"), was_well: false },
+            Ok(Err(why)) => return Broken { why, had_worked: false },
+            Err(_) => return Broken { why: format!("no answer within {BEGIN_WITHIN:?}"), had_worked: false },
         };
         self.gap_told = false;
         self.tell(WatchEvent::Snapshot(snapshot)).await;
-        let mut was_well = false;
+        let mut had_worked = false;
         loop {
             let answer = match tokio::time::timeout(ASK_AFTER, answers.message()).await {
                 Ok(answer) => answer,
-                // It may be that nothing changes, or that nobody is there any more.
+                // Either nothing changes, or the member is gone.
                 Err(_) => match self.probe(&questions, &mut answers).await {
                     Some(answer) => answer,
-                    None => return Broken { why: "the watch fell silent".to_owned(), was_well },
+                    None => return Broken { why: "the watch fell silent".to_owned(), had_worked },
                 },
             };
             match answer {
-                Ok(Some(answer)) if answer.canceled => return Broken { why: cancelled(&answer), was_well },
+                Ok(Some(answer)) if answer.canceled => return Broken { why: cancelled(&answer), had_worked },
                 Ok(Some(answer)) => {
-                    was_well |= !answer.created;
+                    had_worked |= !answer.created;
                     self.take(answer).await;
                 }
-                Ok(None) => return Broken { why: "etcd ended the watch".to_owned(), was_well },
-                Err(status) => return Broken { why: status.message().to_owned(), was_well },
+                Ok(None) => return Broken { why: "etcd ended the watch".to_owned(), had_worked },
+                Err(status) => return Broken { why: status.message().to_owned(), had_worked },
             }
         }
     }
@@ -138,13 +138,13 @@ impl Watcher {
         };
         let (questions, requests) = mpsc::channel(4);
         let _ = questions.try_send(WatchRequest { call: Some(WatchCall::Create(create)) });
-        // The answer begins when etcd has taken the watch: what changes from here on is told.
+        // The response begins when etcd has accepted the watch: every later change is delivered.
         let answers = connection.stream(Method::WATCH, WatchRequests(requests)).await;
         let answers = answers.map_err(|status| status.message().to_owned())?;
         Ok(Begun { snapshot, questions, answers, _connection: connection })
     }
 
-    /// Asks a silent watch for its progress, and gives the next answer, whichever that is.
+    /// Asks a silent watch for its progress, and returns the next response, whichever that is.
     async fn probe(
         &self,
         questions: &mpsc::Sender<WatchRequest>,
@@ -175,7 +175,7 @@ impl Watcher {
     }
 }
 
-/// A watch that etcd has taken, and what was there before its first change.
+/// A watch that etcd has accepted, and the state before its first change.
 struct Begun {
     snapshot: Listing,
     questions: mpsc::Sender<WatchRequest>,
@@ -191,7 +191,7 @@ fn cancelled(answer: &WatchResponse) -> String {
     }
 }
 
-/// Why no snapshot could be had.
+/// Why no snapshot could be read.
 struct Why(String);
 
 impl From<Status> for Why {

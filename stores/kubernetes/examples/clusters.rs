@@ -99,7 +99,7 @@ async fn look_after(grant: &Grant, clusters: &Clusters, me: &OnceLock<Weak<Node>
             };
             pause = if failed.is_some() { PAUSE_MAX.min(pause * 2) } else { EVERY };
             if failed.is_some() {
-                // The kubeconfig may have come anew by the next try.
+                // There may be a new kubeconfig by the next try.
                 client = None;
             }
             // What was said once is not said again until something changes.

@@ -25,10 +25,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How many threads may wait for programs that make credentials.
 const ASIDE_MAX: usize = 8;
 
-/// Connections to the API server of one's own, so that nothing waits in front of a renewal.
+/// A client with its own connections to the API server, so that nothing delays a renewal.
 ///
-/// A call that fails without an answer, or is dropped before it has one, throws the connections away: the next one
-/// starts anew, with credentials read anew. There are no retries.
+/// A call that fails without an answer, or is dropped before it has one, closes the connections: the next call opens new
+/// ones and reads the credentials again. There are no retries.
 pub(crate) struct ApiClient {
     options: Options,
     current: Mutex<Current>,
@@ -79,7 +79,7 @@ impl ApiClient {
         }
     }
 
-    /// Asks once, and waits at most so long for the answer.
+    /// Sends a request once, and waits at most this long for the answer.
     pub(crate) async fn ask<T: DeserializeOwned + Send + 'static>(
         &self,
         within: Duration,
@@ -165,8 +165,8 @@ impl ApiClient {
         }
     }
 
-    /// Does it on a thread of its own, which a program that never ends may keep: whoever waits here can stop waiting,
-    /// and so can the runtime.
+    /// Does it on a thread of its own, which a program that never ends may keep busy: the caller and the
+    /// runtime can stop waiting.
     async fn aside<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -176,14 +176,14 @@ impl ApiClient {
         let (told, answer) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
         let work = move || {
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             let _ = told.send(runtime.block_on(call));
             drop(permit);
         };
         std::thread::Builder::new()
             .name("leasehold-kube".to_owned())
             .spawn(work)
-            .map_err(|e| refused(format!("no thread for a call to the API server can be had: {e}")))?;
+            .map_err(|e| refused(format!("cannot start a thread for a call to the API server: {e}")))?;
         answer.await.map_err(|_| lost(()))
     }
 
@@ -230,7 +230,7 @@ impl Attempt<'_> {
     fn judge<T>(mut self, answer: Result<T, ApiError>) -> Result<T, ApiError> {
         self.answered = match &answer {
             Ok(_) => true,
-            // Credentials that were refused are read anew.
+            // Rejected credentials are read again.
             Err(error) => error.code().is_some_and(|code| code != 401),
         };
         answer
@@ -256,7 +256,7 @@ async fn exchange<T: DeserializeOwned>(client: &Client, request: Request<Vec<u8>
         if code.is_success() {
             return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
         }
-        // What stands between may answer in words of its own.
+        // A proxy in between may send errors of its own.
         let told = serde_json::from_slice::<Status>(&body).ok().filter(|status| status.code != 0);
         let words = || Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code.as_u16());
         Err(kube::Error::Api(Box::new(told.unwrap_or_else(words))))
@@ -269,7 +269,7 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
 }
 
-/// The client's own log speaks of every failure, and with whole records; what matters of it is in our errors.
+/// The client library logs every failure with whole records; our own errors have what matters.
 pub(crate) fn quiet<F: Future>(call: F) -> impl Future<Output = F::Output> {
     call.with_subscriber(NoSubscriber::default())
 }
@@ -290,7 +290,7 @@ pub(crate) async fn server(options: &Options) -> Result<Option<String>, StoreErr
     Ok(url.host().map(|host| format!("{host}:{}", url.port_u16().unwrap_or(usual))))
 }
 
-/// Connects to somebody who passes everything on; the certificate must still be that of the API server.
+/// Connects through a tunnel; the certificate must still be that of the API server.
 fn pass(config: &mut Config, via: &str) -> Result<(), StoreError> {
     let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     config.tls_server_name.get_or_insert(host);
@@ -304,7 +304,7 @@ fn pass(config: &mut Config, via: &str) -> Result<(), StoreError> {
 /// A client of this configuration that retries nothing.
 pub(crate) fn client(mut config: Config) -> Result<Client, StoreError> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster, which is as good.
+        // Another thread may have been faster, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     // A retry inside the client could find its own first try, and would outlast the deadlines.
@@ -312,7 +312,7 @@ pub(crate) fn client(mut config: Config) -> Result<Client, StoreError> {
     config.connect_timeout = Some(CONNECT_WITHIN);
     config.read_timeout = None;
     config.write_timeout = None;
-    Client::try_from(config).map_err(|e| refused(format!("no client for the API server can be made: {e}")))
+    Client::try_from(config).map_err(|e| refused(format!("cannot create a client for the API server: {e}")))
 }
 
 async fn configuration(options: &Options) -> Result<Config, StoreError> {
@@ -342,16 +342,16 @@ async fn configuration(options: &Options) -> Result<Config, StoreError> {
     }
 }
 
-/// What is wrong with a kubeconfig. A parser that quotes what it could not read would quote tokens.
+/// What is wrong with a kubeconfig, without quoting it: that could show tokens.
 pub(crate) fn told(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => format!(
-                "it is no kubeconfig: line {}, column {} cannot be read (nothing of it is shown here, it may be secret)",
+                "it is not a kubeconfig: line {}, column {} is invalid (not shown here: it may be secret)",
                 at.line(),
                 at.column()
             ),
-            None => "it is no kubeconfig".to_owned(),
+            None => "it is not a kubeconfig".to_owned(),
         },
         other => other.to_string(),
     }

@@ -1,10 +1,10 @@
-//! What the API server's errors mean for a node, in words that say what to do.
+//! Turns the API server's errors into store errors that say what to do.
 
 use std::error::Error;
 
 use leasehold_store::{StoreError, StoreErrorKind};
 
-/// Something that was asked of the API server, as RBAC knows it.
+/// A call to the API server in the terms of RBAC, for error messages.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiCall<'a> {
     pub(crate) verb: &'static str,
@@ -13,26 +13,26 @@ pub(crate) struct ApiCall<'a> {
 }
 
 impl<'a> ApiCall<'a> {
-    /// Of Leases, as almost always.
+    /// A call for Leases, which almost all are.
     pub(crate) fn of_leases(verb: &'static str, namespace: &'a str) -> Self {
         ApiCall { verb, resource: "`leases` of `coordination.k8s.io`", namespace }
     }
 
-    /// Of Secrets, for the provider.
+    /// A call for Secrets, by the provider.
     #[cfg(feature = "provider")]
     pub(crate) fn of_secrets(verb: &'static str, namespace: &'a str) -> Self {
         ApiCall { verb, resource: "`secrets`", namespace }
     }
 }
 
-/// Why there was no answer, or not the wanted one.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum ApiError {
-    /// The client or the server said so.
+    /// An error of the client library or the server.
     Kube(Box<kube::Error>),
     /// There was no answer in time.
     TimedOut,
-    /// Already in words.
+    /// Already a store error.
     Store(StoreError),
 }
 
@@ -63,10 +63,7 @@ impl ApiError {
             kube::Error::Api(status) => answered(status, call),
             kube::Error::Auth(auth) => StoreError::new(
                 StoreErrorKind::Refused,
-                format!(
-                    "the credentials cannot be had: {}. Look at the user of the kubeconfig.",
-                    chain(auth)
-                ),
+                format!("cannot get credentials: {}. Check the user in the kubeconfig.", chain(auth)),
             ),
             other => {
                 StoreError::new(StoreErrorKind::Unreachable, format!("the API server: {}", chain(other)))
@@ -88,13 +85,13 @@ fn answered(status: &kube::core::Status, call: &ApiCall<'_>) -> StoreError {
         401 => (
             StoreErrorKind::Refused,
             format!(
-                "the API server does not know these credentials (401: {said}): they expired or were revoked. Renew \
-                 the kubeconfig's user or the pod's service account token."
+                "the API server rejected the credentials (401: {said}): they have expired or were revoked. Renew \
+                 those of the kubeconfig's user, or the service account token of the pod."
             ),
         ),
         403 if said.contains("being terminated") => (
             StoreErrorKind::Refused,
-            format!("the Kubernetes namespace {namespace} is being deleted, and nothing can be made in it"),
+            format!("the Kubernetes namespace {namespace} is being deleted; nothing can be created in it"),
         ),
         403 => (
             StoreErrorKind::Refused,
@@ -104,21 +101,21 @@ fn answered(status: &kube::core::Status, call: &ApiCall<'_>) -> StoreError {
             ),
         ),
         404 => {
-            (StoreErrorKind::Refused, format!("the Kubernetes namespace {namespace} is not there: {said}"))
+            (StoreErrorKind::Refused, format!("the Kubernetes namespace {namespace} does not exist: {said}"))
         }
         410 => (
             StoreErrorKind::Busy,
             format!(
-                "the API server has forgotten the state that was asked for (410: {said}); it is listed anew"
+                "the API server no longer has the requested state (410: {said}); it will be listed again"
             ),
         ),
-        413 | 422 => (StoreErrorKind::Refused, format!("the API server does not take this record: {said}")),
+        413 | 422 => (StoreErrorKind::Refused, format!("the API server rejected this record: {said}")),
         429 => (
             StoreErrorKind::Busy,
-            format!("the API server has too much to do (429: {said}). It is asked again a little later."),
+            format!("the API server is overloaded (429: {said}). The call will be tried again."),
         ),
         408 | 504 => {
-            (StoreErrorKind::TimedOut, format!("the API server ran out of time ({}: {said})", status.code))
+            (StoreErrorKind::TimedOut, format!("the API server timed out ({}: {said})", status.code))
         }
         code => (StoreErrorKind::Unreachable, format!("the API server failed ({code}: {said})")),
     };

@@ -1,4 +1,4 @@
-//! Looks for the usual mistakes, for `leasehold doctor`.
+//! Checks the configuration for common mistakes, for `leasehold doctor`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::{ApiCall, ApiError};
 use crate::kubernetes::Inner;
 
-/// All that the store does with Leases, as RBAC knows it.
+/// All verbs that the store uses on Leases, in the terms of RBAC.
 pub(crate) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "update", "delete"];
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -48,8 +48,8 @@ pub(crate) async fn examine(inner: &Inner, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// All that is looked at, or why there is no use in looking on: a server that does not answer would have to be waited
-/// for again and again, and would be blamed on RBAC.
+/// All checks, or the finding that makes the rest pointless: a server that does not answer would time out in each of them,
+/// and RBAC would get the blame.
 async fn look(inner: &Inner, facts: &Facts, findings: &mut Vec<Finding>) -> Result<(), Finding> {
     findings.push(version(&inner.work).await?);
     findings.extend(permissions(&inner.work).await?);
@@ -60,11 +60,11 @@ async fn look(inner: &Inner, facts: &Facts, findings: &mut Vec<Finding>) -> Resu
     Ok(())
 }
 
-/// The finding after which nothing else is tried.
+/// The finding after which nothing else is checked.
 fn no_use(error: &StoreError) -> Finding {
     Finding::bad(
         error.to_string(),
-        "the API server must be reachable, with credentials that it knows; nothing else was tried on it",
+        "the API server must be reachable and accept the credentials; nothing else was checked",
     )
 }
 
@@ -73,9 +73,9 @@ async fn version(link: &ApiClient) -> Result<Finding, Finding> {
         Ok(version) => {
             Ok(Finding::good(format!("the API server answers: Kubernetes {}", version.git_version)))
         }
-        // It knows us, and something in between or RBAC keeps this to itself.
+        // It accepts our credentials, but RBAC or a proxy hides its version.
         Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(Finding::doubtful(
-            "the API server answers, but does not tell its version",
+            "the API server answers, but its version is unknown",
             "bind the ClusterRole system:public-info-viewer to this user, as Kubernetes does by default",
         )),
         Err(error) => Err(no_use(&error.into_store_error(&ApiCall {
@@ -101,13 +101,13 @@ async fn permissions(link: &ApiClient) -> Result<Vec<Finding>, Finding> {
             Ok(status) if status.allowed => allowed.push(verb),
             Ok(status) => findings.push(Finding::bad(
                 format!("RBAC does not allow this: {rule} {}", status.reason).trim_end().to_owned(),
-                "add it to the Role and bind that to this user: deploy/base/rbac.yaml has all that is needed",
+                "add it to the Role and bind that to this user: deploy/base/rbac.yaml has all the rules",
             )),
-            // Then the others cannot be found out either.
+            // Then the other verbs cannot be checked either.
             Err(error) if error.code() == Some(403) => {
                 let why = error.into_store_error(&call).message;
                 return Ok(vec![Finding::doubtful(
-                    format!("it cannot be found out what RBAC allows in the namespace {namespace}: {why}"),
+                    format!("what RBAC allows in the namespace {namespace} is unknown: {why}"),
                     "allow `create` of `selfsubjectaccessreviews`, which every user has by default",
                 )]);
             }
@@ -134,7 +134,7 @@ async fn review(link: &ApiClient, namespace: &str, verb: &str) -> Result<ReviewS
     Ok(link.ask::<Review>(ANSWER_WITHIN, request).await?.status)
 }
 
-/// The slowest of a few reads against the time that one try of a renewal has.
+/// Compares the slowest of a few reads with the time that one try of a renewal has.
 async fn latency(inner: &Inner, facts: &Facts) -> Result<Finding, Finding> {
     let mut slowest = Duration::ZERO;
     for _ in 0..READS {
@@ -152,14 +152,15 @@ async fn latency(inner: &Inner, facts: &Facts) -> Result<Finding, Finding> {
         try_for.as_millis()
     );
     Ok(match slowest * 4 > try_for {
-        true => {
-            Finding::doubtful(what, "raise ttl, or find out what keeps the API server or the network busy")
-        }
+        true => Finding::doubtful(
+            what,
+            "raise the ttl, or find out what slows down the API server or the network",
+        ),
         false => Finding::good(what),
     })
 }
 
-/// What was found of a call that failed; or that there is no use in looking on, if the server does not answer.
+/// The finding for a failed call; an error, which ends the examination, if the server does not answer.
 fn unanswered(error: &StoreError, finding: Finding) -> Result<Finding, Finding> {
     match error.kind {
         StoreErrorKind::TimedOut | StoreErrorKind::Unreachable => Err(no_use(error)),
@@ -170,16 +171,16 @@ fn unanswered(error: &StoreError, finding: Finding) -> Result<Finding, Finding> 
 async fn fairness(link: &ApiClient) -> Result<Finding, Finding> {
     let found = match get::<ApiGroup>(link, "/apis/flowcontrol.apiserver.k8s.io").await {
         Ok(_) => Finding::good(
-            "the API server has priority and fairness: on a busy server a FlowSchema of their own keeps renewals from \
+            "the API server has priority and fairness: on a busy server a FlowSchema for Leasehold keeps renewals from \
              waiting behind others (docs/kubernetes.md)",
         ),
         Err(error) if error.code() == Some(404) => Finding::doubtful(
-            "the API server has no priority and fairness: clients that flood it delay renewals",
-            "watch for 429 answers; a longer ttl survives longer floods",
+            "the API server has no priority and fairness: clients that overload it delay renewals",
+            "watch for 429 responses; a longer ttl tolerates longer overload",
         ),
-        Err(error) if error.code() == Some(403) => {
-            Finding::good("whether the API server has priority and fairness cannot be seen by this user")
-        }
+        Err(error) if error.code() == Some(403) => Finding::good(
+            "whether the API server has priority and fairness is unknown: this user may not read it",
+        ),
         Err(error) => {
             let call = ApiCall { verb: "get", resource: "`flowcontrol.apiserver.k8s.io`", namespace: "" };
             return Err(no_use(&error.into_store_error(&call)));
@@ -213,16 +214,16 @@ async fn cost(inner: &Inner, facts: &Facts) -> Result<Finding, Finding> {
         0 => Finding::good(what),
         _ => Finding::doubtful(
             what,
-            "look at them with kubectl get leases -l leasehold.dev/namespace=…, and remove them",
+            "list them with kubectl get leases -l leasehold.dev/namespace=…, and remove them",
         ),
     })
 }
 
-/// Leases that show people something else than their records say, since somebody edited them: nobody else would ever
-/// say so, as nobody decides anything by those fields.
+/// Leases whose fields differ from their records because they were edited. Nothing else reports that, since no decision
+/// depends on these fields.
 async fn misleading(inner: &Inner) -> Option<Finding> {
     let layout = &inner.leases.layout;
-    // That listings fail was told of already.
+    // A failed listing is already a finding.
     let (found, _) = inner.leases.list_dated(&inner.work, &layout.selector()).await.ok()?;
     let misleads = |lease: TimedLease| {
         let metadata = lease.metadata.plain;
@@ -232,7 +233,7 @@ async fn misleading(inner: &Inner) -> Option<Finding> {
     let first = keys.first()?;
     Some(Finding::doubtful(
         format!(
-            "{} whose holder, duration or transitions do not fit the record, such as that of {first} ({})",
+            "{} whose holder, duration or transitions differ from the record, for example that of {first} ({})",
             if keys.len() == 1 {
                 "there is a Lease".to_owned()
             } else {
@@ -240,7 +241,7 @@ async fn misleading(inner: &Inner) -> Option<Finding> {
             },
             layout.name(first),
         ),
-        "somebody edited them, and Leasehold never reads them: believe `leasehold status`, and put them right with \
+        "these fields were edited; Leasehold never reads them: trust `leasehold status`, and correct them with \
          kubectl, or wait for the record's next write",
     ))
 }

@@ -44,8 +44,8 @@ pub(crate) struct Inner {
 }
 
 impl Kubernetes {
-    /// Opens a namespace of the store at an address such as `k8s://jobs?prefix=orders`. Nobody is asked yet: the
-    /// first call connects.
+    /// Opens a namespace of the store at an address such as `k8s://jobs?prefix=orders`. The first
+    /// call connects.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
         Ok(Kubernetes::open_with(Options::parse(address)?, namespace))
     }
@@ -108,7 +108,7 @@ impl Store for Kubernetes {
         };
         let reads: Vec<_> = others.iter().map(|key| leases.get(work, key).boxed()).collect();
         let mut found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-        // The last one asked for is read after all others: it may vouch for them.
+        // The last key is read after all others: it may vouch for them.
         found.push(leases.get(work, last).await?);
         Ok(Reading { found, generation })
     }
@@ -177,7 +177,7 @@ impl Administration for Kubernetes {
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
         let Inner { leases, work, .. } = &*self.inner;
         throwaway.must_be(leases.layout.namespace())?;
-        // Nodes need no right to delete many at once, so that whoever has only their rights does it one by one.
+        // Nodes do not need the right to delete many at once; with only their rights, delete one by one.
         if !leases.delete_all(work).await? {
             throwaway.sweep(self).await?;
             self.remove_all_registered().await?;
@@ -187,7 +187,7 @@ impl Administration for Kubernetes {
     }
 }
 
-/// What is known of some stays known, whatever happened to the others. If nothing is, the caller hears why.
+/// Keeps the known outcomes, whatever happened to the others. If none is known, the caller gets the error.
 fn outcomes(tried: Vec<Result<Swapped, StoreError>>) -> Result<Vec<Swapped>, StoreError> {
     let mut outcomes = Vec::with_capacity(tried.len());
     let mut first = None;
@@ -214,7 +214,7 @@ async fn try_swap(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swap
         None => None,
         Some(version) => match Base::of(version) {
             Some(base) => Some(leases.references.tied(base)),
-            // Nothing that ever was here has this version.
+            // This is not a version of this store, so it never was here.
             None => return lost(leases, link, swap).await,
         },
     };
@@ -239,7 +239,7 @@ async fn try_swap(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swap
     }
 }
 
-/// The server refused, so it never will be there; what is there instead must still be asked.
+/// The server refused, so the write will never land; what is there instead must still be read.
 async fn lost(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swapped, StoreError> {
     let found = leases.get(link, &swap.key).await?;
     let there = found.as_ref().map(|stored| &stored.version);
@@ -247,7 +247,7 @@ async fn lost(leases: &Leases, link: &ApiClient, swap: &Swap) -> Result<Swapped,
         return Ok(Swapped::Applied(Version::new("gone.")));
     }
     match there.is_some() && there == swap.expect.as_ref() {
-        // It was refused, and yet what it expects is there: then nothing is certain.
+        // It was refused although the expected state is there: the outcome is unknown.
         true => Ok(Swapped::Unknown),
         false => Ok(Swapped::Lost(found)),
     }

@@ -1,4 +1,4 @@
-//! How a record looks as a Lease, and what is believed of a Lease that is read.
+//! Maps records to Leases, and checks Leases that are read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) enum Entry {
     Record(Key, Stored),
     /// The one whose uid is the generation.
     Anchor(String),
-    /// Not ours, in words.
+    /// A foreign Lease, in words.
     Foreign(String),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// The state that a version stands for, without its ties; `None` if it is not a version of this store.
+    /// The state that a version stands for, without its references; `None` if it is not a version of this store.
     pub(crate) fn of(version: &Version) -> Option<Self> {
         let mut parts = version.as_str().splitn(3, '.');
         let (resource_version, _mark, uid) = (parts.next()?, parts.next()?, parts.next()?);
@@ -163,8 +163,8 @@ impl Layout {
         Ok(lease)
     }
 
-    /// The key of a Lease that shows people something else than its record says. A record that cannot be read is told
-    /// of elsewhere, and times are left out: they never say who holds what.
+    /// The key of a Lease whose fields differ from its record. A record that cannot be read is reported elsewhere, and
+    /// times are not compared: they do not affect ownership.
     pub(crate) fn misleads(&self, lease: &Lease) -> Option<Key> {
         let Entry::Record(key, stored) = self.entry(lease) else { return None };
         let right = match &key {
@@ -198,8 +198,8 @@ impl Layout {
         }
     }
 
-    /// What the Lease with a record's name holds. A Lease that was tampered with gives bytes that are no record, so
-    /// that nobody believes it and its shard counts as held until that cannot be true any more.
+    /// What the Lease with a record's name holds. A Lease that was tampered with yields bytes that are not a
+    /// record, so its shard counts as held until its holder cannot be alive any more.
     pub(crate) fn stored(&self, key: &Key, lease: &Lease) -> Stored {
         let Metadata { name, labels, annotations, .. } = &lease.metadata;
         let spoiled = |what: String| Arc::from(format!("not a record: the Lease {name} {what}").into_bytes());
@@ -266,7 +266,7 @@ fn kind(key: &Key) -> &'static str {
 }
 
 /// A living session has a holder, and looks expired to other tools when it does not renew. One that is over has none,
-/// and no renew time either: its record says when somebody ended it, which is no renewal.
+/// and no renew time either: its record says when it ended, which is not a renewal.
 fn node_spec(value: &[u8]) -> Option<Spec> {
     let record = NodeRecord::decode(value).ok()?;
     if !record.state.is_alive() {
@@ -296,12 +296,12 @@ fn unix_time(unix_ms: u64) -> Option<String> {
     Timestamp::from_millisecond(i64::try_from(unix_ms).ok().filter(|ms| *ms > 0)?).ok().map(time)
 }
 
-/// A time as Leases have it.
+/// A time in a Lease.
 pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// A duration as Leases have it: whole seconds, rounded up.
+/// A duration in a Lease: whole seconds, rounded up.
 pub(crate) fn seconds(ms: u64) -> i32 {
     ms.div_ceil(1000).clamp(1, i32::MAX as u64) as i32
 }

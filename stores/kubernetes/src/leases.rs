@@ -22,9 +22,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const DELETED_WITHIN: Duration = Duration::from_secs(60);
 /// How many Leases one page of a listing has.
 const PAGE: u32 = 500;
-/// How often a listing begins anew when it was overtaken.
+/// How often a listing is started because the one before was overtaken.
 const LISTINGS_MAX: usize = 3;
-/// By what name the server notes what we write, and when.
+/// The field manager under which the server notes our writes and their times.
 pub(crate) const MANAGER: &str = "leasehold";
 /// After how long the server ends a watch, which is then opened again where it stood.
 pub(crate) const WATCH_FOR: Duration = Duration::from_secs(290);
@@ -38,7 +38,7 @@ pub(crate) struct Leases {
     pub(crate) references: KnownReferences,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(crate) enum Wrote<T = Lease> {
     /// It is done, and this is there now (of a deletion: nothing).
@@ -56,7 +56,7 @@ pub(crate) struct Page {
     pub(crate) resource_version: String,
 }
 
-/// What a deletion is answered with: a status, or the object if somebody's finalizer keeps it.
+/// The answer to a deletion: a status, or the object if a finalizer keeps it.
 #[derive(Deserialize)]
 struct Deleted {
     kind: String,
@@ -77,7 +77,7 @@ impl Leases {
         }))
     }
 
-    /// Makes a Lease, if there is none of its name.
+    /// Creates a Lease, if there is none of its name.
     pub(crate) async fn create<T: DeserializeOwned + Send + 'static>(
         &self,
         link: &ApiClient,
@@ -128,9 +128,7 @@ impl Leases {
             Ok(answer) if answer.kind == "Status" => Ok(Wrote::Done(Box::default())),
             Ok(_) => Err(StoreError::new(
                 StoreErrorKind::Refused,
-                format!(
-                    "the Lease {name} is kept by a finalizer that somebody set; it goes once that is removed"
-                ),
+                format!("a finalizer keeps the Lease {name}; it is deleted once the finalizer is removed"),
             )),
             Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Wrote::Refused),
             Err(error) => Err(error.into_store_error(&at.call("delete"))),
@@ -160,8 +158,8 @@ impl Leases {
         }
     }
 
-    /// Everything, at one moment that is not before the call. Makes the anchor if it is missing; whoever may only
-    /// read sees no generation then.
+    /// Everything, at one moment that is not before the call. Creates the anchor if it is missing; a client
+    /// that may only read sees no generation then.
     pub(crate) async fn list(&self, link: &ApiClient) -> Result<Page, StoreError> {
         self.list_selected(link, &self.layout.selector()).await
     }
@@ -180,7 +178,7 @@ impl Leases {
             }
         }
         let what =
-            "the Leases changed faster than they could be listed, or somebody removes them all the time";
+            "the Leases changed faster than they could be listed, or another program keeps removing them";
         Err(StoreError::new(StoreErrorKind::Busy, what))
     }
 
@@ -208,7 +206,7 @@ impl Leases {
                 Wrote::Forbidden(_) => return Ok(String::new()),
             }
         }
-        let what = format!("the Lease {} comes and goes", self.layout.anchor_name());
+        let what = format!("another program keeps deleting the Lease {}", self.layout.anchor_name());
         Err(StoreError::new(StoreErrorKind::Busy, what))
     }
 
@@ -267,14 +265,14 @@ impl Leases {
         selector: &str,
     ) -> Result<(Vec<TimedLease>, Timestamp), StoreError> {
         let at = lease_api(link).await?;
-        'anew: for _ in 0..LISTINGS_MAX {
+        'restart: for _ in 0..LISTINGS_MAX {
             let mut params = ListParams::default().labels(selector).limit(PAGE);
             let (mut found, mut time) = (Vec::new(), None);
             loop {
                 let Dated { answer, at: told } = ask_page::<TimedLease>(link, &at, &params).await?;
                 let page = match answer {
                     Ok(page) => page,
-                    Err(error) if error.code() == Some(410) => continue 'anew,
+                    Err(error) if error.code() == Some(410) => continue 'restart,
                     Err(error) => return Err(error.into_store_error(&at.call("list"))),
                 };
                 found.extend(page.items);
@@ -327,7 +325,7 @@ impl Leases {
     }
 }
 
-/// Where the Leases of a Kubernetes namespace are.
+/// The API of the Leases of a Kubernetes namespace.
 struct LeaseApi {
     namespace: String,
     requests: Request,
@@ -358,10 +356,10 @@ fn by_us() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// The error for a server that gives no time.
+/// The error for a server that sends no time.
 pub(crate) fn timeless() -> StoreError {
     refused(
-        "this API server tells no time, so that nothing can expire on it: registered keys need another store",
+        "this API server sends no `Date`, so nothing can expire on it: use another store for registered keys",
     )
 }
 
@@ -370,5 +368,5 @@ fn body(lease: &Lease) -> Vec<u8> {
 }
 
 fn unbuilt(error: kube::core::request::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, format!("no request could be made: {error}"))
+    StoreError::new(StoreErrorKind::Refused, format!("cannot build the request: {error}"))
 }

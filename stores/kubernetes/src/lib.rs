@@ -1,4 +1,4 @@
-//! Leasehold on the Kubernetes API: controllers and workers own shards without any new server.
+//! Leasehold on the Kubernetes API: controllers and workers own shards without another server.
 //!
 //! [`Kubernetes`] is a [`leasehold_store::Store`] of `coordination.k8s.io/v1` Leases, one for each record. All records
 //! are of one kind in one Kubernetes namespace, so one rule of RBAC is enough, and `kubectl get leases` shows who holds
@@ -11,10 +11,10 @@
 //! | `groups/<group>`, `meta`, `control` | `group-…`, `meta-…`, `control-…` | nothing |
 //! | (a lease of registered keys) | `lease-<id>-<hash>` | holder, duration and renew time: of the lease |
 //! | (a registered key) | `key-<name>-<hash>` | holder: the lease that keeps it |
-//! | (none) | `store-…` | its uid is the generation: it changes when the Leases were removed and made anew |
+//! | (none) | `store-…` | its uid is the generation: it changes if the Leases were removed and created again |
 //!
 //! The record itself is the annotation `leasehold.dev/record`. The fields of the Lease are for people and other
-//! tools; Leasehold never reads them, and ownership never looks at another machine's times. Leases of registered keys
+//! tools; Leasehold never reads them, and ownership never depends on another machine's clock. Leases of registered keys
 //! are ended by the API server's own clock.
 //!
 //! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as

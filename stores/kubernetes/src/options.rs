@@ -43,27 +43,26 @@ impl Options {
         let mut address = Address::parse(address, |_| None)?;
         let plain = Options::default();
         if address.user.is_some() || address.password.is_some() {
-            address.wrong(
-                "credentials don't belong into this address: they come from the kubeconfig or the pod",
-            );
+            address.wrong("this address takes no credentials: they come from the kubeconfig or the pod");
         }
         if address.hosts.len() > 1 || address.hosts.iter().any(|host| host.port.is_some()) {
-            address.wrong(
-                "what follows k8s:// is a Kubernetes namespace, not a server: the kubeconfig says where that is",
-            );
+            address
+                .wrong("k8s:// takes a Kubernetes namespace, not a server: the kubeconfig names the server");
         }
         if !address.path.is_empty() {
-            address.wrong("a path has no meaning here: write k8s://namespace?prefix=…");
+            address.wrong("the address takes no path: write k8s://namespace?prefix=…");
         }
         let kube_namespace = address.hosts.first().map(|host| host.name.clone());
         if kube_namespace.as_deref().is_some_and(|name| !naming::is_prefix(name)) {
             address.wrong(
-                "what follows k8s:// is no name of a Kubernetes namespace (a-z, 0-9, - and at most 63)",
+                "invalid Kubernetes namespace after k8s://: use a-z, 0-9 and -, at most 63 characters",
             );
         }
         let prefix = address.param("prefix").unwrap_or(plain.prefix);
         if !naming::is_prefix(&prefix) {
-            address.wrong("the value of `prefix` is wrong: use a-z, 0-9 and -, at most 63, not at the ends");
+            address.wrong(
+                "invalid value of `prefix`: use a-z, 0-9 and - (not at the ends), at most 63 characters",
+            );
         }
         let number = "a number from 1 to 100000";
         let options = Options {
@@ -81,13 +80,13 @@ impl Options {
             [("writes_per_second", options.writes_per_second), ("writes_burst", options.writes_burst)];
         for (name, rate) in rates {
             if !(1..=100_000).contains(&rate) {
-                address.wrong(format!("the value of `{name}` is wrong: {number}"));
+                address.wrong(format!("invalid value of `{name}`: write {number}"));
             }
         }
         let is_place =
             |via: &&String| via.parse::<http::uri::Authority>().is_ok_and(|place| place.port_u16().is_some());
         if options.via.as_ref().is_some_and(|via| !is_place(&via)) {
-            address.wrong("the value of `via` is wrong: a host and a port");
+            address.wrong("invalid value of `via`: write host:port");
         }
         address.finish()?;
         Ok(options)
@@ -109,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let text = "k8s://me:pw@Jobs:443/x?prefix=A_b&writes_burst=0&colour=red&via=here";
         let error = Options::parse(text).unwrap_err().message;
         for part in [
             "credentials",
             "not a server",
-            "a path",
-            "no name",
+            "no path",
+            "invalid Kubernetes namespace",
             "`prefix`",
             "`writes_burst`",
             "`colour`",

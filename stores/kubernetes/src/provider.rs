@@ -1,4 +1,4 @@
-//! Many clusters, one controller: a named shard for each remote cluster whose kubeconfig is in a labelled Secret.
+//! One controller for many clusters: a named shard for each remote cluster whose kubeconfig is in a labelled Secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -20,10 +20,10 @@ use crate::options::Options;
 
 /// The label that makes a Secret a cluster.
 const LABEL: &str = "leasehold.dev/cluster=true";
-/// Where the kubeconfig stands in a Secret.
+/// The key of the kubeconfig in a Secret.
 const KUBECONFIG: &str = "kubeconfig";
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// A watch that is silent for this long is not believed any more.
+/// A watch that is silent for this long is restarted.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(75);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -38,7 +38,7 @@ pub struct Clusters {
 /// What became of a cluster: engage its shard, or disengage it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterChange {
-    /// It is there. It may be told again, which changes nothing when a shard is engaged again.
+    /// It is there. It may be reported again: engaging a shard again changes nothing.
     There(String),
     /// Its Secret is gone: seen so by a watch or a complete listing, never guessed from an error.
     Gone(String),
@@ -63,8 +63,8 @@ impl Cluster {
         &self.name
     }
 
-    /// A client for it, which retries nothing: whoever holds the shard decides what to do again, and checks first that
-    /// it still holds it.
+    /// A client for it, which retries nothing: the holder of the shard decides what to retry, and first checks
+    /// that it still holds it.
     pub async fn client(&self) -> Result<Client, StoreError> {
         let config = Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default())
             .await
@@ -74,13 +74,13 @@ impl Cluster {
         client::client(config)
     }
 
-    /// A kubeconfig out of a Secret must stand for itself. One that starts a program or reads files would let whoever
-    /// may write the Secret act inside this process.
+    /// A kubeconfig in a Secret must be self-contained. One that starts a program or reads files would let anyone who may
+    /// write the Secret act inside this process.
     fn of(secret: &Secret) -> Result<Self, String> {
         let name = secret.metadata.name.clone().unwrap_or_default();
         let text = secret.data.as_ref().and_then(|data| data.get(KUBECONFIG));
-        let text = text.ok_or_else(|| format!("it has no `{KUBECONFIG}`"))?;
-        let text = std::str::from_utf8(&text.0).map_err(|_| "its kubeconfig is no text".to_owned())?;
+        let text = text.ok_or_else(|| format!("it has no key `{KUBECONFIG}`"))?;
+        let text = std::str::from_utf8(&text.0).map_err(|_| "its kubeconfig is not text".to_owned())?;
         let kubeconfig =
             Kubeconfig::from_yaml(text).map_err(|e| format!("its kubeconfig: {}", client::told(&e)))?;
         for user in kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()) {
@@ -88,7 +88,7 @@ impl Cluster {
                 return Err("its kubeconfig starts a program (exec or auth-provider): use a token".to_owned());
             }
             if user.token_file.is_some() || user.client_certificate.is_some() || user.client_key.is_some() {
-                return Err("its kubeconfig reads files: put the data into it".to_owned());
+                return Err("its kubeconfig reads files: embed the data in it".to_owned());
             }
         }
         let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
@@ -110,7 +110,7 @@ impl Clusters {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Follows the Secrets for ever and tells what to engage and what to disengage. ApiError is logged and waited out;
+    /// Follows the Secrets for ever and reports what to engage and what to disengage. Errors are logged and retried;
     /// meanwhile nothing is disengaged.
     pub async fn follow(&self, mut tell: impl FnMut(ClusterChange)) -> Infallible {
         let mut pause = PAUSE.0;
@@ -118,7 +118,7 @@ impl Clusters {
             match self.round(&mut tell).await {
                 Ok(()) => pause = PAUSE.0,
                 Err(error) => {
-                    tracing::warn!(%error, "the Secrets of the clusters cannot be followed; nothing is disengaged");
+                    tracing::warn!(%error, "cannot watch the Secrets of the clusters; nothing is disengaged");
                     pause = (pause * 2).min(PAUSE.1);
                 }
             }
@@ -130,7 +130,7 @@ impl Clusters {
     async fn round(&self, tell: &mut impl FnMut(ClusterChange)) -> Result<(), StoreError> {
         let namespace = self.link.namespace().await?;
         let requests = Request::new(format!("/api/v1/namespaces/{namespace}/secrets"));
-        let unbuilt = |e: kube::core::request::Error| refused(format!("no request could be made: {e}"));
+        let unbuilt = |e: kube::core::request::Error| refused(format!("cannot build the request: {e}"));
         let listing = requests.list(&ListParams::default().labels(LABEL)).map_err(unbuilt)?;
         let list: ObjectList<Secret> = self
             .link
@@ -175,10 +175,10 @@ impl Clusters {
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), cluster);
                 tell(ClusterChange::There(name));
             }
-            // A cluster that was good stays as it was: nobody would look after it otherwise.
+            // A cluster that was valid stays as it was; otherwise no node would manage it.
             Err(problem) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();
-                tracing::warn!(secret = name, problem, "a Secret with the label of a cluster is none");
+                tracing::warn!(secret = name, problem, "a Secret with the label of a cluster is invalid");
             }
         }
     }

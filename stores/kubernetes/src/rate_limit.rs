@@ -5,12 +5,12 @@ use leasehold_core::Moment;
 
 use crate::clock;
 
-/// A bucket of tokens: at most so many writes in a second over time, and so many at once. Renewals don't ask it.
+/// A token bucket: an average rate of writes a second, and a burst. Renewals do not use it.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     every: Duration,
     burst: Duration,
-    /// When the bucket will be full again if nobody takes anything.
+    /// When the bucket will be full again if no token is taken.
     full_at: Mutex<Moment>,
 }
 

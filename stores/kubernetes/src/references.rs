@@ -1,6 +1,6 @@
-//! What ties our Leases to what others have: finalizers and owners. A replacement says what a Lease is as a whole, so it
-//! must say these again: without them the server would take them off, and remove a Lease that is being deleted and that
-//! only a finalizer keeps.
+//! The finalizers and owner references that others set on our Leases. A replacement sends the whole Lease, so it must repeat
+//! them: otherwise the server would drop them, and would remove a Lease that is being deleted and that only a finalizer
+//! keeps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::api_types::Metadata;
 use crate::layout::Base;
 
-/// How many states of one Lease are known: the newest, and some that others may still go by.
+/// How many states of one Lease are remembered: the newest, and some that a write may still expect.
 const STATES_MAX: usize = 8;
 
-/// The ties of one state of a Lease.
+/// The references of one state of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct References {
     pub(crate) finalizers: Vec<String>,
@@ -27,8 +27,8 @@ impl References {
     }
 }
 
-/// The ties of all Leases that have some, which hardly any has: each state by its uid and its resourceVersion. Whoever
-/// replaces a state has seen it here.
+/// The references of all Leases that have some (hardly any has): each state by its uid and its resourceVersion. A client
+/// has always read a state here before it replaces it.
 #[derive(Debug, Default)]
 pub(crate) struct KnownReferences(Mutex<BTreeMap<String, VecDeque<(String, References)>>>);
 
@@ -54,7 +54,7 @@ impl KnownReferences {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
-    /// The same state with its ties.
+    /// The same state with its references.
     pub(crate) fn tied(&self, base: Base) -> Base {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut states = known.get(&base.uid).into_iter().flatten();
@@ -88,7 +88,7 @@ mod tests {
         }
         assert_eq!(found(&tied), ["a/b"]);
         assert_eq!(found(&other), ["c/d"]);
-        assert!(found(&free).is_empty(), "somebody took it off");
+        assert!(found(&free).is_empty(), "it was removed");
         for n in 10..30 {
             known.note(&state(&n.to_string(), &["a/b"]));
         }

@@ -1,4 +1,4 @@
-//! How registered keys and their leases look as Leases, and what is believed of one that is read.
+//! Maps registered keys and their leases to Leases, and checks Leases that are read.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Registration {
         self.age(now) <= self.ttl + GRACE
     }
 
-    /// Whether it ran out so long ago that nobody can take it for alive, even where a server's clock is behind.
+    /// Whether it ran out so long ago that no client can take it for alive, even where a server's clock is behind.
     pub(crate) fn is_long_gone_at(&self, now: Timestamp) -> bool {
         self.age(now) > (self.ttl + GRACE) * 2
     }
@@ -154,7 +154,7 @@ impl Layout {
         Ok(lease)
     }
 
-    /// The lease that a Lease is; `None` if somebody damaged it, which is as good as gone.
+    /// The lease that a Lease is; `None` if it was damaged, which counts as gone.
     pub(crate) fn registration(&self, lease: &TimedLease) -> Option<Registration> {
         let id = LeaseId(self.own(lease, LEASES, |id| self.lease_name(&LeaseId(id.to_owned())))?);
         let annotations = &lease.metadata.plain.annotations;
@@ -165,7 +165,7 @@ impl Layout {
         Some(Registration { id, ttl, base, written: written(lease)?, acquire_time, tick })
     }
 
-    /// The registered key that a Lease is; `None` if somebody damaged it.
+    /// The registered key that a Lease is; `None` if it was damaged.
     pub(crate) fn registered(&self, lease: &TimedLease) -> Option<Registered> {
         let key = self.own(lease, KEYS, |key| self.key_name(key))?;
         let plain = &lease.metadata.plain;
@@ -177,7 +177,7 @@ impl Layout {
         Some(Registered { key, value, lease, name: plain.name.clone(), base: plain.base() })
     }
 
-    /// What a Lease says that it is, if its name fits that.
+    /// What a Lease says that it is, if its name matches that.
     fn own(&self, lease: &TimedLease, kind: &str, name: impl Fn(&str) -> String) -> Option<String> {
         let plain = &lease.metadata.plain;
         let own = plain.annotations.get(KEY)?.strip_prefix(kind)?;
@@ -186,7 +186,7 @@ impl Layout {
     }
 }
 
-/// When we wrote it last, by the server's clock. What others wrote into it is no sign of life.
+/// When we wrote it last, by the server's clock. Writes of others are not a sign of life.
 pub(crate) fn written(lease: &TimedLease) -> Option<Timestamp> {
     let ours = lease.metadata.managed_fields.iter().filter(|managed| managed.manager == MANAGER);
     ours.filter_map(|managed| managed.time.parse().ok()).max()
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_lease_is_over_when_the_server_says_so() {
         let mut lease = stored(layout().new_lease(&id(), TTL, at(0)).unwrap(), 0);
-        // Whoever annotates it by hand does not keep it alive.
+        // An annotation that is added by hand does not keep it alive.
         lease.metadata.managed_fields.push(Managed { manager: "kubectl".into(), time: at(900).to_string() });
         let found = layout().registration(&lease).unwrap();
         assert_eq!((&found.id, found.ttl, found.written), (&id(), TTL, at(0)));

@@ -1,4 +1,4 @@
-//! Registered keys: a Lease each, under leases whose age the API server's own clock tells.
+//! Registered keys: one Lease each, under leases whose age is measured with the API server's clock.
 //!
 //! Kubernetes expires nothing by itself. A lease is a Lease that is replaced at every renewal. The server notes in
 //! `managedFields` when it took a write of ours, and it says in the `Date` of every answer what time it is; a lease is over
@@ -7,8 +7,8 @@
 //!
 //! A lease that is over stays so: it is renewed on condition of the state that was seen alive, and a renewal that the server
 //! took too late after the one before is undone. Keys don't have the lease as their owner in the sense of Kubernetes: its
-//! garbage collector deletes by uid, and could delete a key that somebody else has just taken over. Whoever renews
-//! removes what is long gone, now and then and a little at a time, each Lease in the state in which it was seen.
+//! garbage collector deletes by uid, and could delete a key that another process has just taken over. A
+//! renewal sometimes removes a few Leases that expired long ago, each on condition of the state in which it was seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,7 @@ use crate::layout::Base;
 use crate::leases::{Wrote, timeless};
 use crate::registered::{Registered, Registration, written};
 
-/// How often a key is looked at again because somebody else wrote it.
+/// How often a key is read again because another process wrote it.
 const TRIES: u32 = 10;
 /// How often a process looks for what is long gone.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
@@ -108,8 +108,8 @@ impl Kubernetes {
         match tokio::time::timeout(TIDY_FOR_MAX.min(ttl / 10), work).await {
             Ok(Ok(true)) => tidying.next_after(Duration::ZERO),
             Ok(Ok(false)) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "registered keys that are gone were not removed"),
-            Err(_) => tracing::debug!("registered keys that are gone were not all removed in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "expired registered keys were not removed"),
+            Err(_) => tracing::debug!("not all expired registered keys were removed in time"),
         }
     }
 
@@ -147,7 +147,7 @@ impl Registry for Kubernetes {
                 leases.delete_any(registry, &name).await?;
                 Err(timeless())
             }
-            Wrote::Refused => Err(busy("a lease of that name is there already")),
+            Wrote::Refused => Err(busy("a lease with that name already exists")),
             Wrote::Forbidden(error) => Err(error),
         }
     }
@@ -169,7 +169,7 @@ impl Registry for Kubernetes {
                 self.tidy(found.ttl).await;
                 Ok(LeaseState::Alive)
             }
-            // Somebody else removed it, or a renewal of ours that nobody waited for was faster.
+            // It was removed, or an earlier renewal of ours whose caller stopped waiting was faster.
             Wrote::Refused => Ok(self.alive(lease).await?.map_or(LeaseState::Gone, |_| LeaseState::Alive)),
             Wrote::Forbidden(error) => Err(error),
         }
@@ -195,7 +195,7 @@ impl Registry for Kubernetes {
                 Wrote::Forbidden(error) => return Err(error),
             }
         }
-        Err(busy(format!("the key {key:?} is written by others all the time")))
+        Err(busy(format!("other processes keep writing the key {key:?}")))
     }
 
     async fn remove(&self, lease: &LeaseId, key: &str) -> Result<(), StoreError> {
@@ -211,19 +211,19 @@ impl Registry for Kubernetes {
                 Wrote::Forbidden(error) => return Err(error),
             }
         }
-        Err(busy(format!("the key {key:?} is written by others all the time")))
+        Err(busy(format!("other processes keep writing the key {key:?}")))
     }
 
     async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError> {
         let Inner { leases, registry, work, .. } = &*self.inner;
-        // With this all its keys are gone for whoever reads; their Leases follow, or are found later by somebody else.
+        // With this all its keys are gone for readers; their Leases follow, or another process removes them later.
         leases.delete_any(registry, &leases.layout.lease_name(lease)).await?;
         let removed = async {
             let (under, _) = leases.list_dated(work, &leases.layout.selector_under(lease)).await?;
             self.delete_seen(under.iter().map(doomed).collect()).await
         };
         if !matches!(tokio::time::timeout(TIDY_FOR_MAX, removed).await, Ok(Ok(()))) {
-            tracing::debug!("some keys of a lease that was revoked are left for whoever renews next");
+            tracing::debug!("some keys of a revoked lease are left for a later renewal to remove");
             self.inner.tidying.next_after(Duration::ZERO);
         }
         Ok(())

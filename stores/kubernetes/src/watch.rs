@@ -2,7 +2,7 @@
 //!
 //! The server ends every watch after some minutes; it goes on where it stood, and nothing is missed. When the server has
 //! forgotten that place (410), the connection broke or ended early, or it was silent for longer than bookmarks are
-//! apart, the watch says that it was interrupted and begins anew with a listing: the server that answers next may be
+//! apart, the watch reports an interruption and starts again with a listing: the server that answers next may be
 //! another one, or have been restored from a backup.
 
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ use crate::{client, clock};
 
 /// Bookmarks come about once a minute, renewals of any node far more often.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(75);
-/// Changes that are told at once, at most.
+/// The most changes in one event.
 const CHANGES_MAX: usize = 256;
 /// How long to pause before a new listing, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 type Events = ReadyChunks<BoxStream<'static, kube::Result<kube::core::WatchEvent<Lease>>>>;
 
-/// Begins to watch.
+/// Starts a watch.
 pub(crate) async fn start(inner: Arc<Inner>) -> Result<Watch, StoreError> {
     let mut watcher = Watcher { inner, state: State::Lost, pause: PAUSE.0, opened_at: Moment::ZERO };
     watcher.begin().await?;
@@ -49,13 +49,13 @@ struct Watcher {
 }
 
 enum State {
-    /// Listed and followed from there, and nothing told yet.
+    /// Listed and followed from there; nothing is delivered yet.
     Begun(Listing, Events, String),
-    /// Followed, and told up to here.
+    /// Followed, and delivered up to here.
     Open(Events, String),
     /// To be followed from here.
     At(String),
-    /// To be listed anew.
+    /// To be listed again.
     Lost,
 }
 
@@ -84,7 +84,7 @@ impl Watcher {
                     Ok(events) => self.state = State::Open(events, place),
                     Err(why) => return WatchEvent::Interrupted(why.message),
                 },
-                State::Lost => self.begin_anew().await,
+                State::Lost => self.restart().await,
             }
         }
     }
@@ -97,11 +97,11 @@ impl Watcher {
         Ok(())
     }
 
-    async fn begin_anew(&mut self) {
+    async fn restart(&mut self) {
         tokio::time::sleep(self.pause + rng::up_to(self.pause)).await;
         self.pause = (self.pause * 2).min(PAUSE.1);
         if let Err(error) = self.begin().await {
-            tracing::debug!(%error, "the watch cannot be opened again yet");
+            tracing::debug!(%error, "cannot reopen the watch yet");
         }
     }
 
@@ -119,9 +119,7 @@ impl Watcher {
         };
         let Some(heard) = heard else {
             if clock::now().since(self.opened_at) < WATCH_FOR {
-                return Some(WatchEvent::Interrupted(
-                    "the server ended the watch before its time".to_owned(),
-                ));
+                return Some(WatchEvent::Interrupted("the server ended the watch early".to_owned()));
             }
             self.state = State::At(place);
             return None;
@@ -130,7 +128,7 @@ impl Watcher {
         match batch.broken {
             Some(why) if batch.changes.is_empty() => return Some(WatchEvent::Interrupted(why)),
             Some(why) => {
-                // What came before the break is told, and the break in the next turn.
+                // What came before the break is delivered now, and the break next.
                 let broken =
                     stream::once(async move { Err(kube::Error::ReadEvents(std::io::Error::other(why))) });
                 self.state = State::Open(broken.boxed().ready_chunks(1), place);
@@ -144,7 +142,7 @@ impl Watcher {
         (!changes.is_empty()).then_some(WatchEvent::Changed(changes))
     }
 
-    /// Of several states of one record only the last is told.
+    /// Of several states of one record only the last is delivered.
     fn gather(&self, heard: Vec<kube::Result<kube::core::WatchEvent<Lease>>>) -> Batch {
         use kube::core::WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
         let mut batch = Batch::default();

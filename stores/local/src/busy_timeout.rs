@@ -1,4 +1,4 @@
-//! How long a call waits for other processes' locks: until its time is over, or until nobody waits for it any more.
+//! How long a call waits for other processes' locks: until its time is over, or until its caller stops waiting.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use leasehold_core::Moment;
 
 use crate::clock;
 
-/// One call's patience.
+/// How long one call may wait.
 #[derive(Clone, Debug)]
 pub(crate) struct BusyTimeout {
     until: Moment,
@@ -53,7 +53,7 @@ impl BusyTimeout {
         BusyTimeout::new(busy_for, Arc::default(), Arc::default())
     }
 
-    /// Runs `work` with this patience in its SQLite calls.
+    /// Runs `work` with this limit in its SQLite calls.
     pub(crate) fn during<T>(self, work: impl FnOnce() -> T) -> T {
         let before = CURRENT.replace(Some(self));
         let result = work();
@@ -80,7 +80,7 @@ pub(crate) fn wait_for_lock(tries: i32) -> bool {
     left
 }
 
-/// Tries to get something until it is there or the current call's patience is over.
+/// Tries to get something until it is there or the current call may wait no longer.
 pub(crate) fn until_some<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     for tries in 0.. {
         if let Some(got) = attempt() {

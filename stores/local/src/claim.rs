@@ -1,10 +1,10 @@
 //! The process lock: the kernel's own proof that a process is gone, with all that it started.
 //!
 //! A process locks `<session>.lock` for as long as it lives. The file is not closed on exec, so whatever it starts
-//! holds the lock as well; a stopped process (SIGSTOP) holds it too. When the lock is free, nobody is left.
+//! holds the lock as well; a stopped process (SIGSTOP) holds it too. When the lock is free, none of them is left.
 //!
 //! The file gets its name only after it is locked, so there is no moment in which a living session's lock can be
-//! found free. Whoever looks takes a shared lock for an instant, which keeps no other from looking. A file that is not
+//! found free. A process that checks takes a shared lock for an instant, which does not keep others from checking. A file that is not
 //! there proves nothing, so files can be removed at any time.
 
 use std::fs;
@@ -23,7 +23,7 @@ use crate::database_file::DatabaseFile;
 use crate::error::refused;
 
 const SUFFIX: &str = ".lock";
-/// A lock file that nobody holds is removed when it is this old: every node has drawn its conclusions by then.
+/// A free lock file is removed when it is this old: every node has seen by then that its process is gone.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// A session's lock, held by this process and by all that it starts from now on.
@@ -69,7 +69,7 @@ impl Drop for Claim {
     }
 }
 
-/// Whether a lock could be made now, tried with a file that is removed again.
+/// Checks that a lock can be created now, with a file that is removed again.
 pub(crate) fn rehearse(db_file: &DatabaseFile, session: SessionId) -> Result<(), StoreError> {
     db_file.make_live()?;
     let fresh = db_file.live.join(format!("{session}.claim"));
@@ -80,7 +80,7 @@ pub(crate) fn rehearse(db_file: &DatabaseFile, session: SessionId) -> Result<(),
 
 fn impossible(db_file: &DatabaseFile, fresh: &Path, e: rustix::io::Errno) -> StoreError {
     refused(format!(
-        "the process lock {} cannot be made ({e}): is {} writable, and the disk not full? The session was not opened.",
+        "cannot create the process lock {} ({e}): is {} writable, and is the disk full? The session was not opened.",
         fresh.display(),
         db_file.live.display()
     ))
@@ -124,7 +124,7 @@ fn probe_file(path: &Path) -> Proof {
         return Proof::None;
     }
     let Ok(inode) = rustix::fs::fstat(&file).map(|found| found.st_ino) else { return Proof::None };
-    // Should the session have another lock file by now, this one says nothing of it.
+    // If the session has another lock file by now, this one proves nothing about it.
     if rustix::fs::stat(path).map(|found| found.st_ino) != Ok(inode) {
         return Proof::None;
     }

@@ -1,4 +1,4 @@
-//! One thread's connection to the file, with a look at which file it is before and after every call.
+//! One thread's connection to the file. It checks before and after every call which file that is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use crate::records::Head;
 
 /// After this many versions the `-wal` is written back into the database: about 200 pages of 4096 bytes.
 const TIDY_EVERY: u64 = 50;
-/// A `-wal` of this size was written back again and again without beginning anew, because somebody was always reading.
+/// A `-wal` of this size was written back again and again without starting over, because there was always a reader.
 const WAL_LARGE: u64 = 2 * WAL_BYTES;
-/// For how long writers and readers may be kept waiting to let such a `-wal` begin anew: well below every renewal's limit.
+/// How long writers and readers may have to wait so that such a `-wal` can start over: well below every renewal's limit.
 const RESTART_WITHIN: Duration = Duration::from_millis(20);
 
 /// What all threads of one handle share.
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     /// When a call last waited for another process.
     pub(crate) waits: Arc<Waits>,
     /// How often a thread found the file damaged. The others' connections may go on in what they have cached or in a
-    /// `-wal` that nobody else can see, so each of them looks at the file again, too.
+    /// `-wal` that no other process can see, so each of them checks the file again, too.
     alarms: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct FileConnection {
 }
 
 impl Shared {
-    /// For a store at this place.
+    /// For a store at this path.
     pub(crate) fn new(db_file: DatabaseFile, namespace: String, options: Options) -> Self {
         Shared {
             db_file,
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Whether a file that disappeared under this handle may now be made anew.
+    /// Whether a file that disappeared under this handle may now be created again.
     fn may_create(&self, file_state: FileState) -> Create {
         let mut since = self.missing_since.lock().unwrap_or_else(PoisonError::into_inner);
         if file_state != FileState::Nothing {
@@ -145,7 +145,7 @@ impl FileConnection {
         })
     }
 
-    /// Changes the database, all or nothing. What `work` does to the head is written as well, and rings the notify file.
+    /// Changes the database, all or nothing. What `work` does to the head is written as well, and the notify file is rewritten.
     pub(crate) fn write<T>(
         &mut self,
         work: impl FnOnce(&Connection, &mut Head) -> Result<(T, Effect), LocalError>,
@@ -164,13 +164,13 @@ impl FileConnection {
                 transaction.commit().map_err(LocalError::Commit)?;
             }
             if head != before {
-                NotifyFile { id: head.id.clone(), revision: head.revision }.ring(&db_file);
+                NotifyFile { id: head.id.clone(), revision: head.revision }.rewrite(&db_file);
             }
             Ok((value, head))
         })
     }
 
-    /// Writes the `-wal` back when enough has been written. To be called when nobody waits.
+    /// Writes the `-wal` back when enough has been written. Call it when no call waits.
     pub(crate) fn tidy(&mut self) {
         let Some(revision) = self.shared.seen().map(|seen| seen.revision) else { return };
         let tidied = *self.tidied.get_or_insert(revision);
@@ -180,7 +180,7 @@ impl FileConnection {
         }
         self.tidied = Some(revision);
         if let Some(database) = &self.database {
-            // Passive: it neither waits for anybody nor keeps anybody waiting. LocalError shows at the next call.
+            // Passive: it neither waits for other processes nor makes them wait. An error shows at the next call.
             let _ = database.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             let wal = std::fs::metadata(self.shared.db_file.beside("-wal"));
             if wal.is_ok_and(|wal| wal.len() > WAL_LARGE) {
@@ -189,7 +189,7 @@ impl FileConnection {
         }
     }
 
-    /// Does the work on the file that stands there now, and answers only if it still stands there afterwards.
+    /// Does the work on the file that is there now, and answers only if it is still there afterwards.
     fn call<T>(
         &mut self,
         work: impl FnOnce(&mut Connection, Option<KnownHead>) -> Result<(T, Head), LocalError>,
@@ -215,17 +215,17 @@ impl FileConnection {
         }
         if full {
             // What the `-wal` takes is given back to the disk as far as the database has room for it: later tries may
-            // succeed. Nobody is waited for.
+            // succeed. It does not wait for other processes.
             shorten(&database.connection, Duration::ZERO);
         }
         if answer.as_ref().is_err_and(|e| e.kind != StoreErrorKind::Busy) {
-            // The next call opens the file again, whichever stands there by then.
+            // The next call opens the file again, whichever is there by then.
             self.database = None;
         }
         answer
     }
 
-    /// Makes sure that the connection is to the file that stands there now.
+    /// Makes sure that the connection is to the file that is there now.
     fn settle(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let file_state = shared.db_file.file_state()?;
@@ -236,7 +236,7 @@ impl FileConnection {
                 return Ok(());
             }
             if !same {
-                tracing::warn!(file = %shared.db_file.file.display(), "the file was deleted, emptied or replaced under this process");
+                tracing::warn!(file = %shared.db_file.file.display(), "the file was deleted, emptied or replaced while this process used it");
             }
             self.database = None;
         }
@@ -251,7 +251,7 @@ impl FileConnection {
     }
 }
 
-/// Writes the `-wal` back and cuts it off, unless somebody still reads or writes after this time.
+/// Writes the `-wal` back and truncates it, unless there still is a reader or writer after this time.
 fn shorten(connection: &Connection, within: Duration) {
     let cut = || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     let _ = BusyTimeout::of(within).during(cut);

@@ -1,4 +1,4 @@
-//! One connection to the file: opened with care, checked, and made if need be.
+//! One connection to the file: opened, checked, and created if need be.
 
 use std::fs;
 use std::io::Write;
@@ -19,9 +19,9 @@ use crate::records::Head;
 const APPLICATION_ID: i32 = 0x4c65_6173;
 /// The newest layout that this code knows, and the one that it makes.
 const SCHEMA: i32 = 1;
-/// After how many pages of 4096 bytes the `-wal` is written back whoever waits.
+/// After how many pages of 4096 bytes the `-wal` is written back in any case.
 const WAL_PAGES: u32 = 256;
-/// The size that the `-wal` is cut to when it begins anew.
+/// The size that the `-wal` is truncated to when it starts over.
 pub(crate) const WAL_BYTES: u64 = WAL_PAGES as u64 * 4096;
 /// Names the file that `-wal` and `-shm` belong to.
 const FILE_NAME: &str = "file";
@@ -33,7 +33,7 @@ pub(crate) struct Database {
     pub(crate) identity: Identity,
 }
 
-/// What a process has seen of a database, to notice that it went back.
+/// The newest state of a database that a process has seen, to notice that it went back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownHead {
     pub(crate) id: String,
@@ -80,18 +80,18 @@ impl Database {
         Ok(Database { connection, identity })
     }
 
-    /// The store's mark of identity: it differs when the file went back to an older state, was made anew or is a copy.
+    /// The store's mark of identity: it differs when the file went back to an older state, was created again or is a copy.
     pub(crate) fn generation(&self, head: &Head) -> String {
         format!("{}-{:x}", head.id, self.identity.inode())
     }
 }
 
-/// The error for a file that is not there.
+/// The error for a missing file.
 pub(crate) fn missing(db_file: &DatabaseFile) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
-            "{} is not there. Nothing was written. Put it back, or start a node on it to begin with an empty one.",
+            "{} does not exist. Nothing was written. Restore it, or start a node on it to create an empty one.",
             db_file.file.display()
         ),
     )
@@ -102,19 +102,19 @@ pub(crate) fn replaced(db_file: &DatabaseFile) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
-            "{} was deleted, emptied or replaced during this call. What was written went to the former file and does not \
-             count. Nodes detach and start anew from what is there now.",
+            "{} was deleted, emptied or replaced during this call. Writes of this call went to the old file and do not \
+             count. Nodes detach and join again on the file that is there now.",
             db_file.file.display()
         ),
     )
 }
 
-/// Makes sure that a file is there and that the `-wal` and `-shm` beside it are its own. SQLite would take those of a
-/// file that stood here before, and mix the two.
+/// Makes sure that a file is there and that the `-wal` and `-shm` beside it are its own. SQLite would use those of
+/// an earlier file at this path, and mix the two.
 fn settle_file(db_file: &DatabaseFile, create: Create) -> Result<Identity, StoreError> {
     let refuse = |what: &str, e: std::io::Error| {
         refused(format!(
-            "{what} beside {} failed ({e}): is the folder writable, and the disk not full?",
+            "{what} beside {} failed ({e}): is the directory writable, and is the disk full?",
             db_file.file.display()
         ))
     };
@@ -126,14 +126,14 @@ fn settle_file(db_file: &DatabaseFile, create: Create) -> Result<Identity, Store
             Some(inode) if inode == identity.inode() => return Ok(identity),
             // Without a note nothing is known of another file, so what lies there is taken as its own.
             None => {}
-            Some(_) => set_aside(db_file).map_err(|e| refuse("moving the former file's -wal away", e))?,
+            Some(_) => set_aside(db_file).map_err(|e| refuse("moving the -wal of the old file away", e))?,
         }
     } else if create == Create::Never {
         return Err(missing(db_file));
     } else {
-        set_aside(db_file).map_err(|e| refuse("moving the former file's -wal away", e))?;
+        set_aside(db_file).map_err(|e| refuse("moving the -wal of the old file away", e))?;
         fs::OpenOptions::new().write(true).create_new(true).open(&db_file.file).map_err(|e| {
-            refused(format!("{} cannot be made ({e}): is its folder writable?", db_file.file.display()))
+            refused(format!("cannot create {} ({e}): is its directory writable?", db_file.file.display()))
         })?;
     }
     let (FileState::File(identity) | FileState::Empty(identity)) = db_file.file_state()? else {
@@ -150,7 +150,7 @@ fn set_aside(db_file: &DatabaseFile) -> std::io::Result<()> {
         match fs::rename(&from, db_file.live.join(format!("former{suffix}"))) {
             Ok(()) => tracing::warn!(
                 file = %from.display(),
-                "belongs to a database that stood here before and was deleted or replaced: moved into the -live folder"
+                "belongs to an earlier database that was deleted or replaced: moved into the -live directory"
             ),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
@@ -171,7 +171,7 @@ fn write_note(note: &Path, inode: u64) -> std::io::Result<()> {
 }
 
 fn sync_folder(folder: Option<&Path>) {
-    // Some file systems cannot sync a folder; there is nothing else that one could do there.
+    // Some file systems cannot sync a directory; nothing else can be done there.
     if let Some(Ok(folder)) = folder.map(fs::File::open) {
         let _ = folder.sync_all();
     }
@@ -198,7 +198,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
     let ours = application == APPLICATION_ID;
     if !ours && (application != 0 || things != 0) {
         return Err(refused(format!(
-            "{} is the database of another program. Nothing was written. Name another file.",
+            "{} is the database of another program. Nothing was written. Use another file.",
             file.display()
         ))
         .into());
@@ -207,8 +207,8 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
         return Err(StoreError::new(
             StoreErrorKind::Damaged,
             format!(
-                "{} has layout {schema}, made by a newer version; this one knows up to {SCHEMA}. Nothing was \
-                 written. Upgrade this node.",
+                "{} has layout {schema}, of a newer version; this version knows layouts up to {SCHEMA}. Nothing \
+                 was written. Upgrade this node.",
                 file.display()
             ),
         )
@@ -216,8 +216,8 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? {
         return Err(refused(format!(
-            "{} is read-only for this user. Whoever uses it, also to look only, must be able to write it and its \
-             folder: readers take their locks there.",
+            "{} is read-only for this user. Every process that uses it, even to read, must be able to write to it \
+             and its directory: readers take their locks there.",
             file.display()
         ))
         .into());
@@ -226,15 +226,15 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
         connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))?;
     if mode != "wal" {
         return Err(refused(format!(
-            "{} cannot be switched to WAL (it stays {mode}): its file system has no shared memory. Choose another \
-             folder.",
+            "{} cannot be switched to WAL (it stays {mode}): its file system has no shared memory. Use another \
+             directory.",
             file.display()
         ))
         .into());
     }
     connection.pragma_update(None, "synchronous", "full")?;
     // Checkpoints happen after a call was answered, see `FileConnection::tidy`; this is the backstop, for a process that writes
-    // without ever being idle on the thread that tidies. It is passive: it waits for nobody. A small disk must hold all
+    // without ever being idle on the thread that tidies. It is passive: it does not wait for other processes. A small disk must hold all
     // that is written until then.
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
@@ -262,11 +262,11 @@ fn check_pages(connection: &Connection, file: &Path) -> Result<(), LocalError> {
     if verdict == "ok" {
         return Ok(());
     }
-    Err(damaged(file, &format!("SQLite's check says: {verdict}.")).into())
+    Err(damaged(file, &format!("SQLite's check reports: {verdict}.")).into())
 }
 
 /// A file that is older than what was seen of it gets a new id and continues above all that was seen, so that no
-/// version is ever given twice.
+/// version is ever used twice.
 fn renew_id_if_rolled_back(
     connection: &mut Connection,
     db_file: &DatabaseFile,
@@ -287,7 +287,7 @@ fn renew_id_if_rolled_back(
     let Some(known) = behind(&head) else { return Ok(()) };
     tracing::warn!(
         file = %db_file.file.display(), found = head.revision, seen = known,
-        "the database is older than it was: it was restored, and gets a new generation"
+        "the database is older than before: it was restored, and gets a new generation"
     );
     let fresh = Head { id: fresh_id()?, revision: known + 1, forgotten: known + 1 };
     fresh.write(&transaction)?;

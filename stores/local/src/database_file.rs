@@ -1,4 +1,4 @@
-//! Where a store lies on the disk, and which file is there now.
+//! The paths of a store, and which file is at its path now.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,19 +21,19 @@ pub(crate) struct DatabaseFile {
     pub(crate) live: Arc<Path>,
 }
 
-/// Which file stands under a path: the same as long as it was not replaced.
+/// Which file is at a path: equal as long as it was not replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// What stands under a path.
+/// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// This file.
     File(Identity),
-    /// This file, with nothing in it: no database has been made in it yet, or it was cut to nothing.
+    /// This file, and it is empty: no database was created in it yet, or it was truncated.
     Empty(Identity),
     /// Nothing.
     Nothing,
@@ -49,25 +49,26 @@ impl Identity {
 impl DatabaseFile {
     /// Resolves a path that a user gave.
     pub(crate) fn new(path: &Path) -> Result<Self, StoreError> {
-        let name = path.file_name().ok_or_else(|| refused(format!("{path:?} names no file")))?;
+        let name = path.file_name().ok_or_else(|| refused(format!("{path:?} is not the name of a file")))?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
         let folder = fs::canonicalize(folder).map_err(|e| {
-            let message =
-                format!("the folder {} of the store cannot be used ({e}): make it first", folder.display());
+            let message = format!(
+                "the directory {} of the store cannot be used ({e}): create it first",
+                folder.display()
+            );
             match e.kind() {
-                // It may be mounted or made in a moment.
+                // It may be mounted or created in a moment.
                 std::io::ErrorKind::NotFound => StoreError::new(StoreErrorKind::Unreachable, message),
                 _ => refused(message),
             }
         })?;
         let named = folder.join(name);
         let file = match fs::symlink_metadata(&named) {
-            Ok(found) if found.is_symlink() => fs::canonicalize(&named).map_err(|e| {
-                refused(format!("{} is a link to a file that is not there ({e})", named.display()))
-            })?,
+            Ok(found) if found.is_symlink() => fs::canonicalize(&named)
+                .map_err(|e| refused(format!("{} is a link to a missing file ({e})", named.display())))?,
             _ => named,
         };
         let mut live = file.as_os_str().to_owned();
@@ -75,7 +76,7 @@ impl DatabaseFile {
         Ok(DatabaseFile { file: file.into(), live: PathBuf::from(live).into() })
     }
 
-    /// What stands under the database's path now. One system call.
+    /// What is at the database's path now. One system call.
     pub(crate) fn file_state(&self) -> Result<FileState, StoreError> {
         match rustix::fs::stat(&*self.file) {
             Ok(found) => match rustix::fs::FileType::from_raw_mode(found.st_mode) {
@@ -84,12 +85,12 @@ impl DatabaseFile {
                     Ok(if found.st_size > 0 { FileState::File(identity) } else { FileState::Empty(identity) })
                 }
                 rustix::fs::FileType::Directory => {
-                    Err(refused(format!("{} is a folder: name a file in it", self.file.display())))
+                    Err(refused(format!("{} is a directory: name a file in it", self.file.display())))
                 }
-                _ => Err(refused(format!("{} is no regular file", self.file.display()))),
+                _ => Err(refused(format!("{} is not a regular file", self.file.display()))),
             },
             Err(Errno::NOENT) => Ok(FileState::Nothing),
-            Err(e) => Err(refused(format!("{} cannot be reached ({e})", self.file.display()))),
+            Err(e) => Err(refused(format!("{} is not accessible ({e})", self.file.display()))),
         }
     }
 
@@ -102,7 +103,7 @@ impl DatabaseFile {
             None => Ok(()),
             Some(name) => Err(refused(format!(
                 "{} is on {name}: the local store needs a disk of this machine, since locks and shared memory do not \
-                 reach over a network. Choose a local folder, or another store.",
+                 work over a network. Use a local directory, or another store.",
                 folder.display()
             ))),
         }
@@ -116,13 +117,13 @@ impl DatabaseFile {
         let why = if found.st_nlink > 1 {
             format!("has {} names (hard links)", found.st_nlink)
         } else if mount_of(&self.file).zip(mount_of(folder)).is_some_and(|(file, folder)| file != folder) {
-            "is mounted into its folder by itself".to_owned()
+            "is mounted into its directory by itself".to_owned()
         } else {
             return Ok(());
         };
         Err(refused(format!(
-            "{} {why}: whoever uses it under another name would not be seen from here, and two nodes could hold one shard. \
-             Nothing was written. Use one name (a symbolic link will do), and mount the whole folder.",
+            "{} {why}: processes that use it under another name would not be seen from here, and two nodes could hold one shard. \
+             Nothing was written. Use one name (a symbolic link is fine), and mount the whole directory.",
             self.file.display()
         )))
     }
@@ -132,11 +133,11 @@ impl DatabaseFile {
         match fs::create_dir(&self.live) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(match e.kind() {
                 std::io::ErrorKind::NotFound => refused(format!(
-                    "the folder of {} is gone. Nothing was written. Put it back.",
+                    "the directory of {} is gone. Nothing was written. Restore it.",
                     self.file.display()
                 )),
                 _ => refused(format!(
-                    "{} cannot be made ({e}): the folder of the store must be writable for this user",
+                    "cannot create {} ({e}): this user must be able to write to the directory of the store",
                     self.live.display()
                 )),
             }),
@@ -167,7 +168,7 @@ impl DatabaseFile {
             StoreError::new(
                 leasehold_store::StoreErrorKind::Busy,
                 format!(
-                    "another process has been opening {} for too long; is one stopped? fuser -v '{}'",
+                    "another process has been opening {} for too long; was it stopped? Find it with fuser -v '{}'",
                     self.file.display(),
                     path.display()
                 ),
@@ -187,7 +188,7 @@ impl DatabaseFile {
     }
 }
 
-/// Locks the file that stands there, unless another process has. One that was deleted meanwhile keeps nobody out.
+/// Locks the file at this path, unless another process has. The lock of a file that was deleted meanwhile does not count.
 fn lock_standing(path: &Path) -> rustix::io::Result<Option<Alone>> {
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?;
@@ -232,12 +233,12 @@ fn network_name(magic: u32) -> Option<&'static str> {
         0x2003_0528 => "OrangeFS",
         0xaad7_aaea => "PanFS",
         0xbeef_dead => "StorNext",
-        0x786f_4256 => "vboxsf, a folder shared by VirtualBox",
-        0xbacb_acbc => "hgfs, a folder shared by VMware",
-        0x7c7c_6673 => "prl_fs, a folder shared by Parallels",
+        0x786f_4256 => "vboxsf, a VirtualBox shared folder",
+        0xbacb_acbc => "hgfs, a VMware shared folder",
+        0x7c7c_6673 => "prl_fs, a Parallels shared folder",
         // sshfs, GlusterFS, JuiceFS, s3fs and many more. The kernel tells none of them apart from one that is only of this
         // machine, and a virtual machine's virtiofs has the same number.
-        0x6573_5546 => "FUSE or virtiofs, which may be shared by machines",
+        0x6573_5546 => "FUSE or virtiofs, which several machines may share",
         _ => return None,
     })
 }
@@ -246,7 +247,7 @@ fn network_name(magic: u32) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Whoever waits for a lock file that is deleted with its folder must not pass beside the one in the next folder.
+    /// A process that waits for a lock file which is deleted with its directory must not bypass the one in the new directory.
     #[test]
     fn a_lock_that_was_deleted_keeps_nobody_out_and_lets_nobody_in() {
         let folder = tempfile::TempDir::new().expect("a folder");
@@ -265,7 +266,7 @@ mod tests {
             fs::rename(&fresh, db_file.live.join("open")).expect("replaced");
             drop(former);
             assert!(alone(50).is_err(), "so does the one that stands there now");
-            assert!(!waiting.is_finished(), "also whoever waited for the former one");
+            assert!(!waiting.is_finished(), "also the process that waited for the old one");
             drop(present);
             assert!(waiting.join().expect("no panic").is_ok());
         });

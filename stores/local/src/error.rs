@@ -1,4 +1,4 @@
-//! What SQLite's and the system's errors mean for a node, in words that say what to do.
+//! Turns errors of SQLite and the system into store errors that say what to do.
 
 use std::path::Path;
 
@@ -8,9 +8,9 @@ use rusqlite::ErrorCode;
 /// Why work on the database did not succeed.
 #[derive(Debug)]
 pub(crate) enum LocalError {
-    /// SQLite said so before anything was committed.
+    /// SQLite failed before anything was committed.
     Sql(rusqlite::Error),
-    /// SQLite said so while committing: the writes may be there or not.
+    /// SQLite failed during the commit: the writes may be there or not.
     Commit(rusqlite::Error),
     /// The file holds an older state than the one that this process has already seen.
     RolledBack {
@@ -19,7 +19,7 @@ pub(crate) enum LocalError {
         /// The revision that was seen before.
         seen: u64,
     },
-    /// Already in words.
+    /// Already a store error.
     Store(StoreError),
 }
 
@@ -53,7 +53,7 @@ impl LocalError {
                 StoreErrorKind::Damaged,
                 format!(
                     "{}: the file went back from revision {seen} to {found}: it was restored or overwritten while \
-                     nodes ran. It gets a new generation, and nodes start anew from what is in it.",
+                     nodes ran. It gets a new generation, and nodes detach and join again.",
                     path.display()
                 ),
             ),
@@ -64,7 +64,7 @@ impl LocalError {
 
 fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
     let rusqlite::Error::SqliteFailure(failure, _) = error else {
-        return damaged(path, &format!("its content is not what this version writes ({error}). {written}"));
+        return damaged(path, &format!("its content does not match this version ({error}). {written}"));
     };
     let file = path.display();
     let (kind, message) = match failure.code {
@@ -74,20 +74,21 @@ fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
         ErrorCode::DiskFull => {
             (StoreErrorKind::Refused, format!("the disk of {file} is full. {written} Free some space."))
         }
-        ErrorCode::ReadOnly if failure.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED => {
-            (StoreErrorKind::Damaged, format!("{file} was moved or deleted under this process. {written}"))
-        }
+        ErrorCode::ReadOnly if failure.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED => (
+            StoreErrorKind::Damaged,
+            format!("{file} was moved or deleted while this process used it. {written}"),
+        ),
         ErrorCode::ReadOnly => (
             StoreErrorKind::Refused,
             format!(
-                "{file} cannot be written ({error}). {written} The file, its folder, {file}-wal and {file}-shm must \
+                "{file} cannot be written ({error}). {written} The file, its directory, {file}-wal and {file}-shm must \
                  be writable for this user, and the file system must not be mounted read-only."
             ),
         ),
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => (
             StoreErrorKind::Refused,
             format!(
-                "{file} cannot be opened ({error}). {written} The file, its folder, {file}-wal and {file}-shm must \
+                "{file} cannot be opened ({error}). {written} The file, its directory, {file}-wal and {file}-shm must \
                  be readable and writable for this user."
             ),
         ),
@@ -98,34 +99,31 @@ fn explain(error: &rusqlite::Error, path: &Path, written: &str) -> StoreError {
             (
                 StoreErrorKind::Refused,
                 format!(
-                    "{file}-shm cannot grow or be opened ({error}): is the disk full, or the folder not writable? \
+                    "{file}-shm cannot grow or be opened ({error}): is the disk full, or the directory not writable? \
                      {written}"
                 ),
             )
         }
         ErrorCode::SystemIoFailure => (
             StoreErrorKind::Unreachable,
-            format!("the disk of {file} failed ({error}). {written} Look at the kernel's log: dmesg"),
+            format!("the disk of {file} failed ({error}). {written} Check the kernel log: dmesg"),
         ),
         ErrorCode::OperationInterrupted => {
             (StoreErrorKind::TimedOut, format!("a call to {file} was interrupted. {written}"))
         }
         ErrorCode::OutOfMemory => {
-            (StoreErrorKind::Busy, format!("no memory was left for a call to {file}. {written}"))
+            (StoreErrorKind::Busy, format!("out of memory in a call to {file}. {written}"))
         }
         ErrorCode::NotADatabase => return not_a_database(path),
-        ErrorCode::DatabaseCorrupt => return damaged(path, &format!("SQLite says: {error}. {written}")),
+        ErrorCode::DatabaseCorrupt => return damaged(path, &format!("SQLite reports: {error}. {written}")),
         _ => {
-            return damaged(
-                path,
-                &format!("its content is not what this version writes ({error}). {written}"),
-            );
+            return damaged(path, &format!("its content does not match this version ({error}). {written}"));
         }
     };
     StoreError::new(kind, message)
 }
 
-/// The words for a file that another process keeps locked, with its name where the kernel tells.
+/// The message for a file that another process keeps locked, with that process if the kernel names it.
 pub(crate) fn locked(path: &Path) -> String {
     let file = path.display();
     let who = writer(path).unwrap_or_else(|| "another process".to_owned());
@@ -160,7 +158,7 @@ pub(crate) fn damaged(path: &Path, what: &str) -> StoreError {
         StoreErrorKind::Damaged,
         format!(
             "{file} is damaged: {what} Stop all nodes and restore it, or move {file}, {file}-wal and {file}-shm away: \
-             an empty one is made then, and no shard starts before all former owners must have stopped."
+             an empty one is then created, and no shard starts before all earlier owners must have stopped."
         ),
     )
 }
@@ -170,7 +168,7 @@ pub(crate) fn not_a_database(path: &Path) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
         format!(
-            "{} is no SQLite database, or its first page is damaged. Nothing was written. Name another file, or \
+            "{} is not an SQLite database, or its first page is damaged. Nothing was written. Use another file, or \
              restore it.",
             path.display()
         ),

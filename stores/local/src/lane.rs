@@ -1,4 +1,4 @@
-//! A thread of its own for the calls of one kind, so that no async task ever waits for a disk.
+//! A thread for the calls of one lane, so that no async task ever waits for a disk.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ struct Job {
     work: Work,
 }
 
-/// The way to one thread. The thread ends when this is dropped and its work is done.
+/// A handle to one thread. The thread ends when this is dropped and its work is done.
 #[derive(Debug)]
 pub(crate) struct LaneThread {
     jobs: mpsc::Sender<Job>,
@@ -51,8 +51,8 @@ impl LaneThread {
         Ok(LaneThread { jobs })
     }
 
-    /// Does something on the thread. If the caller drops this before the work has begun, or while it still waits for
-    /// another process's lock, it is never done.
+    /// Does work on the thread. If the caller drops this before the work has begun, or while it still waits for another
+    /// process's lock, the work is never done.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut FileConnection) -> Result<T, StoreError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Leasehold on one machine: several processes share shards through an SQLite file, without any server.
+//! Leasehold on one machine: several processes share shards through an SQLite file, without a server.
 //!
 //! [`Local`] is a [`leasehold_store::Store`] over one file in WAL mode with `synchronous=FULL`: an answered write
 //! survives kill -9 and a power cut. Calls run on threads of their own, one for renewals and one for all other work,
@@ -9,11 +9,11 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `x.db`, `x.db-wal`, `x.db-shm` | SQLite's; read them with `sqlite3 x.db 'select * from live'` |
-//! | `x.db-live/notify_file` | rewritten after each commit, so that the kernel wakes the other processes |
+//! | `x.db-live/notify` | rewritten after each commit, so that the kernel wakes the other processes |
 //! | `x.db-live/<session>.lock` | locked by the process of that session and by all that it started |
-//! | `x.db-live/open`, `x.db-live/file` | keep two processes from making or adopting the file at once |
+//! | `x.db-live/open`, `x.db-live/file` | keep two processes from creating or adopting the file at once |
 //!
-//! What this store does not do: it is not for network file systems, which are refused where they can be told. A
+//! What this store does not do: it is not for network file systems, which are refused where they can be recognised. A
 //! process that is stopped (SIGSTOP) in the middle of a write holds SQLite's write lock, and all nodes detach, safely,
 //! until it goes on or is killed.
 

@@ -1,6 +1,6 @@
-//! Waiting for the kernel's word that something was written, or that a lock's last holder is gone.
+//! Waits until the kernel reports a write, or that the last holder of a lock is gone.
 //!
-//! Both show as "a file that was open for writing was closed" in the live folder: the notify file after each commit, and a
+//! Both show as "a file that was open for writing was closed" in the live directory: the notify file after each commit, and a
 //! session's lock file when the last process that has it ends. So one inotify watch hears both.
 
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use crate::claim;
 use crate::database_file::DatabaseFile;
 
-/// How often to look where the kernel gives no notice (its inotify instances are used up, say).
+/// How often to poll if the kernel gives no notice (for example if its inotify instances are used up).
 const DEAF_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What there is to look at after a wait.
@@ -26,23 +26,23 @@ pub(crate) enum Wakeup {
     LockClosed,
 }
 
-/// An ear on the live folder.
+/// An inotify watch on the live directory.
 #[derive(Debug)]
 pub(crate) struct Listener {
     db_file: DatabaseFile,
     inotify: Option<OwnedFd>,
-    /// Whether the folder that stands there now is listened to.
+    /// Whether the directory that is there now is watched.
     listening: bool,
 }
 
 impl Listener {
-    /// Begins to listen. What is written from now on is heard.
+    /// Starts to listen. Every write from now on is noticed.
     pub(crate) fn new(db_file: DatabaseFile) -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .inspect_err(|error| {
                 tracing::warn!(
                     %error,
-                    "no inotify instance is left (see fs.inotify.max_user_instances): changes are looked for instead"
+                    "no inotify instance is left (see fs.inotify.max_user_instances): polling for changes instead"
                 );
             })
             .ok();

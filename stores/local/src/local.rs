@@ -33,7 +33,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// What every local store is like, wherever its file is.
+    /// The facts of every local store.
     pub const FACTS: Facts = Facts {
         kind: "local",
         watch: true,
@@ -47,12 +47,12 @@ impl Local {
         ttl_default: Duration::from_secs(10),
     };
 
-    /// Opens the file, and makes it if it is missing. It blocks for some milliseconds while it checks the file.
+    /// Opens the file, and creates it if it is missing. It blocks for some milliseconds while it checks the file.
     pub fn open(path: impl AsRef<Path>, namespace: &str) -> Result<Self, StoreError> {
         Local::open_with(path, namespace, Options::default())
     }
 
-    /// Opens the file in another way than by default.
+    /// Opens the file with these options.
     pub fn open_with(path: impl AsRef<Path>, namespace: &str, options: Options) -> Result<Self, StoreError> {
         check_namespace(namespace)?;
         let db_file = DatabaseFile::new(path.as_ref())?;
@@ -62,7 +62,7 @@ impl Local {
             let start = |name, check, tidying| {
                 let connection = FileConnection::open(Arc::clone(&shared), check)?;
                 LaneThread::start(name, connection, tidying)
-                    .map_err(|e| refused(format!("no thread could be started ({e})")))
+                    .map_err(|e| refused(format!("cannot start a thread ({e})")))
             };
             let work = start("lh-work", Check::Whole, Tidying::Here)?;
             let renewal = start("lh-renewal", Check::Head, Tidying::Elsewhere)?;
@@ -70,8 +70,8 @@ impl Local {
         })
     }
 
-    /// Whether a session could be opened here now; nothing stays of the try. A file that can be read may lie on a disk that
-    /// is full, or beside a folder that this user cannot write. It blocks for a moment.
+    /// Checks that a session could be opened here now, and leaves nothing behind. A readable file may be on a full disk, or
+    /// in a directory that this user cannot write to. It blocks for a moment.
     pub fn rehearse(&self) -> Result<(), StoreError> {
         claim::rehearse(&self.shared.db_file, SessionId::from_bits(leasehold_store::rng::bits()?))
     }
@@ -86,7 +86,7 @@ impl Local {
         &self.shared.namespace
     }
 
-    /// Does something on the thread that is for all but renewals.
+    /// Does work on the thread for everything but renewals.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut FileConnection) -> Result<T, StoreError> + Send + 'static,
@@ -157,8 +157,8 @@ impl DeathProofs for Local {
         self.renewal
             .call(move |connection| {
                 let mut claims = claims.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Entry::Vacant(db_file) = claims.entry(session) {
-                    db_file.insert(Claim::take(&connection.shared.db_file, session)?);
+                if let Entry::Vacant(vacant) = claims.entry(session) {
+                    vacant.insert(Claim::take(&connection.shared.db_file, session)?);
                 }
                 Ok(())
             })
@@ -204,7 +204,7 @@ impl Administration for Local {
     }
 }
 
-/// Everything in the namespace of this link.
+/// Everything in the namespace of this connection.
 pub(crate) fn list(connection: &mut FileConnection) -> Result<Listing, StoreError> {
     let namespace = connection.shared.namespace.clone();
     let answered = connection.read(|connection, _| records::list(connection, &namespace))?;
@@ -212,7 +212,7 @@ pub(crate) fn list(connection: &mut FileConnection) -> Result<Listing, StoreErro
     Ok(Listing { entries, foreign, generation, revision: Some(head.revision), ..Listing::default() })
 }
 
-/// The records of nodes, and `meta`, of the namespace of this link.
+/// The records of nodes, and `meta`, in the namespace of this connection.
 fn list_nodes(connection: &mut FileConnection) -> Result<Listing, StoreError> {
     let namespace = connection.shared.namespace.clone();
     let answered = connection.read(|connection, _| records::list_nodes(connection, &namespace))?;

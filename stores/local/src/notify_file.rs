@@ -1,6 +1,6 @@
-//! The notify file: a small file that is rewritten after each commit, so that the kernel wakes all who watch it.
+//! The notify file: a small file that is rewritten after each commit, so that the kernel wakes all processes that watch it.
 //!
-//! It also holds the last revision, which shows when the database was restored from an older copy while nobody ran.
+//! It also holds the last revision, which shows when the database was restored from an older copy while no process ran.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ pub(crate) struct NotifyFile {
     pub(crate) revision: u64,
 }
 
-/// its name in the live folder.
+/// Its name in the live directory.
 pub(crate) const NAME: &str = "notify";
 
 impl NotifyFile {
@@ -28,12 +28,12 @@ impl NotifyFile {
         Some(NotifyFile { id: id.to_owned(), revision: revision.trim().parse().ok()? })
     }
 
-    /// Rewrites the notify file. Only the speed of others depends on it, so trouble is not an error: they look by
-    /// themselves a little later.
-    pub(crate) fn ring(&self, db_file: &DatabaseFile) {
+    /// Rewrites the notify file. Only the speed of others depends on it, so a failure is not an error: they poll a
+    /// little later.
+    pub(crate) fn rewrite(&self, db_file: &DatabaseFile) {
         let path = db_file.live.join(NAME);
         let open = || {
-            // Closing a file that was open for writing is what the watchers hear.
+            // Closing a file that was open for writing is what the watchers notice.
             rustix::fs::open(
                 &path,
                 OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC,

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// How a [`crate::Local`] behaves. The defaults suit almost everybody.
+/// How a [`crate::Local`] behaves. The defaults suit almost all uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether a missing file is made.
+    /// Whether a missing file is created.
     pub create: Create,
     /// How long a call waits while another process writes, before it fails as busy. Keep it below the node's
     /// `try_timeout`, so that the error can say what is wrong.
@@ -15,12 +15,12 @@ pub struct Options {
     pub look_every: Duration,
 }
 
-/// Whether a missing file is made.
+/// Whether a missing file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
     /// It is.
     IfMissing,
-    /// Never: for programs that only look.
+    /// Never: for programs that only read.
     Never,
 }
 

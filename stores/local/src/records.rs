@@ -1,4 +1,4 @@
-//! The records in SQL: reading, listing, swapping, and what changed since.
+//! The records in SQL: reading, listing, swapping, and changes since a version.
 
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ fn forget_old_removals(connection: &Connection, head: &mut Head) -> Result<(), L
     Ok(())
 }
 
-/// The key in column 0. One that is no text was not made by Leasehold, and is shown as well as it can be.
+/// The key in column 0. One that is not text was not written by Leasehold, and is shown as text as well as possible.
 fn key_text(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(match row.get_ref(0)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -204,7 +204,7 @@ fn stored(row: &Row<'_>, version: usize, value: usize) -> rusqlite::Result<Optio
     let bytes: Arc<[u8]> = match row.get_ref(value)? {
         ValueRef::Null => return Ok(None),
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.into(),
-        // Somebody wrote a number by hand: its text is shown, and nobody takes it for a record.
+        // A number that was written by hand: it is shown as text, and never taken for a record.
         ValueRef::Integer(number) => number.to_string().into_bytes().into(),
         ValueRef::Real(number) => number.to_string().into_bytes().into(),
     };

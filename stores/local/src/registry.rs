@@ -1,4 +1,4 @@
-//! Registered keys: what nodes show to other programs, for as long as their lease is kept alive.
+//! Registered keys: other programs can read them for as long as their lease is kept alive.
 
 use std::time::Duration;
 

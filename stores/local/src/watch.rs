@@ -1,4 +1,4 @@
-//! Changes as they happen: a thread that the kernel wakes after each commit, of whichever process.
+//! Watches a namespace: a thread that the kernel wakes after each commit of any process.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::live_sessions::LiveSessions;
 use crate::local;
 use crate::records;
 
-/// Events that wait for a slow reader. Beyond these the thread waits, and later tells only the newest states.
+/// How many events are buffered for a slow reader. Beyond that the thread waits, and later delivers only the newest states.
 const EVENTS_QUEUED_MAX: usize = 16;
 /// The longest pause between two looks at a file that cannot be read.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const PROBES_AFTER_CLOSE: u32 = 6;
 /// Starts to watch.
 pub(crate) fn start(shared: Arc<Shared>) -> Result<Watch, StoreError> {
     let (events, mut queue) = mpsc::channel(EVENTS_QUEUED_MAX);
-    // Before the first look, so that nothing can happen unheard in between.
+    // Before the first look, so that no change goes unnoticed in between.
     let listener = Listener::new(shared.db_file.clone());
     let live_sessions = LiveSessions::default();
     let watcher = Watcher {
@@ -45,7 +45,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<Watch, StoreError> {
     thread::Builder::new()
         .name("lh-watch".to_owned())
         .spawn(move || watcher.run())
-        .map_err(|e| refused(format!("no thread could be started ({e})")))?;
+        .map_err(|e| refused(format!("cannot start a thread ({e})")))?;
     Ok(Box::pin(stream::poll_fn(move |context| queue.poll_recv(context))))
 }
 
@@ -72,14 +72,14 @@ struct Watcher {
 }
 
 /// The reader is gone.
-struct NobodyListens;
+struct ReaderGone;
 
 impl Watcher {
     fn run(mut self) {
         while self.round().is_ok() {}
     }
 
-    fn round(&mut self) -> Result<(), NobodyListens> {
+    fn round(&mut self) -> Result<(), ReaderGone> {
         let busy_timeout = BusyTimeout::of(self.connection.shared.options.busy_for);
         let pause = match busy_timeout.during(|| self.look()) {
             Ok(events) => {
@@ -101,14 +101,14 @@ impl Watcher {
         };
         self.tell_of_the_gone()?;
         if self.events.is_closed() {
-            return Err(NobodyListens);
+            return Err(ReaderGone);
         }
         self.wait(pause);
         Ok(())
     }
 
     /// Looks at the locks if one was closed, if the nodes are other ones, or if it has been a while.
-    fn tell_of_the_gone(&mut self) -> Result<(), NobodyListens> {
+    fn tell_of_the_gone(&mut self) -> Result<(), ReaderGone> {
         let now = clock::now();
         if self.probes_left == 0 && !self.live_sessions.take_changed() && now < self.probe_at {
             return Ok(());
@@ -143,7 +143,7 @@ impl Watcher {
             records::changed_since(connection, &namespace, revision)
         })?;
         let gap = if news.generation != from {
-            "the database is another one"
+            "the database was replaced"
         } else if news.head.revision < revision {
             "the database went back to an older state"
         } else if news.head.forgotten > revision {
@@ -166,7 +166,7 @@ impl Watcher {
         Ok(WatchEvent::Snapshot(listing))
     }
 
-    fn tell(&mut self, event: WatchEvent) -> Result<(), NobodyListens> {
-        self.events.blocking_send(event).map_err(|_| NobodyListens)
+    fn tell(&mut self, event: WatchEvent) -> Result<(), ReaderGone> {
+        self.events.blocking_send(event).map_err(|_| ReaderGone)
     }
 }

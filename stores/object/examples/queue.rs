@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ready/<shard>/<task>   {"state":"ready"}, then {"state":"claimed","worker":…,"epoch":…}
-//! done/<shard>/<task>    made once, never twice: whoever makes it has completed the task
+//! done/<shard>/<task>    created once, never twice: the worker that creates it has completed the task
 //! ```
 //!
 //! ```text
@@ -95,8 +95,8 @@ impl Queue {
         Ok(self.objects.list(Some(&prefix)).try_collect().await?)
     }
 
-    /// Writes on a condition; `false` if the server refused, because it did not hold or because somebody else was
-    /// writing just then: it does not say that something is there. After any other trouble nothing is known, and the
+    /// Writes on a condition; `false` if the server refused, because it did not hold or because another client was
+    /// writing just then: it does not say that something is there. After any other error nothing is known, and the
     /// task is looked at again later.
     async fn write(&self, path: &Path, body: String, mode: PutMode) -> Result<bool, BoxError> {
         let options = PutOptions { mode, ..PutOptions::default() };
@@ -147,8 +147,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Completes a task. Only one ever can, because what says so is made once. `false` if somebody else did, or if the
-    /// shard is given up before the server took it: then the task is still there, for whoever has the shard next.
+    /// Completes a task. Only one worker ever can, because its object can be created once. `false` if another did, or if the
+    /// shard is given up before the server took it: then the task is still there, for the next holder of the shard.
     async fn complete(
         &self,
         shard: u32,
@@ -171,7 +171,7 @@ impl Queue {
             }
             grant.check()?;
         };
-        // It is done, whoever did it; what is left of it may go.
+        // It is done, by this worker or another; the rest of it can be removed.
         self.objects.delete(&task.location).await?;
         Ok(first)
     }
@@ -213,7 +213,7 @@ async fn work(address: &str, name: &str, shards: u32, ttl_ms: u64, idle_ms: u64)
     tokio::select! {
         _ = node.until_left() => {}
         () = asked_to_end(terminated, interrupted) => {
-            // Whoever takes the shards over need not wait for our ttl.
+            // The next holders of the shards need not wait for our ttl.
             node.leave().await;
         }
     }

@@ -1,4 +1,4 @@
-//! With which credentials and settings a bucket is reached, from the address and from the environment.
+//! The credentials and settings of a bucket, from the address and from the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
 use crate::target::Provider;
 
-/// Everything that a builder needs. It is never shown.
+/// Everything that a builder needs. It is never printed.
 pub(crate) struct Access {
     pub(crate) user: Option<String>,
     pub(crate) secret: Option<String>,
@@ -77,7 +77,7 @@ impl Access {
         builder
     }
 
-    /// All that the client library would stumble over, in the address or in the environment.
+    /// Everything in the address or the environment that the client library would reject.
     pub(crate) fn wrong(
         &self,
         provider: Provider,
@@ -95,7 +95,7 @@ impl Access {
         ];
         for (name, url) in endpoints {
             if let Some(problem) = url.and_then(|url| wrong_endpoint(&url, hosted)) {
-                problems.push(format!("the value of `{name}` is wrong: {problem}"));
+                problems.push(format!("invalid value of `{name}`: {problem}"));
             }
         }
         let regions = [
@@ -107,7 +107,7 @@ impl Access {
                 (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
             };
             if region.is_some_and(|region| !fits(&region)) {
-                problems.push(format!("the value of `{name}` is wrong: a region such as eu-west-1"));
+                problems.push(format!("invalid value of `{name}`: write a region such as eu-west-1"));
             }
         }
         let secrets = [
@@ -120,8 +120,9 @@ impl Access {
         for (name, secret) in secrets {
             if secret.is_some_and(|secret| secret.is_empty() || !secret.bytes().all(|b| b.is_ascii_graphic()))
             {
-                problems
-                    .push(format!("{name} is empty, or has a blank, a line end or a letter that no key has"));
+                problems.push(format!(
+                    "{name} is empty, or contains a space, a line break or a character that keys never have"
+                ));
             }
         }
         problems
@@ -130,7 +131,7 @@ impl Access {
 
 /// What is wrong with where a server is said to be. `hosted` is the bucket whose name stands before that of the host.
 fn wrong_endpoint(text: &str, hosted: Option<&str>) -> Option<&'static str> {
-    let url = "a URL such as https://host:port, without credentials, blanks or a question mark";
+    let url = "write a URL such as https://host:port, without credentials, spaces or a question mark";
     let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else {
         return Some("it must begin with http:// or https://");
     };
@@ -148,7 +149,7 @@ fn wrong_endpoint(text: &str, hosted: Option<&str>) -> Option<&'static str> {
     };
     match (reads(text), named.as_deref().is_none_or(reads)) {
         (true, true) => None,
-        (true, false) => Some("with virtual_hosted=true it must have a name and not an IP address"),
-        (false, _) => Some("a URL such as https://host:port, with a port from 1 to 65535"),
+        (true, false) => Some("with virtual_hosted=true it must be a host name, not an IP address"),
+        (false, _) => Some("write a URL such as https://host:port, with a port from 1 to 65535"),
     }
 }

@@ -34,13 +34,13 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Opens a namespace in the bucket at an address such as `s3://bucket/prefix`. Nothing is sent yet: the bucket is
-    /// first asked when it is used, and checked before it is first written to.
+    /// Opens a namespace in the bucket at an address such as `s3://bucket/prefix`. Nothing is sent yet: the first
+    /// call connects, and the first write checks the bucket.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
         Bucket::open_with(address, namespace, Options::default())
     }
 
-    /// Opens it in another way than by default. What the address says counts.
+    /// Opens it with these options. What the address says overrides them.
     pub fn open_with(address: &str, namespace: &str, mut options: Options) -> Result<Self, StoreError> {
         check_namespace(namespace)?;
         let target = Target::parse(address, &mut options, Environment::of_process())?;
@@ -74,7 +74,7 @@ impl Bucket {
         self.meter.read()
     }
 
-    /// A client for what else lies in the bucket, with the same credentials and its own connections. It never tries
+    /// A client for other objects in the bucket, with the same credentials and its own connections. It never tries
     /// anything twice by itself.
     pub fn client(&self) -> Result<Arc<dyn object_store::ObjectStore>, StoreError> {
         self.target.client()
@@ -89,12 +89,12 @@ impl Bucket {
         &self.folder
     }
 
-    /// Fails if the bucket was found not to keep its word.
+    /// Fails if the check found that the bucket does not honour conditions.
     pub(crate) fn standing(&self) -> Result<(), StoreError> {
         self.probe.standing()
     }
 
-    /// Makes sure that the bucket keeps its word.
+    /// Makes sure that the bucket honours conditions.
     pub(crate) async fn pass_probe(&self) -> Result<(), StoreError> {
         self.probe.pass().await
     }
@@ -157,7 +157,7 @@ impl Store for Bucket {
             let (object, held) = outcome?;
             found.insert(object, held);
         }
-        // The last one asked for is read after all others: it may vouch for them.
+        // The last key is read after all others: it may vouch for them.
         if let Some(last) = last {
             let (object, held) = fetch(last).await?;
             found.insert(object, held);
@@ -187,7 +187,7 @@ impl Store for Bucket {
         if done.iter().any(|done| done.news) {
             self.folder.marker.owe();
             let within = match lane {
-                // The session is renewed; what is late is told by the next look.
+                // The session is renewed; the next look rewrites the marker if this was too slow.
                 Lane::Renewal => self.folder.options.marker_within / 8,
                 Lane::Work => self.folder.options.marker_within,
             };
@@ -274,7 +274,7 @@ fn check_namespace(namespace: &str) -> Result<(), StoreError> {
     } else if namespace.len() > NAME_BYTES_MAX {
         "is too long"
     } else if namespace == probe::SCRATCH {
-        "is where buckets are checked"
+        "is reserved for the check of buckets"
     } else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! What was last seen of every object, so that only what changed is fetched.
+//! The last seen state of every object, so that only changes are fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ struct Slot {
     /// Records that may be in the object although it does not show them: what was in it when it was last read, and what
     /// was asked for since.
     hidden: BTreeSet<Key>,
-    /// It had records and is not there any more. Nobody does that but people: Leasehold leaves a page without rows.
+    /// It had records and is not there any more. Leasehold never does that: it leaves a page without rows.
     deleted: bool,
 }
 
@@ -111,14 +111,14 @@ impl ObjectCache {
         slot.known_at = self.clock;
     }
 
-    /// An object is in a state that nobody knows.
+    /// The state of an object is unknown.
     pub(crate) fn doubt(&mut self, object: &str) {
         self.clock += 1;
         let slot = self.slots.entry(object.to_owned()).or_insert_with(Slot::new);
         (slot.doubted, slot.known_at) = (true, self.clock);
     }
 
-    /// Somebody was told that this record may be in an object that does not show it: from now on it is listed.
+    /// A caller was told that this record may be in an object that does not show it: from now on it is listed.
     pub(crate) fn hide(&mut self, object: &str, key: &Key) {
         if let Some(slot) = self.slots.get_mut(object) {
             slot.hidden.insert(key.clone());
@@ -135,7 +135,7 @@ impl ObjectCache {
         self.slots.get(object).filter(|slot| !slot.doubted).map(|slot| slot.held.clone())
     }
 
-    /// The objects that had records and that somebody deleted.
+    /// The objects that had records and were deleted.
     pub(crate) fn deleted(&self) -> BTreeSet<String> {
         let deleted = self.slots.iter().filter(|(_, slot)| slot.deleted && !slot.doubted);
         deleted.map(|(object, _)| object.clone()).collect()

@@ -1,4 +1,4 @@
-//! The four requests that this store makes, each sent once, each with its outcome told as it is.
+//! The four requests of this store. Each is sent once, and its outcome is reported as it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) enum Condition {
     Absent,
     /// It is in this state.
     Is(Mark),
-    /// None: only for objects that no decision hangs on.
+    /// None: only for objects that no decision depends on.
     Whatever,
 }
 
@@ -253,7 +253,9 @@ impl ObjectClient {
     fn mark(&self, etag: Option<String>, version: Option<String>) -> Result<Mark, StoreError> {
         match &etag {
             Some(raw) if !unquoted(raw).is_empty() => Ok(Mark { etag: unquoted(raw), raw: etag, version }),
-            _ => Err(refused(format!("{} gives no ETag, without which nothing can be compared", self.place))),
+            _ => {
+                Err(refused(format!("{} returns no ETag, so conditional writes are impossible", self.place)))
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What goes wrong with a bucket, in words that say what to do. Never with a secret: what servers write into their
-//! answers is not passed on but for its code.
+//! Turns errors of a bucket into store errors that say what to do. They never contain a secret: of what a server writes,
+//! only the error code is passed on.
 
 use leasehold_store::{StoreError, StoreErrorKind};
 
@@ -10,7 +10,7 @@ pub(crate) fn failed(kind: StoreErrorKind, message: impl Into<String>) -> StoreE
     StoreError::new(kind, message)
 }
 
-/// What cannot work until somebody acts.
+/// An error that needs an operator.
 pub(crate) fn refused(message: impl Into<String>) -> StoreError {
     failed(StoreErrorKind::Refused, message)
 }
@@ -26,7 +26,7 @@ pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) ->
     };
     match (answer.status, code.as_str()) {
         (_, "NoSuchBucket" | "ContainerNotFound") => refused(format!(
-            "there is no bucket {place} ({said}). Nothing was written. Make it, or mend the address"
+            "there is no bucket {place} ({said}). Nothing was written. Create it, or correct the address"
         )),
         (
             _,
@@ -36,7 +36,7 @@ pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) ->
             | "IllegalLocationConstraintException",
         )
         | (Some(301 | 307), _) => refused(format!(
-            "the bucket {place} is in another region{} ({said}). Nothing was written. Say region=… in the address, or set AWS_REGION",
+            "the bucket {place} is in another region{} ({said}). Nothing was written. Add region=… to the address, or set AWS_REGION",
             answer.region.as_deref().map(|region| format!(", {region}")).unwrap_or_default()
         )),
         (
@@ -46,37 +46,36 @@ pub(crate) fn told(place: &str, error: &object_store::Error, answer: &Answer) ->
             | "InvalidToken"
             | "ExpiredToken"
             | "TokenRefreshRequired",
-        ) => refused(format!(
-            "{place} does not accept these credentials ({said}). Nothing was written. Mend them"
-        )),
+        ) => refused(format!("{place} rejected the credentials ({said}). Nothing was written. Correct them")),
         (_, "RequestTimeTooSkewed") => refused(format!(
             "{place} refuses requests because the clock of this machine is too far off ({said}). Nothing was written. Set the clock"
         )),
         (Some(401 | 403), _) => refused(format!(
-            "{place} does not permit this ({said}). Nothing was written. The node may need {}: see the policy in the \
+            "{place} denied access ({said}). Nothing was written. The node may need {}: see the policy in the \
              documentation",
             advice(place).0
         )),
-        (Some(404), _) => {
-            refused(format!("{place} does not have what was asked for ({said}). Is the address right?"))
-        }
-        (Some(429 | 503), _) => {
-            failed(StoreErrorKind::Busy, format!("{place} is too busy ({said}); it is tried again"))
-        }
-        (Some(status), _) if status >= 500 => {
-            failed(StoreErrorKind::Unreachable, format!("{place} failed ({said}); it is tried again"))
-        }
+        (Some(404), _) => refused(format!("{place} found nothing at this address ({said}). Check it")),
+        (Some(429 | 503), _) => failed(
+            StoreErrorKind::Busy,
+            format!("{place} is too busy ({said}); the call will be tried again"),
+        ),
+        (Some(status), _) if status >= 500 => failed(
+            StoreErrorKind::Unreachable,
+            format!("{place} failed ({said}); the call will be tried again"),
+        ),
         (Some(status), _) if status >= 400 => refused(format!("{place} refused the request ({said})")),
-        (Some(_), _) => {
-            failed(StoreErrorKind::Unreachable, format!("the answer of {place} broke off; it is tried again"))
-        }
+        (Some(_), _) => failed(
+            StoreErrorKind::Unreachable,
+            format!("the response of {place} broke off; the call will be tried again"),
+        ),
         (None, _) if answer.requests == 0 => refused(format!(
-            "no request could be sent to {place}, because no credentials were found: {}. {}",
+            "cannot send requests to {place}: no credentials were found: {}. {}",
             one_line(&text),
             advice(place).1
         )),
         (None, _) => {
-            failed(StoreErrorKind::Unreachable, format!("nobody answers for {place}: {}", innermost(error)))
+            failed(StoreErrorKind::Unreachable, format!("no answer from {place}: {}", innermost(error)))
         }
     }
 }
@@ -86,7 +85,7 @@ fn advice(place: &str) -> (&'static str, &'static str) {
     match place.split_once("://") {
         Some(("gs", _)) => (
             "roles/storage.objectUser on the bucket",
-            "Set GOOGLE_APPLICATION_CREDENTIALS, or say key_file=… in the address",
+            "Set GOOGLE_APPLICATION_CREDENTIALS, or add key_file=… to the address",
         ),
         Some(("az", _)) => (
             "Storage Blob Data Contributor on the container",

@@ -1,4 +1,4 @@
-//! What `leasehold doctor` says about a bucket.
+//! Checks the configuration of a bucket, for `leasehold doctor`.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::bucket::Bucket;
 use crate::date;
 use crate::target::Provider;
 
-/// How far the server's clock may be off before people are told.
+/// How far the server's clock may be off before it is a finding.
 const CLOCK_OFF_S: i64 = 60;
-/// How many nodes and shards the bill is made out for.
+/// The number of nodes and shards of the cost estimate.
 const SAMPLE: (u64, u64) = (10, 10_000);
 
-/// Looks at a bucket. What cannot be found out is told as well.
+/// Checks a bucket. What cannot be found out is a finding as well.
 pub(crate) async fn examine(bucket: &Bucket) -> Vec<Finding> {
     let mut findings = Vec::new();
     let target = bucket.target();
@@ -32,15 +32,15 @@ pub(crate) async fn examine(bucket: &Bucket) -> Vec<Finding> {
     findings.extend(clock(answer.date.as_deref()));
     match bucket.check_probe().await {
         Ok(()) => findings.push(Finding::good(
-            "conditions are honoured: a second creation and a stale write were refused, and of racing writers one won",
+            "conditional writes work: a second creation and a stale write were refused, and one of several racing writers won",
         )),
         // The message says whether it is the bucket that cannot be used or the credentials that do not suffice.
         Err(error) if error.kind == StoreErrorKind::Refused => {
-            findings.push(Finding::bad(error.message, "mend that, or use another bucket or server"));
+            findings.push(Finding::bad(error.message, "fix this, or use another bucket or server"));
         }
         Err(error) => findings.push(Finding::bad(
-            format!("whether conditions are honoured could not be found out: {}", error.message),
-            "no node writes before that is known, and it is tried again: look at how busy the server is",
+            format!("whether conditional writes work is unknown: {}", error.message),
+            "no node writes before that is known; the check is repeated: find out why the server is busy",
         )),
     }
     findings.push(latency(bucket).await);
@@ -64,10 +64,10 @@ fn clock(date: Option<&str>) -> Option<Finding> {
                 off.abs(),
                 if off > 0 { "ahead of" } else { "behind" }
             ),
-            "no ownership depends on it, but signed requests are refused when it is off by a quarter of an hour",
+            "ownership does not depend on it, but the server refuses signed requests if it is off by 15 minutes",
         )
     } else {
-        Finding::good("the server's clock agrees with ours (it decides nothing)")
+        Finding::good("the server's clock agrees with ours (ownership does not depend on it)")
     })
 }
 
@@ -91,8 +91,8 @@ async fn latency(bucket: &Bucket) -> Finding {
     let what = format!("the slowest of 5 listings took {} ms", slowest.as_millis());
     match slowest * 4 > try_timeout {
         true => Finding::doubtful(
-            format!("{what}, and a try may take {} ms at the default ttl", try_timeout.as_millis()),
-            "raise ttl, or use a bucket that is closer",
+            format!("{what}; a request may take {} ms at the default ttl", try_timeout.as_millis()),
+            "raise the ttl, or use a bucket that is closer",
         ),
         false => Finding::good(what),
     }
@@ -101,33 +101,33 @@ async fn latency(bucket: &Bucket) -> Finding {
 async fn versioning(bucket: &Bucket) -> Finding {
     match bucket.target().ask("versioning").await {
         Ok((200, body)) if body.contains("<Status>Enabled</Status>") => Finding::doubtful(
-            "versioning is on: every renewal of every node keeps an old version of its object",
+            "versioning is on: every renewal of every node leaves an old version of its object",
             "add a lifecycle rule that expires noncurrent versions of the prefix after a day, or use another bucket",
         ),
         Ok((200, _)) => Finding::good("versioning is off: renewals replace each other"),
-        Ok((status, _)) => Finding::good(format!("whether versioning is on was not told ({status})")),
-        Err(error) => Finding::good(format!("whether versioning is on was not told ({})", error.message)),
+        Ok((status, _)) => Finding::good(format!("whether versioning is on is unknown ({status})")),
+        Err(error) => Finding::good(format!("whether versioning is on is unknown ({})", error.message)),
     }
 }
 
 async fn lifecycle(bucket: &Bucket) -> Finding {
     let (status, body) = match bucket.target().ask("lifecycle").await {
         Ok(answer) => answer,
-        Err(error) => return Finding::good(format!("lifecycle rules were not told ({})", error.message)),
+        Err(error) => return Finding::good(format!("the lifecycle rules are unknown ({})", error.message)),
     };
     match status {
         200 => {
             let ours = format!("{}/", bucket.target().prefix);
             match deleting_rules(&body, &ours) {
-                0 => Finding::good("no lifecycle rule deletes what is under the prefix"),
+                0 => Finding::good("no lifecycle rule deletes objects under the prefix"),
                 rules => Finding::bad(
                     format!("{rules} lifecycle rules delete objects under {ours} by age"),
-                    "exclude the prefix: objects of groups and shards at rest are old, and epochs would be lost with them",
+                    "exclude the prefix: objects of groups and shards can be old, and epochs would be lost with them",
                 ),
             }
         }
         404 => Finding::good("there are no lifecycle rules"),
-        status => Finding::good(format!("lifecycle rules were not told ({status})")),
+        status => Finding::good(format!("the lifecycle rules are unknown ({status})")),
     }
 }
 

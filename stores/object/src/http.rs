@@ -1,4 +1,4 @@
-//! The connection to the store: HTTP/1.1 over rustls with ring, one pool a lane, and a note of every answer.
+//! The HTTP client: HTTP/1.1 over rustls with ring, one pool per lane, and a note of every response.
 
 use std::fmt;
 use std::pin::Pin;
@@ -97,7 +97,7 @@ impl Connector {
     pub(crate) fn via(mut self, place: &str) -> Result<Self, String> {
         let via = Uri::builder().scheme("http").authority(place).path_and_query("/").build();
         let via = via.ok().filter(|uri| uri.port().is_some());
-        self.via = Some(via.ok_or_else(|| format!("`via={place}`: must be a host and a port"))?);
+        self.via = Some(via.ok_or_else(|| format!("`via={place}`: write host:port"))?);
         Ok(self)
     }
 }

@@ -1,4 +1,4 @@
-//! Which object a record lies in, and the other way round.
+//! Maps records to objects and back.
 
 use leasehold_store::Key;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 /// `docs/object.md` has the measurements behind it.
 pub(crate) const PAGES: u32 = 16;
 
-/// The object that every change but a plain renewal rewrites, so that one small read tells whether anything happened.
+/// The object that every change but a plain renewal rewrites, so that one small read shows whether anything changed.
 pub(crate) const MARKER: &str = "changed.json";
 
 /// Where the records of nodes lie.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Page,
     /// Belongs to this crate, and holds no record.
     Own,
-    /// Somebody else's.
+    /// A foreign object.
     Foreign,
 }
 

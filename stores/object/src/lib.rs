@@ -1,12 +1,12 @@
-//! Leasehold on a bucket: S3, Google Cloud Storage, Azure Blob Storage and whatever speaks like them. No new servers.
+//! Leasehold on a bucket: S3, Google Cloud Storage, Azure Blob Storage and compatible servers.
 //!
 //! [`Bucket`] is a [`leasehold_store::Store`] over objects of readable JSON. Records are swapped by conditional writes
 //! (`If-None-Match`, `If-Match`); a bucket that does not honour them is refused before anything is written to it. Shards
-//! lie packed into a few objects per group, each row with a version of its own, so that a cold start takes few writes.
+//! are packed into a few objects per group, each row with a version of its own, so that a cold start takes few writes.
 //! Every change but a plain renewal rewrites a small marker object: at rest a node pays one write per renewal, one small
 //! read per look, and a read of the others' sessions per half a ttl.
 //!
-//! What lies in the bucket, for the namespace `shop` under `s3://bucket/prefix`:
+//! The objects in the bucket, for the namespace `shop` under `s3://bucket/prefix`:
 //!
 //! | object | what it is |
 //! | --- | --- |

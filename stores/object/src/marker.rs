@@ -1,5 +1,5 @@
-//! The marker: an object that every change but a plain renewal rewrites, so that one small read tells whether anything
-//! happened. No decision hangs on it; a change whose marker was lost is found by the next full listing.
+//! The marker: an object that every change but a plain renewal rewrites, so that one small read shows whether anything
+//! changed. No decision depends on it; a change whose marker was lost is found by the next full listing.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// Something changed, of which the marker must tell.
+    /// Something changed, so the marker must be rewritten.
     pub(crate) fn owe(&self) {
         self.made.fetch_add(1, Ordering::SeqCst);
     }
@@ -42,7 +42,7 @@ impl Marker {
             let body = format!("{{\"format\":1,\"write\":\"{id}\"}}\n").into_bytes();
             match wire.put(MARKER, body, Condition::Whatever).await {
                 Ok(_) => *told = made,
-                Err(refusal) => tracing::debug!(?refusal, "the marker was not rewritten; it is tried again"),
+                Err(refusal) => tracing::debug!(?refusal, "the marker was not rewritten; will try again"),
             }
         };
         let _ = tokio::time::timeout(within, write).await;

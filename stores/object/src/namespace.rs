@@ -176,7 +176,7 @@ impl Namespace {
         listing
     }
 
-    /// The records that must be in an object, whether it can be read or not; `None` if nobody can tell.
+    /// The records that must be in an object, whether it can be read or not; `None` if that is unknown.
     fn expected(&self, cache: &ObjectCache, object: &str) -> Option<Vec<Key>> {
         if layout::kind_of(object) == Kind::Single {
             return layout::key_of(object).map(|key| vec![key]);
@@ -231,8 +231,8 @@ impl Namespace {
             for object in gone {
                 cache.put(&object, issued, Held::nothing());
             }
-            // Whoever deletes an object does not rewrite the marker, so the first one to miss it tells the others: they would
-            // find out only when they list everything by themselves.
+            // A program that deletes an object does not rewrite the marker, so the first client to miss it does: the others
+            // would find out only with their next full listing.
             if looked == Looked::Everything && !cache.deleted().is_subset(&before) {
                 self.marker.owe();
             }

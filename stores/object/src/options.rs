@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::layout;
 
-/// How a [`crate::Bucket`] behaves. The defaults suit almost everybody; those that an address can say are named.
+/// How a [`crate::Bucket`] behaves. The defaults suit almost all uses; the name in parentheses is the parameter in an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How often a bucket at rest is looked at (`poll`). After every change that is seen it is looked at sooner.

@@ -1,4 +1,4 @@
-//! What an object holds: rows of records, each with a version of its own, as JSON that people can read.
+//! The content of an object: rows of records, each with its own version, as readable JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,8 +49,8 @@ pub(crate) struct Unreadable {
     newer: Option<u32>,
 }
 
-/// What a record is shown as that may have been in a page which was damaged. It is the same before and after somebody
-/// writes the page anew, so that nobody's wait for such a record begins again.
+/// What a record is shown as that may have been in a page which was damaged. It is the same before and after the
+/// page is written again, so that no wait for such a record starts over.
 const LOST: &[u8] = b"it may have been in an object that was damaged";
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ impl Content {
         if let Ok(Head { format }) = serde_json::from_slice(body)
             && format > FORMAT
         {
-            // Records have formats of their own; whoever reads this as one must see that it is a newer one, too.
+            // Records have formats of their own; a reader must see that this one is newer, too.
             let value = format!("{{\"format\":{}}}", format.max(record::FORMAT + 1));
             let version = Version::new(format!("newer:{mark}"));
             let value = value.into_bytes().into();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_newer_for_whoever_reads_its_records() {
+    fn a_newer_format_is_newer_for_readers_of_its_records() {
         for object in ["nodes/n.json".to_owned(), page_of("0")] {
             let newer = decode(&object, b"{\"format\":2,\"rows\":[]}");
             assert_eq!(newer.newer(), Some(2));

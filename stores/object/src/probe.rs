@@ -1,5 +1,5 @@
-//! Whether a bucket keeps its word: before anything is written to it, it must refuse writes whose condition does not
-//! hold, let one of several writers win that race for an object, and list what was written.
+//! Checks that a bucket honours conditional writes. Before anything else is written to it, it must refuse writes whose
+//! condition does not hold, let exactly one of several racing writers win, and list what was written.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,9 +38,9 @@ static VERDICTS: Mutex<BTreeMap<String, Verdict>> = Mutex::new(BTreeMap::new());
 
 #[derive(Clone, Debug)]
 enum Verdict {
-    /// It kept its word.
+    /// It honoured all conditions.
     Good,
-    /// It broke its word, which lasts: a server that is wrong once in a while would pass the next check, or the one
+    /// It broke a condition. This verdict stays: a server that is wrong once in a while would pass the next check, or the one
     /// after that.
     Bad(StoreError),
 }
@@ -54,22 +54,22 @@ fn verdicts() -> MutexGuard<'static, BTreeMap<String, Verdict>> {
 pub(crate) struct Probe {
     wire: ObjectClient,
     name: String,
-    /// The check that is under way. It goes on when whoever waited for it gives up: each try to join, or to register a
-    /// key, may be shorter than the check.
+    /// The check that is under way. It goes on when its caller stops waiting: each try to join, or to register a key,
+    /// may be shorter than the check.
     running: Mutex<Option<Running>>,
 }
 
 type Running = Shared<BoxFuture<'static, Result<(), StoreError>>>;
 
 impl Probe {
-    /// A check in the folder that all namespaces are in, over connections that nobody else uses: they are those of the
-    /// check's own thread, and end with it.
+    /// A check in the folder that all namespaces are in, over its own connections: they belong to the thread of the
+    /// check, and end with it.
     pub(crate) fn new(wire: ObjectClient, target: &Target) -> Self {
         let name = format!("{}/{}", target.place(), target.prefix);
         Probe { wire, name, running: Mutex::default() }
     }
 
-    /// Fails if this process has found the bucket to be bad. Asks nobody.
+    /// Fails if this process has found the bucket to be bad. Sends nothing.
     pub(crate) fn standing(&self) -> Result<(), StoreError> {
         match verdicts().get(&self.name) {
             Some(Verdict::Bad(error)) => Err(error.clone()),
@@ -96,7 +96,7 @@ impl Probe {
         let running = {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             match &*running {
-                // What failed without a verdict is made anew by the next call, though nobody waited for its end.
+                // The next call repeats a check that ended without a verdict, even if no caller waited for its end.
                 Some(running) if running.peek().is_none() => running.clone(),
                 _ => running.insert(Check::start(self.wire.clone(), &self.name)?).clone(),
             }
@@ -118,7 +118,7 @@ struct Written {
 }
 
 /// Races begin one after the other, so that no two are in each other's way, and do not wait for each other's end: some
-/// servers let whoever loses wait.
+/// servers make the losers wait.
 async fn turn_of(object: usize) {
     tokio::time::sleep(BETWEEN * object as u32).await;
 }
@@ -140,13 +140,13 @@ struct Found {
 }
 
 impl Check {
-    /// Starts a check on a thread of its own, where it goes on whether somebody waits for it or not. It ends with its
+    /// Starts a check on a thread of its own, where it goes on even if no caller waits for it. It ends with its
     /// probe.
     fn start(wire: ObjectClient, name: &str) -> Result<Running, StoreError> {
         let set = rng::bits()? % SETS;
         let check = Check { wire, name: name.to_owned(), folder: format!("{SCRATCH}/{set:02}") };
         let stopped = |why: &dyn std::fmt::Display| {
-            failed(StoreErrorKind::Unreachable, format!("the check of the bucket could not be made: {why}"))
+            failed(StoreErrorKind::Unreachable, format!("cannot start the check of the bucket: {why}"))
         };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| stopped(&e))?;
@@ -167,11 +167,11 @@ impl Check {
             .name("leasehold-probe".to_owned())
             .spawn(move || {
                 runtime.block_on(work);
-                // A name that is being looked up must not hold up the end.
+                // A DNS lookup that is under way must not delay the end.
                 runtime.shutdown_background();
             })
             .map_err(|e| stopped(&e))?;
-        let ended = move |_| failed(StoreErrorKind::Unreachable, "the check of the bucket broke off");
+        let ended = move |_| failed(StoreErrorKind::Unreachable, "the check of the bucket was aborted");
         Ok(async move { outcome.await.map_err(ended)? }.boxed().shared())
     }
 
@@ -198,16 +198,14 @@ impl Check {
         match self.write(0, Condition::Absent).await.1 {
             Err(Refusal::Lost) => {}
             Ok(_) => {
-                return Err(self.bad("ignores If-None-Match: it let an object be created that was there"));
+                return Err(self.bad("ignores If-None-Match: it let an existing object be created again"));
             }
             Err(other) => return Err(reason(other)),
         }
         match self.write(RACES - 1, Condition::Is(stale)).await.1 {
             Err(Refusal::Lost) => {}
             Ok(_) => {
-                return Err(
-                    self.bad("ignores If-Match: it let an object be replaced that had changed meanwhile")
-                );
+                return Err(self.bad("ignores If-Match: it let an object be replaced that had changed"));
             }
             Err(other) => return Err(reason(other)),
         }
@@ -229,7 +227,7 @@ impl Check {
                 return Ok(found);
             }
             if self.race(object, None).await?.is_some() && self.read(object).await?.is_none() {
-                return Err(self.bad("forgets what it was given"));
+                return Err(self.bad("lost an object that was written to it"));
             }
             tokio::time::sleep(PAUSE / 2 + rng::up_to(PAUSE / 2)).await;
         }
@@ -241,15 +239,16 @@ impl Check {
         turn_of(object).await;
         for _ in 0..TRIES {
             let won = self.race(object, Some(&current.mark)).await?;
-            let now = self.read(object).await?.ok_or_else(|| self.bad("forgets what it was given"))?;
+            let now =
+                self.read(object).await?.ok_or_else(|| self.bad("lost an object that was written to it"))?;
             if let Some(race) = won {
                 return match now.write.is_some_and(|write| race.lost.contains(&write)) {
-                    true => Err(self.bad("keeps what it said to have refused")),
+                    true => Err(self.bad("stored a write that it said it had refused")),
                     false => Ok(()),
                 };
             }
             if now.mark == current.mark {
-                // Nobody won, and nobody else wrote: a server that is too busy to say who did.
+                // No writer won, and no other client wrote: the server is too busy to report the winner.
                 tokio::time::sleep(PAUSE / 2 + rng::up_to(PAUSE / 2)).await;
             }
             current = now;
@@ -273,7 +272,7 @@ impl Check {
         match winners {
             0 => Ok(None),
             1 => Ok(Some(Race { lost })),
-            _ => Err(self.bad(&format!("let {winners} of {RACERS} writers win that raced for one object"))),
+            _ => Err(self.bad(&format!("let {winners} of {RACERS} racing writers win the same object"))),
         }
     }
 
@@ -304,10 +303,10 @@ impl Check {
         format!("{}/{object}.json", self.folder)
     }
 
-    /// The bucket breaks its word. Remembered at once: whatever else the check comes upon, this was seen.
+    /// The bucket does not honour conditions. Remembered at once, whatever else the check finds.
     fn bad(&self, what: &str) -> StoreError {
         let error = refused(format!(
-            "{} {what}. Two nodes could hold one shard, so that it must not be used. Nothing but {SCRATCH}/ was \
+            "{} {what}. Two nodes could hold one shard, so it must not be used. Nothing but {SCRATCH}/ was \
              written",
             self.wire.place()
         ));
@@ -319,7 +318,9 @@ impl Check {
         let place = self.wire.place();
         failed(
             StoreErrorKind::Busy,
-            format!("{place} could not be checked: too many others write to {SCRATCH}/; it is tried again"),
+            format!(
+                "{place} could not be checked: too many other clients write to {SCRATCH}/; the check will be tried again"
+            ),
         )
     }
 }
@@ -327,6 +328,6 @@ impl Check {
 fn reason(refusal: Refusal) -> StoreError {
     match refusal {
         Refusal::Failed(error) | Refusal::Unknown(error) => error,
-        Refusal::Lost => failed(StoreErrorKind::Busy, "a write was lost to another"),
+        Refusal::Lost => failed(StoreErrorKind::Busy, "another write was faster"),
     }
 }

@@ -1,4 +1,4 @@
-//! Registered keys: an object each, under leases whose age the server's own clock tells.
+//! Registered keys: one object each, under leases whose age is measured with the server's clock.
 //!
 //! A bucket expires nothing by itself. A lease is an object that is rewritten at every renewal; it is over when its
 //! `Last-Modified` is more than its ttl before the `Date` of the same server's answer. Both come in whole seconds. That
@@ -18,7 +18,7 @@ use crate::error::{failed, refused};
 use crate::layout::{LEASES, REGISTERED, escaped};
 use crate::namespace::AT_ONCE;
 
-/// How often a key is looked at again because somebody else wrote it.
+/// How often a key is read again because another process wrote it.
 const TRIES: u32 = 10;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ impl Bucket {
             return Ok(None);
         };
         let age_s =
-            age_s.ok_or_else(|| refused("this server tells no time, so that nothing can expire on it"))?;
-        // What somebody damaged is as good as gone.
+            age_s.ok_or_else(|| refused("this server sends no `Date`, so nothing can expire on it: use another store for registered keys"))?;
+        // A damaged object counts as gone.
         Ok(serde_json::from_slice(&body).ok().map(|value| Found { value, mark, age_s }))
     }
 
@@ -139,7 +139,7 @@ impl Registry for Bucket {
                 Err(other) => return Err(reason(other)),
             }
         }
-        Err(failed(StoreErrorKind::Busy, format!("the key {key:?} is written by others all the time")))
+        Err(failed(StoreErrorKind::Busy, format!("other processes keep writing the key {key:?}")))
     }
 
     async fn revoke(&self, lease: &LeaseId) -> Result<(), StoreError> {
@@ -156,7 +156,7 @@ impl Registry for Bucket {
                 Err(other) => return Err(reason(other)),
             }
         }
-        Err(failed(StoreErrorKind::Busy, "the lease is written by others all the time"))
+        Err(failed(StoreErrorKind::Busy, "other processes keep writing the lease"))
     }
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
@@ -208,6 +208,8 @@ fn key_object(key: &str) -> String {
 fn reason(refusal: Refusal) -> StoreError {
     match refusal {
         Refusal::Failed(error) | Refusal::Unknown(error) => error,
-        Refusal::Lost => failed(StoreErrorKind::Busy, "somebody else wrote it; it is tried again"),
+        Refusal::Lost => {
+            failed(StoreErrorKind::Busy, "another process wrote it; the call will be tried again")
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! Compare-and-swap of records by compare-and-swap of the objects that they lie in.
+//! Compare-and-swap of records by compare-and-swap of the objects that contain them.
 //!
-//! An object is written on condition that it is what we read. If it is not, somebody wrote another row of it: it is read
+//! An object is written on condition that it is what we read. If it is not, another client wrote a row of it: it is read
 //! again, and as long as our own rows are what they were expected to be, tried again. A write of unknown outcome is
 //! looked for by the fresh versions that it gave to its rows.
 
@@ -15,7 +15,7 @@ use crate::client::{Condition, Refusal};
 use crate::namespace::Namespace;
 use crate::page::{Content, FORMAT};
 
-/// How often an object is written anew because somebody else wrote another row of it.
+/// How often an object is written because another client wrote another row of it.
 const TRIES_MAX: u32 = 24;
 /// The pause after the first and after any later such loss.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
@@ -90,7 +90,8 @@ impl Attempt<'_> {
             }
             let (Some(current), false) = (held.take(), self.open.is_empty()) else { return Ok(()) };
             if tries == TRIES_MAX {
-                let message = format!("{} is written by others all the time; it is tried again", self.object);
+                let message =
+                    format!("other clients keep writing {}; the call will be tried again", self.object);
                 return Err(StoreError::new(StoreErrorKind::Busy, message));
             }
             if tries > 0 {
@@ -125,7 +126,7 @@ impl Attempt<'_> {
             return Err(StoreError::new(
                 StoreErrorKind::Damaged,
                 format!(
-                    "{} is written in format {format}, and this version reads up to {FORMAT}: it was left alone; upgrade \
+                    "{} has format {format}, and this version reads formats up to {FORMAT}: it was not changed; upgrade \
                      this node",
                     self.object
                 ),
@@ -158,7 +159,7 @@ impl Attempt<'_> {
             Err(Refusal::Failed(error)) => Err(error),
             Err(Refusal::Lost) => Ok(Some(Sent { rows: versions, etag, refused: true })),
             Err(Refusal::Unknown(error)) => {
-                tracing::debug!(object = self.object, %error, "a write of unknown outcome is looked for");
+                tracing::debug!(object = self.object, %error, "looking for a write of unknown outcome");
                 self.folder.cache().doubt(self.object);
                 self.news |= news;
                 Ok(Some(Sent { rows: versions, etag, refused: false }))
@@ -190,7 +191,7 @@ impl Attempt<'_> {
     }
 
     /// Whether others should hear of it before they look by themselves. A renewal that says nothing new need not be
-    /// told: who doubts a session reads its record anyway.
+    /// reported: a node that doubts a session reads its record anyway.
     fn is_news(&self, before: &Content) -> bool {
         self.open.iter().any(|(_, swap)| !is_renewal(before, swap))
     }

@@ -1,4 +1,4 @@
-//! Which bucket an address means, and the client for it.
+//! The bucket that an address names, and the client for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::options::Options;
 /// The longest pause between two looks at a bucket at rest.
 const POLL_MAX: Duration = Duration::from_secs(60);
 
-/// Who keeps the bucket.
+/// The provider of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provider {
     S3,
@@ -53,9 +53,9 @@ impl Provider {
             Some(format!("it must have 3 to {length_max} characters"))
         } else if !name.bytes().all(|byte| word(&byte) || more.as_bytes().contains(&byte)) {
             let more: Vec<String> = more.chars().map(|c| format!("`{c}`")).collect();
-            Some(format!("it may have small letters, digits and {}", more.join(" and ")))
+            Some(format!("it may have lower-case letters, digits and {}", more.join(" and ")))
         } else if !ends.into_iter().flatten().all(word) {
-            Some("it must begin and end with a small letter or a digit".to_owned())
+            Some("it must begin and end with a lower-case letter or a digit".to_owned())
         } else if name.contains("..") || (self == Provider::Azure && name.contains("--")) {
             Some("it must not have two dots or two hyphens in a row".to_owned())
         } else if name.parse::<std::net::Ipv4Addr>().is_ok() {
@@ -80,7 +80,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads an address, and tells of all that is wrong with it at once.
+    /// Reads an address, and reports all mistakes in it at once.
     pub(crate) fn parse(
         text: &str,
         options: &mut Options,
@@ -92,7 +92,7 @@ impl Target {
             "gs" => Provider::Google,
             "az" => Provider::Azure,
             other => {
-                address.wrong(format!("`{other}` is no object store (there are s3, gs and az)"));
+                address.wrong(format!("unknown object store `{other}` (use s3, gs or az)"));
                 Provider::S3
             }
         };
@@ -104,13 +104,13 @@ impl Target {
             }
         };
         let prefix = Path::parse(&address.path).unwrap_or_else(|_| {
-            address.wrong("the prefix cannot be used: write names with slashes between them");
+            address.wrong("invalid prefix: write names separated by slashes");
             Path::default()
         });
         if let Some(problem) = provider.wrong_bucket(&bucket).filter(|_| !bucket.is_empty()) {
-            address.wrong(format!("the name of the bucket is none that can be: {problem}"));
+            address.wrong(format!("invalid name of a bucket: {problem}"));
         }
-        let yes_or_no = "must be true or false";
+        let yes_or_no = "true or false";
         let endpoint = address.param("endpoint");
         let region = address.param("region");
         let ca = address.param("ca");
@@ -126,32 +126,32 @@ impl Target {
         };
         if provider == Provider::Google && access.user.is_some() {
             address.wrong(
-                "gs:// takes no credentials in the address: name the file of a service account with key_file",
+                "gs:// takes no credentials in the address: give the file of a service account with key_file",
             );
         } else if access.user.is_some() && access.secret.is_none() {
-            address.wrong("the address names a key without its secret: add it, or say password_file, or set LEASEHOLD_STORE_PASSWORD");
+            address.wrong("the address has a key without its secret: add it, use password_file, or set LEASEHOLD_STORE_PASSWORD");
         }
         for problem in access.wrong(provider, &bucket, endpoint.as_deref(), region.as_deref()) {
             address.wrong(problem);
         }
         if endpoint.as_deref().is_some_and(|url| url.starts_with("http://")) && !access.allow_http {
-            address.wrong("the endpoint is not encrypted: say allow_http=true if that is meant");
+            address.wrong("the endpoint is not encrypted: add allow_http=true if that is intended");
         }
         let spans = [
-            ("poll", "a time such as 500ms, 6s or 1m, and 1m at most", &mut options.poll_every),
+            ("poll", "a time such as 500ms, 6s or 1m, at most 1m", &mut options.poll_every),
             ("timeout", "a time such as 500ms, 6s or 1m", &mut options.request_within),
         ];
         for (name, wanted, span) in spans {
             if let Some(text) = address.param(name) {
                 match parse_span(&text) {
                     Some(found) => *span = found,
-                    None => address.wrong(format!("the value of `{name}` is wrong: {wanted}")),
+                    None => address.wrong(format!("invalid value of `{name}`: write {wanted}")),
                 }
             }
         }
         if options.poll_every > POLL_MAX {
             address.wrong(
-                "`poll` is longer than 1m, and a shard that became free would wait as long: choose 1m or less. A longer ttl \
+                "`poll` is longer than 1m, and a free shard would wait that long: use 1m or less. A longer ttl \
                  saves more requests",
             );
         }
@@ -181,13 +181,12 @@ impl Target {
             Provider::Google => self.google().with_retry(once).build().map(|store| Arc::new(store) as _),
             Provider::Azure => self.azure().with_retry(once).build().map(|store| Arc::new(store) as _),
         };
-        built.map_err(|e| refused(format!("{} cannot be opened: {e}", self.place())))
+        built.map_err(|e| refused(format!("cannot open {}: {e}", self.place())))
     }
 
     /// A signed question to S3 that the client library has no call for, such as `lifecycle`; the status and the answer.
     pub(crate) async fn ask(&self, about: &str) -> Result<(u16, String), StoreError> {
-        let fail =
-            |what: &dyn std::fmt::Display| refused(format!("{} cannot be asked: {what}", self.place()));
+        let fail = |what: &dyn std::fmt::Display| refused(format!("cannot query {}: {what}", self.place()));
         let builder = self.s3();
         let configured = |key| builder.get_config_value(&key);
         let region = configured(AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
@@ -198,14 +197,14 @@ impl Target {
             store.credentials().get_credential().await.map_err(|_| fail(&"there are no credentials"))?;
         let uri = format!("{}/{}?{about}=", endpoint.trim_end_matches('/'), self.bucket);
         let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = uri.parse().map_err(|_| fail(&"the endpoint is no URL"))?;
+        *request.uri_mut() = uri.parse().map_err(|_| fail(&"the endpoint is not a URL"))?;
         AwsAuthorizer::new(&credential, "s3", &region)
             .try_authorize(&mut request, None)
             .map_err(|e| fail(&e))?;
         let client = self.connector.connect(&object_store::ClientOptions::new()).map_err(|e| fail(&e))?;
-        let answer = client.execute(request).await.map_err(|_| fail(&"nobody answers"))?;
+        let answer = client.execute(request).await.map_err(|_| fail(&"no answer"))?;
         let status = answer.status().as_u16();
-        let body = answer.into_body().bytes().await.map_err(|_| fail(&"the answer broke off"))?;
+        let body = answer.into_body().bytes().await.map_err(|_| fail(&"the response broke off"))?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let error = parse("s3://a,b/x?endpoint=http://h&poll=soon&colour=red&ca=/none").unwrap_err();
         assert_eq!(error.0.len(), 5, "{error}");
         for via in ["nowhere", "a:b", "a:1/x", ""] {
@@ -375,7 +374,7 @@ mod tests {
         }
         assert!(parse("ftp://bucket").is_err());
         assert!(parse("s3://bucket/x?poll=10m").unwrap_err().to_string().contains("1m or less"));
-        assert!(parse("s3://bucket/x?poll=2h").unwrap_err().to_string().contains("1m at most"));
+        assert!(parse("s3://bucket/x?poll=2h").unwrap_err().to_string().contains("at most 1m"));
         parse("s3://bucket/x?poll=1m").unwrap();
         let error = parse("s3://My_Bucket/x?endpoint=127.0.0.1:9000&region=a%20b").unwrap_err();
         assert_eq!(error.0.len(), 3, "{error}");

@@ -1,4 +1,4 @@
-//! Changes as they are found by looking: often while things change, rarely at rest.
+//! Watches a namespace by polling: often while records change, rarely at rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cache::Sweep;
 use crate::namespace::{Looked, Namespace};
 use crate::probe::Probe;
 
-/// Starts to watch. It looks only while somebody waits for it.
+/// Starts a watch. It polls only while its reader waits.
 pub(crate) fn start(folder: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
     let pause = folder.options.poll_first;
     let watcher = Watcher { folder, probe, told: None, pause, interrupted: false };
@@ -24,7 +24,7 @@ pub(crate) fn start(folder: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
 struct Watcher {
     folder: Arc<Namespace>,
     probe: Arc<Probe>,
-    /// What the reader was told; `None` before the first snapshot and after every gap.
+    /// What the reader got; `None` before the first snapshot and after every gap.
     told: Option<BTreeMap<Key, Version>>,
     pause: Duration,
     interrupted: bool,
@@ -38,7 +38,7 @@ impl Watcher {
             }
             let looked = match self.probe.standing() {
                 Ok(()) => self.folder.look(Sweep::IfMarked).await,
-                // What a bucket shows that breaks its word is not news.
+                // Nothing is delivered from a bucket that does not honour conditions.
                 Err(error) => Err(error),
             };
             match looked {

@@ -1,4 +1,4 @@
-//! Finding the master: the one server, the one that the sentinels name, or the one that has the namespace's slot.
+//! Finds the master: the only server, the one that the sentinels name, or the one that has the namespace's slot.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::resp::{Command, Value};
 use crate::script;
 use crate::socket::{Socket, within};
 
-/// How often a cluster may send us on.
+/// How many redirects of a cluster are followed.
 const HOPS_MAX: usize = 5;
 /// How long to wait for the other sentinels once one has answered: a newer answer counts more.
 const SENTINELS_MORE_FOR: Duration = Duration::from_millis(200);
@@ -50,7 +50,7 @@ async fn first_of(options: &Options, spots: &[ServerAddress]) -> Result<Master, 
     Err(worst(errors))
 }
 
-/// What to tell when nobody could be reached: what somebody must act on comes first.
+/// The error if no server could be used. One that needs an operator comes first.
 fn worst(mut errors: Vec<RedisError>) -> RedisError {
     let acts = |error: &RedisError| {
         matches!(
@@ -60,15 +60,17 @@ fn worst(mut errors: Vec<RedisError>) -> RedisError {
     };
     match errors.iter().position(acts) {
         Some(at) => errors.swap_remove(at),
-        None => errors.pop().unwrap_or_else(|| RedisError::Unreachable("there is no server to ask.".into())),
+        None => {
+            errors.pop().unwrap_or_else(|| RedisError::Unreachable("the address names no server.".into()))
+        }
     }
 }
 
-/// Connects to a server and follows where it sends us.
+/// Connects to a server and follows its redirects.
 async fn reach(options: &Options, spot: &ServerAddress) -> Result<Master, RedisError> {
     let mut spot = spot.clone();
     for _ in 0..HOPS_MAX {
-        let what = format!("{spot} did not let us in");
+        let what = format!("{spot} did not accept the connection");
         match within(options.timeout / 2, &what, enter(options, &spot)).await {
             Err(RedisError::NotMaster(Some(next), _)) if matches!(options.setup, Setup::Cluster) => {
                 spot = next
@@ -76,7 +78,7 @@ async fn reach(options: &Options, spot: &ServerAddress) -> Result<Master, RedisE
             other => return other,
         }
     }
-    Err(RedisError::Unreachable(format!("{spot}: the cluster sends us round and round.")))
+    Err(RedisError::Unreachable(format!("{spot}: the cluster redirects in a loop.")))
 }
 
 async fn enter(options: &Options, spot: &ServerAddress) -> Result<Master, RedisError> {
@@ -91,7 +93,7 @@ async fn enter(options: &Options, spot: &ServerAddress) -> Result<Master, RedisE
     let questions = commands.len();
     commands.extend(script::load_all());
     let mut answers = socket.ask(&commands).await?.into_iter();
-    // The name is for people who look at CLIENT LIST; who may not set it works without.
+    // The name is for people who read CLIENT LIST; it works without, if we may not set it.
     answers.next();
     let mut said = Vec::with_capacity(questions);
     for answer in answers.by_ref().take(questions - 1) {
@@ -105,7 +107,7 @@ async fn enter(options: &Options, spot: &ServerAddress) -> Result<Master, RedisE
     }
     refuse_eviction(&said[1], spot)?;
     if field(&said[2], "role") != Some("master") {
-        return Err(RedisError::NotMaster(None, format!("{spot} is a replica, and the master is needed.")));
+        return Err(RedisError::NotMaster(None, format!("{spot} is a replica, not the master.")));
     }
     let names = answers.map(|answer| match answer {
         Value::Error(error) => Err(RedisError::said(&error, spot)),
@@ -115,38 +117,36 @@ async fn enter(options: &Options, spot: &ServerAddress) -> Result<Master, RedisE
     Ok(Master { socket, scripts })
 }
 
-/// A cluster sends us on to where an address of one server does not lead.
+/// A redirect of a cluster, for an address that names a single server.
 fn misled(options: &Options, error: RedisError) -> RedisError {
     match error {
         RedisError::NotMaster(Some(_), said) if !matches!(options.setup, Setup::Cluster) => {
-            RedisError::Refused(format!("{said} This is a cluster: write the address as redis+cluster://…"))
+            RedisError::Refused(format!("{said} The server is part of a cluster: write redis+cluster://…"))
         }
         other => other,
     }
 }
 
-/// What a server is by its own word, against what the address takes it for.
+/// Compares what a server says that it is with what the address says.
 fn refuse_other_modes(options: &Options, server: &str, spot: &ServerAddress) -> Result<(), RedisError> {
     let mode = ["redis_mode", "server_mode"].into_iter().find_map(|name| field(server, name));
     let wrong = match (&options.setup, mode) {
         (_, Some("sentinel")) => {
-            "is a sentinel: write the address as redis+sentinel://…, or name the servers that it watches over"
+            "is a sentinel: write redis+sentinel://…, or give the address of a server that it monitors"
         }
-        (Setup::Cluster, Some("standalone")) => {
-            "is one server and no part of a cluster: write the address as redis://…"
-        }
+        (Setup::Cluster, Some("standalone")) => "is a single server, not part of a cluster: write redis://…",
         _ => return Ok(()),
     };
     Err(RedisError::Refused(format!("{spot} {wrong}.")))
 }
 
-/// A server that may throw keys away which have no expiry is no place for ownership.
+/// Refuses a server that may evict keys which have no expiry: it would evict ownership.
 pub(crate) fn refuse_eviction(memory: &str, spot: &ServerAddress) -> Result<(), RedisError> {
     let limited = field(memory, "maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = field(memory, "maxmemory_policy").unwrap_or("noeviction");
     match limited && policy.starts_with("allkeys") {
         true => Err(RedisError::Refused(format!(
-            "{spot} has maxmemory-policy {policy}: it would throw away who owns what when its memory is full. Set \
+            "{spot} has maxmemory-policy {policy}: it would evict records of ownership when its memory is full. Set \
              maxmemory-policy to noeviction, or to one that begins with volatile, or use another server."
         ))),
         false => Ok(()),
@@ -158,7 +158,7 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|connection| connection.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// The master that the sentinels name. Should they disagree, the one of the latest failover is right.
+/// The master that the sentinels name. If they disagree, the one of the latest failover counts.
 async fn ask_sentinels(options: &Options, master: &str, login: &Login) -> Result<ServerAddress, RedisError> {
     let ask = |spot: &ServerAddress| {
         let spot = spot.clone();
@@ -213,7 +213,7 @@ async fn ask_sentinel(
     let address = match answers.next() {
         Some(Value::Error(error)) if error.contains("unknown command") => {
             return Err(RedisError::Refused(format!(
-                "{spot} is no sentinel: name the sentinels (they usually have port 26379), or write the address of one \
+                "{spot} is not a sentinel: name the sentinels (usually at port 26379), or write the address of a single \
                  server as redis://…"
             )));
         }
@@ -221,7 +221,7 @@ async fn ask_sentinel(
         Some(Value::List(address)) => address,
         _ => {
             return Err(RedisError::Refused(format!(
-                "sentinel {spot} knows no master {master:?}: name the one that it watches over with `master=`."
+                "sentinel {spot} does not know the master {master:?}: give the name that it monitors with `master=`."
             )));
         }
     };
@@ -232,5 +232,7 @@ async fn ask_sentinel(
         let port = u16::try_from(address.get(1)?.number()?).ok()?;
         Some((epoch, ServerAddress { host: address.first()?.text()?.to_owned(), port }))
     };
-    found().ok_or_else(|| RedisError::Damaged(format!("sentinel {spot} does not say where its master is.")))
+    found().ok_or_else(|| {
+        RedisError::Damaged(format!("sentinel {spot} did not return the address of its master."))
+    })
 }

@@ -1,5 +1,5 @@
-//! The thread that speaks to the servers. It has a runtime of its own, so that calls may come from any other, or from
-//! several, and so that nothing that blocks them delays a renewal.
+//! The thread that talks to the servers. It has its own runtime, so that calls may come from any runtime, or from several,
+//! and so that code that blocks one of those does not delay a renewal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::resp::{Command, Value};
 use crate::script::{self, Call};
 use crate::socket::within;
 
-/// How often a call is sent on to another server that refused it without doing anything.
+/// How often a call is sent again after a server refused it without doing anything.
 const TRIES_MAX: usize = 3;
 /// How many servers of a cluster are remembered.
 const KNOWN_MAX: usize = 16;
 
-/// RedisError, and what it means for what was to be written.
+/// An error, and what it means for the write.
 pub(crate) type Failure = (RedisError, Written);
 
 /// A thread with one connection.
@@ -45,7 +45,7 @@ impl Engine {
     /// Starts the thread. Nothing is connected before the first call.
     pub(crate) fn start(name: &str, options: Arc<Options>) -> Result<Self, StoreError> {
         let refused = |e: std::io::Error| {
-            StoreError::new(StoreErrorKind::Refused, format!("no thread could be started ({e})"))
+            StoreError::new(StoreErrorKind::Refused, format!("cannot start a thread ({e})"))
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(refused)?;
         let handle = runtime.handle().clone();
@@ -57,7 +57,7 @@ impl Engine {
         Ok(Engine { handle, connection: Arc::new(connection), _end: end })
     }
 
-    /// Does something on the thread. It is given up when nobody waits for it any more.
+    /// Runs a future on the thread. It is dropped when the caller stops waiting.
     pub(crate) async fn run<T, F>(
         &self,
         work: impl FnOnce(Arc<MasterConnection>) -> F,
@@ -77,13 +77,13 @@ impl Engine {
         let ended = |_| {
             StoreError::new(
                 StoreErrorKind::Unreachable,
-                "the store's thread has ended; it is unknown what became of the call",
+                "the store's thread has ended; it is unknown whether the call was carried out",
             )
         };
         answer.await.map_err(ended)?
     }
 
-    /// Starts something that goes on by itself.
+    /// Starts a background task.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
@@ -98,7 +98,7 @@ impl Engine {
 pub(crate) enum Wait {
     /// For none.
     No,
-    /// For so many.
+    /// For this many.
     For(u32),
 }
 
@@ -159,7 +159,7 @@ impl MasterConnection {
                 Err(unknown(RedisError::said(&error, &pipeline.spot)))
             }
             have => Err(unknown(RedisError::TimedOut(format!(
-                "{} of {replicas} replicas of {} confirmed within {:?}, so it does not count. Bring the replicas \
+                "{} of {replicas} replicas of {} confirmed within {:?}, so the write does not count. Bring the replicas \
                  back, or read in docs/redis.md what `wait=0` means.",
                 have.and_then(|have| have.number()).unwrap_or(0),
                 pipeline.spot,
@@ -168,7 +168,7 @@ impl MasterConnection {
         }
     }
 
-    /// Asks over a connection; who gives up while waiting leaves it to nobody else.
+    /// Sends commands over a connection. If the caller stops waiting, the connection is not used again.
     pub(crate) async fn ask(
         &self,
         pipeline: &Pipeline,
@@ -188,7 +188,7 @@ impl MasterConnection {
         answers
     }
 
-    /// The connection, made anew if it is not good any more.
+    /// The connection; a new one if the old one broke.
     pub(crate) async fn pipeline(&self) -> Result<Pipeline, RedisError> {
         let mut pipeline = self.pipeline.lock().await;
         if let Some(good) = pipeline.as_ref().filter(|pipeline| pipeline.is_good()) {
@@ -220,7 +220,7 @@ impl MasterConnection {
         known.truncate(KNOWN_MAX);
     }
 
-    /// How long a pause is good between two tries to connect: longer each time, and not the same for everybody.
+    /// How long to pause between two tries to connect: longer each time, and random, so that clients spread out.
     pub(crate) fn pause(failures: u32) -> Duration {
         let longest = Duration::from_millis(50 << failures.min(5));
         longest / 2 + rng::up_to(longest / 2)

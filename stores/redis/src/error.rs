@@ -1,4 +1,4 @@
-//! What goes wrong between a node and Redis, and what it means, in words that say what to do.
+//! Turns errors of Redis and of the connection into store errors that say what to do.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use tokio_rustls::rustls::CertificateError;
 
 use crate::options::ServerAddress;
 
-/// Why a call was not answered as it should have been.
+/// Why a call failed.
 #[derive(Clone, Debug)]
 pub(crate) enum RedisError {
-    /// Nobody answers, or no longer.
+    /// The server does not answer, or the connection was lost.
     Unreachable(String),
     /// No answer in time.
     TimedOut(String),
-    /// The other side is not who it should be.
+    /// TLS failed: the certificate or the protocol is wrong.
     Tls(String),
-    /// Somebody must act.
+    /// An operator must change something.
     Refused(String),
-    /// User or password are wrong. What to look at depends on whom we asked.
+    /// Wrong user or password. Which setting to check depends on the server that was asked.
     Login(String),
     /// Try again later.
     Busy(String),
@@ -28,7 +28,7 @@ pub(crate) enum RedisError {
     NotMaster(Option<ServerAddress>, String),
     /// The server does not know the script (any more).
     NoScript,
-    /// The data is not what it should be.
+    /// The data or the response is not valid.
     Damaged(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Written::Nothing => "Nothing was written.",
-            Written::Unknown => "If something was to be written, it is unknown whether it was.",
+            Written::Unknown => "If this call writes, it is unknown whether it did.",
         })
     }
 }
@@ -54,30 +54,28 @@ impl RedisError {
     /// What a broken stream means.
     pub(crate) fn broken(error: &std::io::Error, spot: &ServerAddress) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(error) => {
-                RedisError::Tls(format!("{spot}: no TLS with it: {error}. {}", advice_on_tls(error)))
-            }
+            Some(error) => RedisError::Tls(format!("{spot}: TLS failed: {error}. {}", advice_on_tls(error))),
             None => RedisError::Unreachable(format!("{spot}: {error}.")),
         }
     }
 
-    /// The first answer of a server that was asked without TLS is none.
+    /// A server that was asked without TLS did not send a valid first answer.
     pub(crate) fn not_in_the_clear(error: &std::io::Error, spot: &ServerAddress) -> Self {
         match error.kind() {
             std::io::ErrorKind::InvalidData => RedisError::Refused(format!(
-                "{spot}: {error}. If this port wants TLS, write rediss:// in options of redis://; otherwise it is no Redis."
+                "{spot}: {error}. If this port uses TLS, write rediss:// instead of redis://; otherwise it is not a Redis server."
             )),
             _ => RedisError::Unreachable(format!(
-                "{spot}: {error}, before it answered anything. If this port wants TLS, write rediss:// in options of redis://."
+                "{spot}: {error}, before the first answer. If this port uses TLS, write rediss:// instead of redis://."
             )),
         }
     }
 
-    /// A server that takes connections does not answer to TLS.
+    /// A server accepts connections but does not answer the TLS handshake.
     pub(crate) fn no_handshake(spot: &ServerAddress, patience: Duration) -> Self {
         RedisError::TimedOut(format!(
-            "{spot} takes connections, but did not answer to TLS within {patience:?}. If this port speaks without TLS, \
-             write redis:// in options of rediss://."
+            "{spot} accepts connections, but did not answer the TLS handshake within {patience:?}. If this port does not \
+             use TLS, write redis:// instead of rediss://."
         ))
     }
 
@@ -87,20 +85,21 @@ impl RedisError {
         let has = |part: &str| error.contains(part);
         let told = |advice: &str| format!("{spot} says {error:?}. {advice}");
         match code {
-            "MOVED" => RedisError::NotMaster(moved_to(error, spot), told("The slot is elsewhere now.")),
+            "MOVED" => RedisError::NotMaster(moved_to(error, spot), told("The slot has moved.")),
             "READONLY" => RedisError::NotMaster(
                 None,
-                told("It is a replica: a failover is under way, or the address is wrong."),
+                told("The server is a replica: a failover is under way, or the address is wrong."),
             ),
             "NOSCRIPT" => RedisError::NoScript,
             "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "UNBLOCKED" => {
-                RedisError::Unreachable(told("It cannot serve just now."))
+                RedisError::Unreachable(told("The server cannot serve requests at the moment."))
             }
             "ASK" | "TRYAGAIN" => {
                 RedisError::Busy(told("The slot of this namespace is being moved to another master."))
             }
             "BUSY" => RedisError::Busy(told(
-                "Somebody's script runs without end: look at CLIENT LIST, then SCRIPT KILL or FUNCTION KILL.",
+                "A script or function of another client does not end: find it with CLIENT LIST, and stop it with SCRIPT KILL or \
+                 FUNCTION KILL.",
             )),
             "NOREPLICAS" => {
                 RedisError::Busy(told("min-replicas-to-write is not met: bring the replicas back."))
@@ -108,10 +107,10 @@ impl RedisError {
             "NOAUTH" | "WRONGPASS" | "DENIED" => RedisError::Login(format!("{spot} says {error:?}.")),
             "NOPERM" => RedisError::Refused(told("The user needs the rights that docs/redis.md names.")),
             "OOM" => RedisError::Refused(told(
-                "Its memory is full: raise maxmemory or free some. What is owned can still be renewed and released.",
+                "The server is out of memory: raise maxmemory or free some. Existing ownership can still be renewed and released.",
             )),
             "MISCONF" => RedisError::Refused(told(
-                "It cannot write its snapshot to disk: look at its log and its disk.",
+                "The server cannot write its snapshot to disk: check its log and its disk.",
             )),
             _ if has("The user executing the script can't") => {
                 RedisError::Refused(told("The user needs the rights that docs/redis.md names."))
@@ -119,20 +118,20 @@ impl RedisError {
             _ if has("non local key") => {
                 RedisError::Busy(told("The slot of this namespace is being moved to another master."))
             }
-            _ if has("max number of clients") => RedisError::Busy(told("Raise maxclients, or close some.")),
-            _ if has("killed by user") => {
-                RedisError::Busy(told("Somebody killed our script before it wrote anything."))
+            _ if has("max number of clients") => {
+                RedisError::Busy(told("Raise maxclients, or close some connections."))
             }
-            _ if has("rror compiling") => {
-                RedisError::Refused(told("Redis 7.0 or newer, or Valkey, is needed."))
-            }
+            _ if has("killed by user") => RedisError::Busy(told(
+                "An operator or another client killed our script before it wrote anything.",
+            )),
+            _ if has("rror compiling") => RedisError::Refused(told("Use Redis 7.0 or newer, or Valkey.")),
             _ if has("DB index") => {
                 RedisError::Refused(told("The database in the address does not exist there."))
             }
             _ if has("without any password") || has("invalid password") => {
                 RedisError::Login(format!("{spot} says {error:?}."))
             }
-            _ => RedisError::Damaged(told("That is not what this version expects.")),
+            _ => RedisError::Damaged(told("This error is unknown to this version of Leasehold.")),
         }
     }
 
@@ -142,7 +141,7 @@ impl RedisError {
             RedisError::Unreachable(what) => (StoreErrorKind::Unreachable, what),
             RedisError::NotMaster(_, what) => (StoreErrorKind::Unreachable, what),
             RedisError::NoScript => {
-                (StoreErrorKind::Busy, "the server forgets scripts as soon as they are loaded.".to_owned())
+                (StoreErrorKind::Busy, "the server drops scripts as soon as they are loaded.".to_owned())
             }
             RedisError::TimedOut(what) => (StoreErrorKind::TimedOut, what),
             RedisError::Login(what) => (
@@ -170,23 +169,23 @@ impl RedisError {
 fn advice_on_tls(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "Its certificate was signed by an authority that is not trusted here: name that with `ca=FILE`."
+            "Its certificate was signed by an authority that is not trusted here: give that one with `ca=FILE`."
         }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {
-            "Its certificate is for another name: mend the host in the address, or say which name to expect with \
+            "Its certificate is for another name: correct the host in the address, or give the expected name with \
              `server_name=NAME`."
         }
         rustls::Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => "Renew the server's certificate, or set the clock of this machine.",
+        ) => "Renew the server's certificate, or correct the clock of this machine.",
         rustls::Error::InvalidMessage(_) => {
-            "If this port speaks without TLS, write redis:// in options of rediss://."
+            "If this port does not use TLS, write redis:// instead of rediss://."
         }
         rustls::Error::AlertReceived(_) => {
-            "The server refuses us: if it wants to know who we are, give `cert=FILE` and `key=FILE` of an authority that \
-             it trusts."
+            "The server rejected the client: if it requires client certificates, give `cert=FILE` and `key=FILE` from an \
+             authority that it trusts."
         }
         _ => "Check `ca`, `cert`, `key` and `server_name`.",
     }

@@ -30,13 +30,13 @@ struct Said {
     replicas_to_write: Option<u32>,
     /// When it writes snapshots: empty for never, `None` if we may not ask.
     snapshots: Option<String>,
-    /// How many replicas everybody in the namespace has waited for, if anything was ever written.
+    /// How many replicas all clients of the namespace have waited for, if anything was ever written.
     waited: Option<u32>,
     cluster: String,
     round_trips: Vec<Duration>,
 }
 
-/// Looks for the usual mistakes.
+/// Checks the configuration for common mistakes.
 pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
     let options = &records.connection.options;
     let opened = tokio::time::timeout(options.timeout, records.connection.pipeline()).await;
@@ -46,7 +46,7 @@ pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
             let error = error.into_store_error(Written::Nothing);
             return vec![Finding::bad(
                 error.to_string(),
-                "Nothing else can be looked at before that is mended.",
+                "Fix this first; nothing else can be checked until then.",
             )];
         }
         Err(_) => {
@@ -58,7 +58,7 @@ pub(crate) async fn examine(records: &Records) -> Vec<Finding> {
         }
     };
     let Some(said) = ask(records, &pipeline).await else {
-        return vec![Finding::bad(format!("{} stopped answering", pipeline.spot), "Look at its log.")];
+        return vec![Finding::bad(format!("{} stopped answering", pipeline.spot), "Check the server's log.")];
     };
     let mut findings = vec![identity(&said, &pipeline, options)];
     findings.push(speed(&said));
@@ -139,7 +139,7 @@ fn speed(said: &Said) -> Finding {
     match worst > SLOW {
         true => Finding::doubtful(
             what,
-            "Renewals need a quick server: look for slow commands (SLOWLOG GET), or a long way.",
+            "Renewals need a fast server: look for slow commands (SLOWLOG GET) and for network latency.",
         ),
         false => Finding::good(what),
     }
@@ -152,7 +152,7 @@ fn secrecy(options: &Options) -> Option<Finding> {
         (Some(_), _) => Some(Finding::good("the connection is encrypted")),
         (None, true) => Some(Finding::doubtful(
             "the connection is not encrypted",
-            "Passwords and records cross the network in the clear: use rediss:// where others share it.",
+            "Passwords and records cross the network unencrypted: use rediss:// on a shared network.",
         )),
         (None, false) => None,
     }
@@ -169,7 +169,7 @@ async fn rights(records: &Records) -> Option<Finding> {
     };
     let names: Vec<&str> = denied.iter().filter_map(Value::text).collect();
     match names.is_empty() {
-        true => Some(Finding::good("the user may run every command that is needed")),
+        true => Some(Finding::good("the user may run all required commands")),
         false => Some(Finding::bad(
             format!("the user may not run {} on this namespace", names.join(", ")),
             "Give it the rights that docs/redis.md names.",
@@ -193,13 +193,13 @@ fn memory(said: &Said, pipeline: &Pipeline) -> Option<Finding> {
         most >> 20
     );
     if most > 0 && used > most / 10 * 9 {
-        let advice = "When it is full no new record can be made. Raise maxmemory, or free some.";
+        let advice = "When the memory is full, no new record can be created. Raise maxmemory, or free some.";
         return Some(Finding::doubtful(what, advice));
     }
     match policy.starts_with("allkeys") {
         true => Some(Finding::doubtful(
             what,
-            "As soon as somebody sets maxmemory, ownership would be evicted, and Leasehold refuses to work: use noeviction.",
+            "If maxmemory is set, Redis would evict records of ownership, and Leasehold refuses to work: use noeviction.",
         )),
         false => Some(Finding::good(what)),
     }
@@ -208,13 +208,13 @@ fn memory(said: &Said, pipeline: &Pipeline) -> Option<Finding> {
 fn persistence(said: &Said) -> Finding {
     if field(&said.persistence, "rdb_last_bgsave_status") == Some("err") {
         let advice =
-            "Writes are refused while it cannot save (stop-writes-on-bgsave-error): look at its disk.";
+            "Redis refuses writes while it cannot save (stop-writes-on-bgsave-error): check its disk.";
         return Finding::bad("the last snapshot could not be written to disk", advice);
     }
     match field(&said.persistence, "aof_enabled") {
-        Some("1") => {
-            Finding::good("the append-only file is on; still, every restart makes all nodes start anew")
-        }
+        Some("1") => Finding::good(
+            "the append-only file is on; even so, every restart of the server restarts all nodes' sessions",
+        ),
         _ => {
             let after = match said.snapshots.as_deref() {
                 Some("") => "and it writes no snapshots: after a restart the namespace is empty",
@@ -223,14 +223,14 @@ fn persistence(said: &Said) -> Finding {
             };
             Finding::doubtful(
                 format!("the append-only file is off; {after}"),
-                "That is safe: nodes stop, wait for a ttl and start anew. What operators set since (groups, pins, drains) \
-                 is gone: `appendonly yes` keeps it.",
+                "This is safe: nodes stop, wait for a ttl and join again. Settings of operators since then (groups, pins, \
+                 drains) are lost: `appendonly yes` keeps them.",
             )
         }
     }
 }
 
-/// The rule that the namespace keeps, against what this address would have.
+/// Compares the stored `wait` of the namespace with that of this address.
 fn agreement(said: &Said, options: &Options) -> Option<Finding> {
     let (waited, relied) = (said.waited?, options.relies_on());
     if waited >= relied {
@@ -239,17 +239,16 @@ fn agreement(said: &Said, options: &Options) -> Option<Finding> {
     let (key, failover) = (
         options.key("store"),
         match waited {
-            0 => "every failover counts as one with losses, and starts all nodes anew",
-            _ => "failovers rely on so many only",
+            0 => "every failover counts as a loss of data and restarts all nodes' sessions",
+            _ => "failovers rely on that number only",
         },
     );
     Some(Finding::doubtful(
         format!(
-            "this address says wait={relied}, but somebody has written here with wait={waited}: {failover}"
+            "this address says wait={relied}, but another client has written with wait={waited}: {failover}"
         ),
         format!(
-            "Give all nodes and commands the same address; when none is left with less, raise it once: HSET {key} wait \
-             {relied}"
+            "Give all nodes and commands the same address; then raise the stored value once: HSET {key} wait {relied}"
         ),
     ))
 }
@@ -258,27 +257,28 @@ fn replication(said: &Said, options: &Options) -> Vec<Finding> {
     let count = |name| field(&said.replication, name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
     let (replicas, wait) = (count("connected_slaves"), options.wait);
     let mut findings = Vec::new();
-    let what = format!("{replicas} replicas are connected, and a write counts once {wait} have it");
+    let what = format!("{replicas} replicas are connected, and a write counts once {wait} of them have it");
     findings.push(if wait > replicas {
-        Finding::bad(what, "Nothing can be confirmed: bring the replicas back, or lower `wait` (see docs/redis.md).")
+        Finding::bad(what, "No write can be confirmed: bring the replicas back, or lower `wait` (see docs/redis.md).")
     } else if replicas > 0 && wait == 0 {
         Finding::doubtful(
             what,
-            "A failover stops all work for a ttl, and a master that is cut off goes on confirming: set `wait`.",
+            "A failover stops all work for a ttl, and a master that is cut off still confirms writes: set `wait`.",
         )
     } else if wait > 0 && (wait + 1) * 2 <= replicas + 1 {
         let least = replicas.div_ceil(2);
-        Finding::bad(what, format!("Both halves of a split could confirm: `wait={least}` is the least that is a majority."))
+        Finding::bad(what, format!("Both sides of a network partition could confirm writes: `wait={least}` is the smallest majority."))
     } else if wait > 0 && wait < replicas && options.after_failover == AfterFailover::GoOn {
         Finding::doubtful(
             what,
-            "A replica that lags may be promoted if master and confirming replica fail together: \
-             `after_failover=anew` excludes harm, at the price of a ttl's stop with each failover (see docs/redis.md).",
+            "A lagging replica may be promoted if the master and the confirming replica fail together. \
+             `after_failover=anew` makes that harmless, but every failover then stops all work for a ttl (see \
+             docs/redis.md).",
         )
     } else if wait > 0 && wait < replicas {
-        Finding::good(format!("{what}; every failover starts all nodes anew"))
+        Finding::good(format!("{what}; every failover restarts all nodes' sessions"))
     } else if wait > 0 {
-        Finding::doubtful(what, "With one replica fewer nothing is confirmed: one more replica makes the loss of one harmless.")
+        Finding::doubtful(what, "If one replica fails, no write is confirmed: add a replica to tolerate that.")
     } else {
         Finding::good(what)
     });
@@ -286,16 +286,19 @@ fn replication(said: &Said, options: &Options) -> Vec<Finding> {
         findings.push(match said.replicas_to_write {
             Some(0) => Finding::doubtful(
                 "min-replicas-to-write is 0",
-                "Set it to 1 so that a master that is cut off from its replicas stops taking writes by itself.",
+                "Set it to 1 so that a master that is cut off from its replicas stops accepting writes.",
             ),
             Some(least) => Finding::good(format!("min-replicas-to-write is {least}")),
-            None => Finding::doubtful("min-replicas-to-write cannot be found out", "Allow CONFIG GET, or look yourself."),
+            None => Finding::doubtful(
+                "min-replicas-to-write is unknown",
+                "Allow CONFIG GET, or check it yourself.",
+            ),
         });
     }
     if replicas == 0 && field(&said.replication, "repl_backlog_active") == Some("1") {
         findings.push(Finding::doubtful(
-            "there were replicas, and there are none",
-            "After repl-backlog-ttl (an hour) without one, Redis changes its replication id, and all nodes start anew once.",
+            "there were replicas, and now there are none",
+            "After repl-backlog-ttl (an hour) without one, Redis changes its replication id, which restarts all nodes' sessions once.",
         ));
     }
     findings
@@ -306,15 +309,15 @@ fn cluster(said: &Said, options: &Options) -> Option<Finding> {
         return None;
     }
     match field(&said.cluster, "cluster_state") {
-        Some("ok") => Some(Finding::good("the cluster is whole")),
+        Some("ok") => Some(Finding::good("the cluster serves all slots")),
         Some(state) => {
             let slots = field(&said.cluster, "cluster_slots_ok").unwrap_or("?");
             let what = format!("the cluster's state is {state}, with {slots} of 16384 slots served");
-            Some(Finding::bad(what, "Look at CLUSTER NODES."))
+            Some(Finding::bad(what, "Run CLUSTER NODES."))
         }
         None => Some(Finding::doubtful(
-            "the state of the cluster cannot be found out",
-            "Allow CLUSTER INFO, or look yourself.",
+            "the state of the cluster is unknown",
+            "Allow CLUSTER INFO, or check it yourself.",
         )),
     }
 }
@@ -322,7 +325,7 @@ fn cluster(said: &Said, options: &Options) -> Option<Finding> {
 fn clock(said: &Said) -> Option<Finding> {
     let (there, here) = said.clocks?;
     let apart = (there - here).unsigned_abs();
-    let what = format!("the server's clock is {apart} s from ours");
+    let what = format!("the server's clock and ours differ by {apart} s");
     match apart > 5 {
         true => Some(Finding::doubtful(
             what,
@@ -335,9 +338,9 @@ fn clock(said: &Said) -> Option<Finding> {
 fn clients(said: &Said) -> Option<Finding> {
     let count = |name| field(&said.clients, name)?.parse::<u64>().ok();
     let (now, most) = (count("connected_clients")?, count("maxclients")?);
-    let what = format!("{now} of {most} clients are connected (a node takes three)");
+    let what = format!("{now} of at most {most} clients are connected (a node uses three connections)");
     match now > most / 10 * 8 {
-        true => Some(Finding::doubtful(what, "Raise maxclients before nodes are turned away.")),
+        true => Some(Finding::doubtful(what, "Raise maxclients before the server rejects nodes.")),
         false => Some(Finding::good(what)),
     }
 }
@@ -345,7 +348,7 @@ fn clients(said: &Said) -> Option<Finding> {
 async fn namespace(records: &Records, said: &Said) -> Finding {
     let options = &records.connection.options;
     match records.list().await {
-        Err(error) => Finding::bad(error.to_string(), "Nodes would meet the same."),
+        Err(error) => Finding::bad(error.to_string(), "Nodes would get the same error."),
         Ok(listing)
             if listing.entries.is_empty()
                 && said.keyspace.lines().filter(|l| l.starts_with("db")).count() > 1 =>
@@ -355,7 +358,7 @@ async fn namespace(records: &Records, said: &Said) -> Finding {
                     "the namespace {:?} is empty in database {}, and other databases are in use",
                     options.namespace, options.login.db
                 ),
-                "Is it the right one? The database stands behind the port: redis://host:6379/0",
+                "Is it the right database? It is the number after the port: redis://host:6379/0",
             )
         }
         Ok(listing) => Finding::good(format!(

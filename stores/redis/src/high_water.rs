@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// How many unconfirmed writes are told apart; beyond that all news count as unconfirmed.
+/// How many unconfirmed writes are remembered one by one; beyond that every message counts as unconfirmed.
 const UNCONFIRMED_MAX: usize = 10_000;
 
-/// What this client knows to be safely in the store, so that the scripts can tell when it is gone; and which of its own
-/// writes it does not know to be.
+/// The last state that this client knows to be safe, so that the scripts can tell when it is lost; and those of its own
+/// writes that are not known to be safe.
 #[derive(Debug, Default)]
 pub(crate) struct HighWater {
     known: Mutex<Known>,

@@ -1,4 +1,4 @@
-//! Where the servers are and how to speak to them, as the address says.
+//! The options in an address: where the servers are and how to talk to them.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Who asks, and for which database.
+/// The user and the database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) enum Setup {
     Plain,
     /// Sentinels know which server is the master.
     Sentinel {
-        /// The name of the master that they watch over.
+        /// The name of the master that they monitor.
         master: String,
         login: Login,
     },
@@ -46,12 +46,12 @@ pub(crate) enum Setup {
     Cluster,
 }
 
-/// What a failover means when everybody waited for replicas.
+/// What a failover means if all clients waited for replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailover {
-    /// Nothing that counted is lost: work goes on.
+    /// No confirmed write is lost: work goes on.
     GoOn,
-    /// The promoted replica may not be one of those that were waited for: everybody starts anew.
+    /// The promoted replica may lack confirmed writes: all sessions restart.
     Anew,
 }
 
@@ -66,7 +66,7 @@ impl std::str::FromStr for AfterFailover {
     }
 }
 
-/// All that an address says.
+/// Everything that an address says.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) setup: Setup,
@@ -86,7 +86,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads an address, and tells of all its mistakes at once.
+    /// Reads an address, and reports all its mistakes at once.
     pub(crate) fn parse(text: &str, namespace: &str) -> Result<Self, AddressError> {
         let mut address = Address::parse(text, |name| std::env::var(name).ok())?;
         // Commands open scratch namespaces beside the one in use, so what the address says never replaces a name.
@@ -121,8 +121,7 @@ impl Options {
         }
     }
 
-    /// How long a server may take to shake hands: less than it may take to let us in, so that its silence is told
-    /// apart.
+    /// How long the TLS handshake may take: less than the whole connection, so that its silence gets an error of its own.
     pub(crate) fn handshake(&self) -> Duration {
         self.timeout * 2 / 5
     }
@@ -135,7 +134,7 @@ impl Options {
         }
     }
 
-    /// The same place, in a corner of the namespace for trying things out: whoever may use the namespace may use that.
+    /// The same, but in a corner of the namespace for test writes, which needs no other rights than the namespace.
     pub(crate) fn in_corner(&self, corner: &str) -> Options {
         Options { corner: Some(corner.to_owned()), ..self.clone() }
     }
@@ -159,7 +158,7 @@ fn setup(address: &mut Address) -> Setup {
         }
         _ => {
             address.wrong(format!(
-                "there is no scheme `{}` (there are redis, redis+sentinel, redis+cluster, and rediss… for TLS)",
+                "unknown scheme `{}` (use redis, redis+sentinel, redis+cluster, and rediss… for TLS)",
                 address.scheme
             ));
             Setup::Plain
@@ -171,14 +170,15 @@ fn login(address: &mut Address, setup: &Setup) -> Login {
     let path = address.path.clone();
     let db = if path.is_empty() { Ok(0) } else { path.parse() };
     let db = db.unwrap_or_else(|_| {
-        address.wrong("the database is no number: write it as redis://host:port/0");
+        address.wrong("the database must be a number: write redis://host:port/0");
         0
     });
     if db > 0 && matches!(setup, Setup::Cluster) {
-        address.wrong("a cluster has only the database 0");
+        address.wrong("a cluster has database 0 only");
     }
     if address.user.is_some() && address.password.is_none() {
-        address.wrong("there is a user without a password: write user:password@, or give `password_file`");
+        address
+            .wrong("the address has a user without a password: write user:password@, or use `password_file`");
     }
     Login { user: address.user.clone(), password: address.password.clone(), db }
 }
@@ -186,7 +186,7 @@ fn login(address: &mut Address, setup: &Setup) -> Login {
 fn spots(address: &mut Address, setup: &Setup) -> Vec<ServerAddress> {
     let usual = if matches!(setup, Setup::Sentinel { .. }) { 26379 } else { 6379 };
     if address.hosts.is_empty() {
-        address.wrong(format!("there is no host: write it as {}://host:{usual}", address.scheme));
+        address.wrong(format!("the address names no host: write {}://host:{usual}", address.scheme));
     }
     let spot = |host: &leasehold_store::Host| ServerAddress {
         host: host.name.clone(),
@@ -198,18 +198,18 @@ fn spots(address: &mut Address, setup: &Setup) -> Vec<ServerAddress> {
 fn millis(address: &mut Address, name: &'static str, usual: u64) -> Duration {
     let given = address.parsed(name, "a number of milliseconds, from 1 to 60000").unwrap_or(usual);
     if given == 0 || given > 60_000 {
-        address.wrong(format!("the value of `{name}` is wrong: a number of milliseconds, from 1 to 60000"));
+        address.wrong(format!("invalid value of `{name}`: write a number of milliseconds, from 1 to 60000"));
     }
     Duration::from_millis(given)
 }
 
 fn check_namespace(address: &mut Address, namespace: &str) {
-    // What is wrong is not repeated: it may be the end of a password with a slash in it.
+    // The error does not repeat the value: it may be the end of a password with a slash in it.
     if leasehold_store::check_namespace(namespace).is_err() {
         address.wrong("the namespace is empty, too long, or has a control character".to_owned());
     } else if namespace.contains(['{', '}']) {
         address.wrong(
-            "the namespace has a brace, which would put its keys into different slots of a cluster"
+            "the namespace contains a brace, which would put its keys into different slots of a cluster"
                 .to_owned(),
         );
     }

@@ -26,7 +26,7 @@ pub(crate) struct Pipeline {
     _ends: Arc<Ends>,
 }
 
-/// Ends both tasks with the last handle, also when the server has stalled in the middle of a word.
+/// Ends both tasks with the last handle, also when the server has stalled in the middle of a reply.
 #[derive(Debug)]
 struct Ends([AbortHandle; 2]);
 
@@ -77,7 +77,7 @@ impl Pipeline {
         answer.await.map_err(|_| lost())?
     }
 
-    /// Nobody should ask anything more over this connection.
+    /// Marks this connection as unusable.
     pub(crate) fn spoil(&self) {
         self.spoilt.store(true, Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ async fn read_all(
         let place = tokio::select! {
             biased;
             place = waiting.recv() => place,
-            // An end, or an answer to nothing: in both cases this connection is of no use any more.
+            // The end of the stream, or a reply without a request: either way this connection is unusable.
             _ = stream.fill_buf() => waiting.try_recv().ok(),
         };
         let Some(QueueEntry { answers, reply }) = place else { break };

@@ -1,4 +1,4 @@
-//! Records as Redis has them: reading, listing and swapping, by one script each.
+//! Reads, lists and swaps records, with one script each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::script::{Call, Script};
 
 /// How many records one call of a listing reads: the server does nothing else meanwhile.
 const PAGE: usize = 500;
-/// How often a listing begins anew because the store changed under it.
+/// How often a listing is started because the store changed during the one before.
 const LISTINGS_MAX: usize = 5;
 /// How many characters of a call's random id stand in versions and messages.
 pub(crate) const TAG: usize = 10;
@@ -79,7 +79,7 @@ impl Records {
         }
         Err(StoreError::new(
             StoreErrorKind::Busy,
-            "the store changes faster than it can be listed. Nothing was written.",
+            "the records change faster than they can be listed. Nothing was written.",
         ))
     }
 
@@ -151,12 +151,12 @@ impl Records {
             0 => Ok(()),
             left => Err(StoreError::new(
                 StoreErrorKind::Busy,
-                format!("{left} records have appeared in {}, so it stays", options.namespace),
+                format!("{left} new records have appeared in {}, so it was not removed", options.namespace),
             )),
         }
     }
 
-    /// Somebody may have changed the server's policy since we connected.
+    /// The server's eviction policy may have changed since we connected.
     async fn refuse_eviction(&self) -> Result<(), StoreError> {
         let options = &self.connection.options;
         let look = async {
@@ -216,7 +216,7 @@ impl Records {
                 }
                 "lower" => match number(rest.next())? {
                     waited if changes => self.lower(waited).await?,
-                    // Whoever only looks changes no rule.
+                    // A client that only reads does not change the rule.
                     waited => rule = waited.to_string(),
                 },
                 other => return Err(strange(other)),
@@ -224,17 +224,17 @@ impl Records {
         }
         Err(StoreError::new(
             StoreErrorKind::Busy,
-            "nodes do not agree how many replicas to wait for. Nothing was written. Give all of them the same `wait`.",
+            "nodes disagree on how many replicas to wait for. Nothing was written. Give all of them the same `wait`.",
         ))
     }
 
-    /// We wait for fewer replicas than others did, or do not rely on them. They must know before it counts: a failover is only without loss as
-    /// long as everybody waits.
+    /// We wait for fewer replicas than others did, or do not rely on them. This must be stored before a write of ours counts:
+    /// a failover loses nothing only if all clients wait.
     async fn lower(&self, waited: u64) -> Result<(), StoreError> {
         let options = &self.connection.options;
         let call = Call::new(Script::Lower, vec![options.key("store")]).arg(options.relies_on().to_string());
         let wait = Wait::For(u32::try_from(waited).unwrap_or(u32::MAX));
-        tracing::warn!(namespace = %options.namespace, from = waited, to = options.relies_on(), "fewer replicas are waited for");
+        tracing::warn!(namespace = %options.namespace, from = waited, to = options.relies_on(), "writes now wait for fewer replicas");
         let lowered = self.connection.call(&call, wait).await;
         lowered.map(drop).map_err(|(error, written)| error.into_store_error(written))
     }
@@ -260,7 +260,7 @@ pub(crate) fn name(key: &Key) -> String {
     known.unwrap_or(text)
 }
 
-/// The record with this name in Redis, or the name of something that is none of ours.
+/// The record with this name in Redis, or the name of a foreign key.
 pub(crate) fn key(name: &str) -> Result<Key, String> {
     let known = KINDS.iter().find_map(|(ours, core)| Some(format!("{core}{}", name.strip_prefix(ours)?)));
     let text = known.unwrap_or_else(|| name.to_owned());
@@ -271,13 +271,11 @@ pub(crate) fn key(name: &str) -> Result<Key, String> {
     }
 }
 
-/// Something that our scripts do not say.
+/// The error for a reply that our scripts never send.
 pub(crate) fn strange(what: &str) -> StoreError {
     StoreError::new(
         StoreErrorKind::Damaged,
-        format!(
-            "a script answered with something else than it should ({what}). It is unknown what became of the call."
-        ),
+        format!("a script sent an invalid reply ({what}). It is unknown whether the call was carried out."),
     )
 }
 

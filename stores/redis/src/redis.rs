@@ -35,8 +35,8 @@ impl Redis {
     /// | `redis+sentinel://host:port,…/db?master=name` | what the sentinels say |
     /// | `redis+cluster://host:port,…` | a cluster |
     ///
-    /// `rediss`, `rediss+sentinel` and `rediss+cluster` are the same over TLS. Parameters: `namespace` (a name above
-    /// the one given), `wait` (how many replicas must have a write before it counts: 0, and 1 with sentinels or a cluster),
+    /// `rediss`, `rediss+sentinel` and `rediss+cluster` are the same over TLS. Parameters: `namespace` (a parent of the
+    /// one given), `wait` (how many replicas must have a write before it counts: 0, and 1 with sentinels or a cluster),
     /// `wait_for` (500, milliseconds), `after_failover` (`go-on`, or `anew`), `timeout` of a call (2000, milliseconds), `password_file`, `master`,
     /// `sentinel_user`, `sentinel_password`, `sentinel_password_file`, `ca`, `cert`, `key`, `server_name`.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
@@ -98,8 +98,10 @@ impl Store for Redis {
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         if swaps.len() > SWAPS_MAX {
-            let message =
-                format!("{} swaps in one call, of {SWAPS_MAX} at most. Nothing was written.", swaps.len());
+            let message = format!(
+                "{} swaps in one call; at most {SWAPS_MAX} are allowed. Nothing was written.",
+                swaps.len()
+            );
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
         let (engine, records) = self.records(lane);

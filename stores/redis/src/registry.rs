@@ -1,4 +1,4 @@
-//! Registered keys, with Redis' own expiry. They are for other programs to read, and never say who owns what.
+//! Registered keys, which use Redis' own expiry. Other programs read them; ownership never depends on them.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Registry for Redis {
         let mut parts = answer.list().ok_or_else(|| strange("no list"))?.into_iter();
         let mut keys = Vec::with_capacity(parts.len() / 2);
         while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
-            let key = key.text().ok_or_else(|| strange("a key that is no text"))?.to_owned();
+            let key = key.text().ok_or_else(|| strange("a key that is not text"))?.to_owned();
             keys.push((key, value.bytes().ok_or_else(|| strange("no value"))?));
         }
         keys.sort();

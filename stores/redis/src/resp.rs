@@ -1,4 +1,4 @@
-//! What goes over the wire: Redis' protocol, version 2.
+//! The wire protocol of Redis, RESP version 2.
 
 use std::io;
 
@@ -88,7 +88,7 @@ pub(crate) async fn read(from: &mut (impl AsyncBufRead + Unpin + Send)) -> io::R
         let mut value = match read_head(from).await? {
             Head::Whole(value) => value,
             Head::List(0) => Value::List(Vec::new()),
-            Head::List(_) if open.len() >= DEPTH_MAX => return Err(nonsense("lists within too many lists")),
+            Head::List(_) if open.len() >= DEPTH_MAX => return Err(nonsense("lists nested too deeply")),
             Head::List(parts) => {
                 open.push((Vec::with_capacity(parts.min(4096)), parts));
                 continue;
@@ -121,7 +121,7 @@ async fn read_head(from: &mut (impl AsyncBufRead + Unpin + Send)) -> io::Result<
     let Some(line) = line.strip_suffix(b"\r\n") else { return Err(nonsense("a line without an end")) };
     let Some((kind, rest)) = line.split_first() else { return Err(nonsense("an empty line")) };
     let text = String::from_utf8_lossy(rest).into_owned();
-    let number = || text.parse::<i64>().map_err(|_| nonsense("a number that is none"));
+    let number = || text.parse::<i64>().map_err(|_| nonsense("an invalid number"));
     Ok(Head::Whole(match kind {
         b'+' => Value::Text(rest.to_vec()),
         b'-' => Value::Error(text),
@@ -137,7 +137,7 @@ async fn read_head(from: &mut (impl AsyncBufRead + Unpin + Send)) -> io::Result<
         },
         _ => {
             return Err(nonsense(
-                "something that is not Redis' protocol: is this a TLS port, or no Redis at all?",
+                "something other than the Redis protocol: is this a TLS port, or another kind of server?",
             ));
         }
     }))

@@ -1,4 +1,4 @@
-//! The scripts. They are loaded into every server that is connected to, and called by the names that it gives them.
+//! The Lua scripts. Each connection loads them, and calls them by the hashes that the server returns.
 
 use crate::resp::Command;
 

@@ -1,4 +1,4 @@
-//! Reaching one server: a stream, encrypted or not, that has logged in.
+//! A connection to one server: a stream, encrypted or not, that has logged in.
 
 use std::io;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::tls::Tls;
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection that asks one thing at a time.
+/// A connection that sends one request at a time.
 pub(crate) struct Socket {
     pub(crate) stream: BufReader<Box<dyn Duplex>>,
     pub(crate) spot: ServerAddress,
-    /// Both sides agree whether they encrypt: it answered before, or has shaken hands.
+    /// Both sides agree on TLS or no TLS: the server answered before, or the handshake is done.
     understood: bool,
 }
 
@@ -39,8 +39,9 @@ impl Socket {
             None => Box::new(tcp),
             Some(tls) => {
                 let name = tls.name.clone().unwrap_or_else(|| spot.host.clone());
-                let name = ServerName::try_from(name)
-                    .map_err(|_| RedisError::Refused(format!("{spot}: no certificate can have that name")))?;
+                let name = ServerName::try_from(name).map_err(|_| {
+                    RedisError::Refused(format!("{spot}: a certificate cannot carry this name"))
+                })?;
                 match tokio::time::timeout(patience, tls.connector.connect(name, tcp)).await {
                     Ok(stream) => Box::new(stream.map_err(unreachable)?),
                     // Without TLS, Redis waits for the end of a line which never comes.

@@ -1,4 +1,4 @@
-//! Encryption, by rustls with ring.
+//! TLS, with rustls and ring.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// How to encrypt, and whom to believe.
+/// The TLS configuration.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) connector: TlsConnector,
@@ -50,7 +50,7 @@ fn config(ca: Option<String>, pair: (Option<String>, Option<String>)) -> Result<
             let secret = PrivateKeyDer::from_pem_file(&key)
                 .map_err(|e| format!("the private key in {key} cannot be read: {e}"))?;
             let fits = builder.with_client_auth_cert(chain, secret);
-            fits.map_err(|e| format!("the certificate {cert} and the key {key} do not fit: {e}"))
+            fits.map_err(|e| format!("the certificate {cert} and the key {key} do not match: {e}"))
         }
         _ => Err("`cert` and `key` belong together: give both or neither".to_owned()),
     }
@@ -66,7 +66,7 @@ fn roots(ca: Option<String>) -> Result<RootCertStore, String> {
         };
     };
     for certificate in certificates(&ca)? {
-        roots.add(certificate).map_err(|e| format!("{ca} holds no certificate of an authority: {e}"))?;
+        roots.add(certificate).map_err(|e| format!("{ca} holds no valid CA certificate: {e}"))?;
     }
     Ok(roots)
 }

@@ -1,5 +1,5 @@
-//! Telling of changes: the scripts publish them, each message says on which revision it follows, and whoever misses
-//! one lists everything again.
+//! Watches a namespace. The scripts publish every change, and each message names the revision before it; a reader that
+//! missed a message lists everything again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::records::{self, Records};
 use crate::resp::{Command, Value};
 use crate::socket::{Socket, within};
 
-/// How many events may wait for whoever reads the watch. Then the server waits too, and in the end it hangs up.
+/// How many events are buffered for the reader. Beyond that the server has to wait, and in the end it closes the connection.
 const WAITING_MAX: usize = 256;
-/// How often a silent connection is asked whether it still stands.
+/// How often a silent connection is pinged.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
-/// Starts a watch, which goes on for as long as somebody reads it.
+/// Starts a watch. It ends when its reader is dropped.
 pub(crate) fn start(engine: &Arc<Engine>, records: Records) -> Watch {
     let (events, told) = mpsc::channel(WAITING_MAX);
     let reader = events.clone();
@@ -35,12 +35,12 @@ pub(crate) fn start(engine: &Arc<Engine>, records: Records) -> Watch {
     }))
 }
 
-/// Why a watch must begin anew.
+/// Why a watch must start again.
 enum Broken {
     RedisError(StoreError),
     /// Something was missed.
     Gap(&'static str),
-    NobodyReads,
+    ReaderGone,
 }
 
 impl From<StoreError> for Broken {
@@ -64,12 +64,12 @@ async fn follow(records: Records, events: mpsc::Sender<WatchEvent>) {
             (failures, gap_told) = (0, false);
         }
         let why = match broken {
-            Broken::NobodyReads => return,
+            Broken::ReaderGone => return,
             Broken::Gap(why) => why.to_owned(),
             Broken::RedisError(error) => error.to_string(),
         };
-        tracing::debug!(%why, "the watch of Redis begins anew");
-        // Each gap is told once, and none before the first snapshot.
+        tracing::debug!(%why, "restarting a watch of Redis");
+        // Each gap is reported once, and none before the first snapshot.
         if !gap_told && events.send(WatchEvent::Interrupted(why)).await.is_err() {
             return;
         }
@@ -85,7 +85,7 @@ async fn follow(records: Records, events: mpsc::Sender<WatchEvent>) {
 struct Watching<'a> {
     records: &'a Records,
     events: &'a mpsc::Sender<WatchEvent>,
-    /// The generation and revision up to which everything was told.
+    /// The generation and revision up to which everything was delivered.
     told: Option<(String, u64)>,
 }
 
@@ -109,7 +109,8 @@ impl Watching<'_> {
                 Ok(message) => message?,
                 Err(_) => {
                     socket.send(&[Command::new(["PING"])]).await?;
-                    within(timeout, "the watch's connection said nothing", socket.read()).await?
+                    within(timeout, "no message or ping reply on the connection of the watch", socket.read())
+                        .await?
                 }
             };
             if let Some(news) = news_of(message)? {
@@ -129,13 +130,13 @@ impl Watching<'_> {
         }
     }
 
-    /// Passes a message on, if it follows on what was told.
+    /// Delivers a message, if it directly follows the last one.
     async fn take(&mut self, news: &[u8]) -> Result<(), Broken> {
         let news =
-            News::parse(news).ok_or(Broken::Gap("somebody else wrote into the channel of the watch"))?;
+            News::parse(news).ok_or(Broken::Gap("another program published to the channel of the watch"))?;
         let Some((generation, revision)) = &mut self.told else { return Ok(()) };
         if news.generation != *generation {
-            return Err(Broken::Gap("the store has another generation"));
+            return Err(Broken::Gap("the generation of the store changed"));
         }
         if news.to <= *revision {
             return Ok(());
@@ -156,7 +157,7 @@ impl Watching<'_> {
     }
 
     async fn tell(&self, event: WatchEvent) -> Result<(), Broken> {
-        self.events.send(event).await.map_err(|_| Broken::NobodyReads)
+        self.events.send(event).await.map_err(|_| Broken::ReaderGone)
     }
 }
 

@@ -88,7 +88,7 @@ fn a_key_is_registered_and_a_machine_that_is_not_there_is_told() {
     };
     let (code, text) = told(&url);
     assert_eq!(code, Some(3), "{text}");
-    assert!(text.contains("there is no Kubernetes node m9: give spec.nodeName of the pod"), "{text}");
+    assert!(text.contains("there is no Kubernetes node m9: use spec.nodeName of the pod"), "{text}");
     let (code, text) = told("local:x.db");
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("only a Kubernetes store (k8s://…) can look up the zone of a machine"), "{text}");
@@ -109,7 +109,7 @@ fn who_is_not_let_in_ends_and_who_may_not_write_can_still_be_hurried() {
     let url = |user: &str| format!("k8s://default?kubeconfig={}", server.kubeconfig(user).display());
     let mut stranger = place.run("a", &["--store", &url("stranger"), "--ttl", "3s", "--shards", "1"], POLITE);
     assert_eq!(stranger.end().code(), Some(3), "{}", stranger.log());
-    assert!(stranger.log().contains("does not know these credentials"), "{}", stranger.log());
+    assert!(stranger.log().contains("rejected the credentials"), "{}", stranger.log());
 
     let made = server.kubectl_as("admin", &["apply", "-f", "-"], RULES);
     assert!(made.good, "{}", made.text);

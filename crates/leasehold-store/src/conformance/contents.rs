@@ -11,7 +11,7 @@ use super::verdict::ensure;
 use super::watching::{Watching, next, open_watch};
 use super::{Fixture, Note, Unmet, Verdict};
 
-/// Values come back byte for byte: one byte, 64 KiB, broken JSON. Empty values and bytes that are no UTF-8, which
+/// Values come back byte for byte: one byte, 64 KiB, broken JSON. Empty values and bytes that are not UTF-8, which
 /// Leasehold itself never writes, are carried as well or refused with [`StoreErrorKind::Refused`].
 pub async fn values_are_carried_faithfully(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "values").await?;
@@ -168,7 +168,7 @@ fn expect_all(
     }
     match seen.keys().find(|key| !wanted.contains_key(key)) {
         Some(stranger) => {
-            Err(mixed_up(stranger, &format!("no such key by {how}"), "a key that nobody wrote"))
+            Err(mixed_up(stranger, &format!("no such key by {how}"), "a key that was never written"))
         }
         None => Ok(()),
     }
@@ -229,7 +229,7 @@ pub async fn namespaces_are_apart(fixture: &dyn Fixture) -> Verdict {
     Ok(Note::default())
 }
 
-/// A record that somebody damaged is shown as it is, to be judged by its reader, and can be swapped by its version.
+/// A damaged record is shown as it is, for its reader to judge, and can be swapped by its version.
 pub async fn corrupt_records_are_shown_as_they_are(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "corrupt").await?;
     let key = shard(0);

@@ -23,10 +23,10 @@ pub async fn vanished_records_are_absent(fixture: &dyn Fixture) -> Verdict {
         format!("{found:?}, {outcome:?}"),
         "a session whose record is gone must detach, and not bring its record back",
     );
-    let anew = put(&*trial.b, &key, None, b"another life").await?;
+    let again = put(&*trial.b, &key, None, b"another life").await?;
     let outcome = swap_one(&*trial.a, wish(&key, Some(&old), Some(b"renewed"))).await?;
     ensure!(
-        anew != old && matches!(&outcome, Swapped::Lost(Some(stored)) if stored.version == anew),
+        again != old && matches!(&outcome, Swapped::Lost(Some(stored)) if stored.version == again),
         "a renewal from before the record vanished to be lost to the one that came after",
         format!("{outcome:?}"),
         "a former life would renew itself over the next one",
@@ -94,12 +94,12 @@ pub async fn an_emptied_store_is_noticed(fixture: &dyn Fixture) -> Verdict {
         "a namespace counts as new only when it is empty",
     );
     for (key, old) in keys.iter().zip(&old) {
-        let anew = put(&*fresh, key, None, b"before").await?;
+        let again = put(&*fresh, key, None, b"before").await?;
         ensure!(
-            anew != *old || listing.generation != before.generation,
+            again != *old || listing.generation != before.generation,
             format!("{key} under a version that it did not have before the store was emptied"),
-            format!("{anew:?} again"),
-            "a write from before would fit the record that was made anew",
+            format!("{again:?} again"),
+            "a write from before would match the record that was created again",
         );
     }
     Ok(Note::default())
@@ -130,7 +130,7 @@ pub async fn a_rolled_back_store_is_noticed(fixture: &dyn Fixture) -> Verdict {
     );
     let mut version = found.map(|stored| stored.version);
     for _ in 0..5 {
-        version = Some(put(&*fresh, &key, version.as_ref(), b"anew").await?);
+        version = Some(put(&*fresh, &key, version.as_ref(), b"after").await?);
         ensure!(
             version.as_ref() != Some(&lost_version) || fresh.generation().await? != before.generation,
             "versions after the roll-back that were not given before it",
@@ -153,9 +153,9 @@ fn noticed(
     let seen = listed(&now, key)?.map(|stored| &stored.version);
     ensure!(
         seen != Some(old) || now.generation != before.generation || now.revision < before.revision,
-        format!("a client that was open while the store was {what} to show it in its next listing"),
+        format!("a client that was open while the store was {what} to show that in its next listing"),
         "the same records, generation and revision as before",
-        "nodes that don't notice go on with epochs and holders that the store does not know any more",
+        "nodes that do not notice continue with epochs and holders that the store no longer has",
     );
     Ok(())
 }

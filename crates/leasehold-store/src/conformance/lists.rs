@@ -161,7 +161,7 @@ pub async fn large_lists_are_whole(fixture: &dyn Fixture) -> Verdict {
         seen == (count, 0),
         format!("{count} records, each once and with its own value"),
         format!("{} entries; {} records missing or with a wrong value", seen.0, seen.1),
-        "a page that is lost or repeated hides shards, which others then take or nobody does",
+        "a lost or repeated page hides shards, so that another node takes them, or none does",
     );
     Ok(Note(format!("{count} shards written in {wrote_in:.1?}, listed in {listed_in:.1?}")))
 }

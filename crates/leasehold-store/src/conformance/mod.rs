@@ -1,6 +1,6 @@
-//! What a store must do, as public functions over any store: one for each property, and [`all`] of them.
+//! The contract of a store as public functions over any store: one for each property, and [`all`] of them.
 //!
-//! Whoever writes a store writes a [`Fixture`] for it and calls [`assert_all`] in a test. A property that needs a lever which
+//! The author of a store writes a [`Fixture`] for it and calls [`assert_all`] in a test. A property that needs a lever which
 //! the fixture does not have is reported as skipped. A property that fails says what was expected, what was seen, and
 //! what goes wrong in a cluster on such a store.
 //!
@@ -86,7 +86,7 @@ impl Property {
             Err(_) => Err(Unmet::failed(
                 format!("an end within {timeout:?}"),
                 "calls that are still not answered",
-                "a call that hangs holds up whoever waits for it; errors are better",
+                "a call that hangs blocks its caller; errors are better",
             )),
         }
     }
@@ -94,7 +94,7 @@ impl Property {
 
 macro_rules! properties {
     ($($name:ident),* $(,)?) => {
-        /// All properties, in the order in which they are best mended.
+        /// All properties, in the order in which they are best fixed.
         pub const PROPERTIES: &[Property] = &[
             $(Property { name: stringify!($name), check: |fixture| Box::pin($name(fixture)) }),*
         ];

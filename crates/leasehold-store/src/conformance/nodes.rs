@@ -63,7 +63,7 @@ fn expect_whole(listing: &Listing, wanted: &BTreeMap<Key, String>, generation: &
             found.is_some_and(|stored| *stored.value == *value.as_bytes()),
             format!("{key} in a listing of nodes, with its own value"),
             format!("{found:?}"),
-            "whoever takes a free shard asks all nodes whether they hold it: one that is missed may run it too",
+            "a node that takes a free shard checks that no other node holds it: one that is missed may run it too",
         );
     }
     let stranger = listing.entries.iter().find(|(key, _)| !wanted.contains_key(key));
@@ -107,7 +107,7 @@ pub async fn nodes_are_never_listed_stale(fixture: &dyn Fixture) -> Verdict {
             seen == versions,
             format!("a listing of nodes after write {round} to show {versions:?}"),
             format!("{seen:?}"),
-            "a node that publishes a shard and is shown as it was before may run it beside whoever takes it",
+            "a node whose record is shown without a shard that it published may run it beside the node that takes it",
         );
     }
     Ok(Note::default())

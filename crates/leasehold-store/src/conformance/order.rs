@@ -1,7 +1,7 @@
 //! Rules of the order in which records are read, where they are not read as of one moment.
 //!
-//! A writer writes one record and then all others, over and over. Whoever reads that one last can never see one of the
-//! others further than it.
+//! A writer writes one record and then all others, over and over. A reader that reads that one last can never see one of the
+//! others ahead of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::verdict::ensure;
 use super::{Fixture, Note, Unmet, Verdict};
 use crate::{Store, Swapped};
 
-/// How many times it is read while somebody writes, by chance and between any two requests.
+/// How many times it is read during writes: at random, and between any two requests.
 const ROUNDS: (usize, usize) = (30, 3);
 
 /// A listing that is not of one moment reads `meta` after everything else.

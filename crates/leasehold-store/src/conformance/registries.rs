@@ -53,7 +53,7 @@ pub async fn leases_expire_unless_renewed(fixture: &dyn Fixture) -> Verdict {
             state == LeaseState::Alive,
             format!("a lease that is renewed three times per ttl to be alive after {third} thirds of a ttl"),
             format!("{state:?}"),
-            "a node's registered keys would vanish while it is well",
+            "a node's registered keys would vanish while it is healthy",
         );
         if third >= 3 && registry.keys().await?.len() == 1 {
             break;
@@ -66,7 +66,7 @@ pub async fn leases_expire_unless_renewed(fixture: &dyn Fixture) -> Verdict {
         states == [LeaseState::Gone; 2],
         "a lease that expired to be gone when it is renewed and when a key is put under it",
         format!("{states:?}"),
-        "a node registers its keys anew only when it is told that its lease is gone",
+        "a node registers its keys again only when it is told that its lease is gone",
     );
     expect_keys(registry, &["renewed"], "nothing to be put under a lease that is gone").await?;
     expect_gone(registry, "silent-2").await?;
@@ -140,7 +140,7 @@ pub async fn registered_keys_keep_to_themselves(fixture: &dyn Fixture) -> Verdic
 }
 
 fn registry(store: &dyn Store) -> Result<&dyn Registry, Unmet> {
-    store.registry().ok_or_else(|| Unmet::Skipped("the store keeps no registered keys".to_owned()))
+    store.registry().ok_or_else(|| Unmet::Skipped("the store has no registry".to_owned()))
 }
 
 async fn put_alive(registry: &dyn Registry, lease: &LeaseId, key: &str, value: &[u8]) -> Result<(), Unmet> {
@@ -164,7 +164,7 @@ async fn expect_keys(registry: &dyn Registry, wanted: &[&str], expected: &str) -
         same,
         format!("the values of {names:?} as they are listed"),
         format!("{values:?}"),
-        "a node would not notice that somebody removed a key or wrote over it",
+        "a node would not notice that a key was removed or overwritten",
     );
     expect_gone(registry, "never there").await?;
     let seen: Vec<String> = listed.into_iter().map(|(key, _)| key).collect();
@@ -183,7 +183,7 @@ async fn expect_gone(registry: &dyn Registry, key: &str) -> Result<(), Unmet> {
         values == [None],
         format!("no value of {key:?}, which is not there"),
         format!("{values:?}"),
-        "a node would not register a key again that somebody removed",
+        "a node would not register a removed key again",
     );
     Ok(())
 }

@@ -71,14 +71,14 @@ pub async fn applies_only_to_what_it_expects(fixture: &dyn Fixture) -> Verdict {
         found.as_ref().is_some_and(|stored| stored.version == new && *stored.value == *b"new"),
         "lost swaps to leave the record alone",
         format!("{found:?}"),
-        "a swap that was reported as lost and applied is a claim that nobody knows of",
+        "a swap that was reported as lost but applied is a claim that no node knows of",
     );
     let found = get(&*trial.b, &absent).await?;
     ensure!(
         found.is_none(),
         "lost swaps to leave an absent record absent",
         format!("{found:?}"),
-        "a swap that was reported as lost and applied is a claim that nobody knows of",
+        "a swap that was reported as lost but applied is a claim that no node knows of",
     );
     Ok(Note::default())
 }
@@ -323,7 +323,7 @@ pub async fn removes_as_it_says(fixture: &dyn Fixture) -> Verdict {
             matches!(&answer, Err(error) if error.kind == StoreErrorKind::Refused) && found.is_some(),
             "a removal to be refused with StoreErrorKind::Refused, as facts().removes says",
             format!("{answer:?}, and then {found:?}"),
-            "a removal without its condition deletes the record of whoever came in between",
+            "a removal without its condition deletes the record of a node that wrote in between",
         );
     }
     Ok(Note::default())

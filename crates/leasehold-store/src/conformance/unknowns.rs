@@ -83,7 +83,7 @@ pub async fn a_doubled_write_applies_once(fixture: &dyn Fixture) -> Verdict {
             matches!(&outcome, Swapped::Applied(applied) if version.as_ref() == Some(applied)),
             "the record as the first copy of the call left it",
             format!("the first copy was answered with {outcome:?}, and now it is {version:?}"),
-            "a second copy that applies takes the record from whoever has it by then",
+            "a second copy that applies takes the record from the node that has it by then",
         );
     }
     Ok(Note::default())

@@ -31,7 +31,7 @@ pub async fn watches_begin_with_a_snapshot(fixture: &dyn Fixture) -> Verdict {
     Ok(Note::default())
 }
 
-/// Every change of every record arrives, whoever made it: the last state of each key always, and the states of one
+/// Every change of every record arrives, no matter who made it: the last state of each key always, and the states of one
 /// key in the order in which they came to be. States that were replaced at once may be left out.
 pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdict {
     const KEYS: usize = 10;
@@ -82,7 +82,7 @@ pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdic
     Ok(Note::default())
 }
 
-/// Nothing is lost between the snapshot and the changes: whoever applies them all has what a listing shows.
+/// Nothing is lost between the snapshot and the changes: a reader that applies them all has what a listing shows.
 pub async fn nothing_is_lost_after_the_snapshot(fixture: &dyn Fixture) -> Verdict {
     const ROUNDS: usize = 8;
     let trial = Trial::begin(fixture, "between").await?;
@@ -190,7 +190,7 @@ pub async fn a_broken_watch_resumes_with_a_snapshot(fixture: &dyn Fixture) -> Ve
     Ok(Note::default())
 }
 
-/// A watch that nobody reads for a while neither blocks writers nor lies afterwards: it tells all changes, or says
+/// A watch that is not read for a while neither blocks writers nor lies afterwards: it delivers all changes, or says
 /// that it was interrupted and goes on with a snapshot.
 pub async fn a_slow_reader_sees_the_truth(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "slow").await?;

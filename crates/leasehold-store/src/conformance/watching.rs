@@ -1,4 +1,4 @@
-//! Reading a watch and putting together what it tells.
+//! Reads a watch and puts its events together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Watching {
         Ok(())
     }
 
-    /// Takes in what still comes after what was waited for: something older, or somebody else's.
+    /// Takes in what still comes after what was waited for: something older, or from another writer.
     pub(super) async fn settle(&mut self) {
         while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.watch.next()).await {
             self.seen.take(&event);

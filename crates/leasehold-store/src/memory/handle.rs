@@ -50,7 +50,9 @@ impl Memory {
             ));
         }
         if !self.facts.removes && swaps.iter().any(|swap| swap.value.is_none()) {
-            return refuse("this store cannot remove on condition. None of the swaps was tried".to_owned());
+            return refuse(
+                "this store cannot remove records conditionally. None of the swaps was tried".to_owned(),
+            );
         }
         Ok(())
     }

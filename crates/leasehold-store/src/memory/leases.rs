@@ -66,7 +66,7 @@ impl Leases {
         self.keys.iter().map(|(key, registered)| (key.clone(), registered.value.clone())).collect()
     }
 
-    /// Nothing happens by itself in here, so whatever has run out by `now` ends before anybody looks.
+    /// Nothing happens by itself in here, so expired leases end here, before each use.
     fn expire(&mut self, now: Moment) {
         let over: Vec<LeaseId> = self
             .leases

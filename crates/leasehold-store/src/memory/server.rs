@@ -47,7 +47,7 @@ impl MemoryServer {
         server.clock = server.clock + by;
     }
 
-    /// Removes everything in all namespaces, as somebody with a broom would: the revision goes on, the generation
+    /// Removes everything in all namespaces, as an operator who deletes all keys would: the revision goes on, the generation
     /// stays, and the watches tell of each record.
     pub fn wipe(&self) {
         let mut server = self.lock();
@@ -82,12 +82,12 @@ impl MemoryServer {
         self.lock().generation = generation.into();
     }
 
-    /// Writes any bytes under any name, whoever is there: corrupt records and foreign keys.
+    /// Writes any bytes under any name, unconditionally: corrupt records and foreign keys.
     pub fn put_raw(&self, namespace: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Version {
         self.lock().write(namespace, key, Some(bytes.into().into()))
     }
 
-    /// Removes a record, whoever is there.
+    /// Removes a record, unconditionally.
     pub fn remove_raw(&self, namespace: &str, key: &str) {
         let mut server = self.lock();
         if server.space(namespace).records.contains_key(key) {

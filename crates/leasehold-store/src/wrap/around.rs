@@ -55,10 +55,10 @@ pub(crate) trait Around: Send + Sync + 'static {
         async move { self.around(Call::Swap, self.inner().swap(lane, swaps)).await }
     }
 
-    /// Stands between a watch of the store inside and whoever reads it.
+    /// Wraps a watch of the store inside.
     fn watching(&self, watch: Watch) -> Watch;
 
-    /// The same wrapper, with all that happens to it, around another store: what is set aside is no way past it.
+    /// The same wrapper, with all that happens to it, around another store: what is set aside must not bypass it.
     fn around_another(&self, inner: Arc<dyn Store>) -> Arc<dyn Store>;
 
     /// Takes note of what was read.
@@ -69,7 +69,7 @@ pub(crate) trait Around: Send + Sync + 'static {
 
     /// The registry of the store inside.
     fn inner_registry(&self) -> Result<&dyn Registry, StoreError> {
-        let none = || StoreError::new(StoreErrorKind::Refused, "the store inside keeps no registered keys");
+        let none = || StoreError::new(StoreErrorKind::Refused, "the wrapped store has no registry");
         self.inner().registry().ok_or_else(none)
     }
 }

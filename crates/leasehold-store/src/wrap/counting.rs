@@ -8,13 +8,13 @@ use leasehold_core::store::{Key, Lane, Listing, StoreError, Swap, Swapped, Watch
 use super::around::{Around, Call};
 use crate::{Reading, Store, SwapReply, Watch};
 
-/// A store that takes notes of what it is asked, for tests and benchmarks of how much work a node makes.
+/// A store that counts its calls, for tests and benchmarks of the load that a node causes.
 pub struct Counting {
     inner: Arc<dyn Store>,
     counts: Arc<Mutex<Counts>>,
 }
 
-/// What a [`Counting`] store has noted.
+/// What a [`Counting`] store has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls of each kind, as they were made.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub bytes_in: u64,
     /// Records that listings carried back.
     pub listed: u64,
-    /// Events that watches told.
+    /// Events that watches delivered.
     pub watch_events: u64,
 }
 
@@ -60,7 +60,7 @@ impl Counts {
 }
 
 impl Counting {
-    /// Begins to count what a store is asked.
+    /// Starts to count the calls of a store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Counting { inner, counts: Arc::default() }
     }

@@ -17,7 +17,7 @@ pub struct CutOff {
     link: Arc<SharedLink>,
 }
 
-/// What the way to the store lets through.
+/// What the link to the store lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Everything.
@@ -99,7 +99,7 @@ impl Around for CutOff {
 struct Watched {
     rewatch: Rewatch,
     link: Arc<SharedLink>,
-    /// The breaks of the link that the watch has told of, so that a short one between two looks is told too.
+    /// The breaks of the link that the watch has reported, so that a short one between two polls is reported too.
     breaks: u64,
 }
 
@@ -133,7 +133,7 @@ fn cut(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, message)
 }
 
-/// What the link is, and how often it was not. The counts tell of what was over before anybody looked.
+/// The state of the link, and how often it broke. The counts show breaks that were over before anything polled.
 #[derive(Clone, Copy, Debug)]
 struct LinkState {
     link: Link,

@@ -137,14 +137,14 @@ impl Faulty {
         None
     }
 
-    /// Sends the swaps after a while, with nobody waiting for the answer.
+    /// Sends the swaps after a while; no caller waits for the answer.
     fn send_late(&self, lane: Lane, swaps: &[Swap], after: Duration) {
         let (inner, swaps) = (self.inner.clone(), swaps.to_vec());
         let mut late = lock(&self.day.late);
         while late.try_join_next().is_some() {}
         late.spawn(async move {
             tokio::time::sleep(after).await;
-            // Nobody hears of it: that is the fault.
+            // The answer is lost: that is the fault.
             let _ = inner.swap(lane, &swaps).await;
         });
     }

@@ -1,9 +1,9 @@
-//! Stores around other stores, which make trouble or take notes: [`Faulty`], [`Slow`], [`CutOff`] and [`Counting`].
+//! Stores around other stores that inject faults or count calls: [`Faulty`], [`Slow`], [`CutOff`] and [`Counting`].
 //!
-//! Each takes an `Arc<dyn Store>`, so they can be stacked in any order. Rng comes from a seed and time from
+//! Each takes an `Arc<dyn Store>`, so they can be stacked in any order. Randomness comes from a seed and time from
 //! tokio's timers, so that a test under paused time runs the same way every time.
 //!
-//! They only make trouble that a real store could make: what they answer is always true. A write whose caller got an
+//! They only inject faults that a real store could have: their answers are always true. A write whose caller got an
 //! error may have landed, or may land later, but nothing is ever reported as applied or lost that is not.
 
 mod around;

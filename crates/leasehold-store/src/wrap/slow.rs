@@ -21,7 +21,7 @@ pub struct Slow {
     rng: Arc<SharedRng>,
 }
 
-/// How long the way to the store and back takes: somewhere between the two.
+/// The round-trip time to the store: a random one between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// At least this.
@@ -38,12 +38,12 @@ impl Latency {
 }
 
 impl Slow {
-    /// Puts the way between us and a store.
+    /// Adds this latency to a store.
     pub fn new(inner: Arc<dyn Store>, latency: Latency, seed: u64) -> Self {
         Slow { inner, latency: Arc::new(Mutex::new(latency)), rng: Arc::new(SharedRng::new(seed)) }
     }
 
-    /// Makes the way longer or shorter, for calls and watches that begin from now on.
+    /// Changes the latency, for calls and watches that begin from now on.
     pub fn set_latency(&self, latency: Latency) {
         *self.latency.lock().unwrap_or_else(PoisonError::into_inner) = latency;
     }

@@ -93,7 +93,7 @@ async fn the_levers_do_what_they_say() {
     assert_eq!(snapshot(next(&mut watch).await), ["meta"]);
     assert_eq!(text(&store, "meta").await.as_deref(), Some("kept"));
     assert!(store.list().await.unwrap().revision < listing.revision);
-    assert_ne!(put(&store, "meta", Some(&kept), "anew").await, newer, "no version comes twice");
+    assert_ne!(put(&store, "meta", Some(&kept), "again").await, newer, "no version comes twice");
 
     server.set_generation("another");
     assert_eq!(store.read(&[]).await.unwrap().generation, "another");

@@ -366,7 +366,7 @@ impl leasehold_store::Administration for Telling {
     }
 
     fn held_up_by(&self) -> Option<String> {
-        Some("somebody".to_owned())
+        Some("another process".to_owned())
     }
 
     async fn examine(&self) -> Vec<Finding> {
@@ -407,7 +407,7 @@ async fn wrappers_take_nothing_from_the_store_inside() {
         store.claim_session(SessionId::from_bits(1)).await.unwrap();
         store.release_session(SessionId::from_bits(1));
         assert!(store.is_gone(SessionId::from_bits(1)), "{name}");
-        assert_eq!(store.held_up_by().as_deref(), Some("somebody"), "{name}");
+        assert_eq!(store.held_up_by().as_deref(), Some("another process"), "{name}");
         assert_eq!(store.examine().await.len(), 1, "{name}");
         assert_eq!(store.charged().map(|charged| charged.writes), Some(7), "{name}");
         assert!(store.aside(&throwaway).unwrap().is_some(), "{name}");

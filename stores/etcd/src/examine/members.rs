@@ -31,7 +31,7 @@ impl Members {
             .find(|(_, status)| leading(status))
             .map(|(connection, _)| connection.clone());
         let (known, alarms) = match connection {
-            None => (None, Err("no member that has a leader answers".to_owned())),
+            None => (None, Err("no reachable member has a leader".to_owned())),
             Some(connection) => {
                 let known = connection.ask(Method::MEMBER_LIST, MemberListRequest {}).await.ok();
                 let alarms = connection.ask(Method::ALARM, AlarmRequest {}).await;
@@ -62,15 +62,15 @@ impl Members {
             match answer {
                 Err(error) => findings.push(Finding::doubtful(
                     error.to_string(),
-                    "start this member, mend the way to it, or leave it out of the address",
+                    "start this member, fix the network, or remove it from the address",
                 )),
                 Ok((_, status)) if status.leader == 0 => findings.push(Finding::bad(
                     format!("{name} has no leader"),
-                    "more than half of the members must run and see each other",
+                    "more than half of the members must run and reach each other",
                 )),
                 Ok((_, status)) if status.is_learner => findings.push(Finding::doubtful(
-                    format!("{name} is a learner, which serves nobody"),
-                    "promote it, or leave it out of the address",
+                    format!("{name} is a learner, which does not serve clients"),
+                    "promote it, or remove it from the address",
                 )),
                 Ok(_) => {}
             }
@@ -95,28 +95,27 @@ impl Members {
         let of = known.map_or(String::new(), |known| format!("; the cluster has {known} voting members"));
         let what = format!("{answered} of {asked} named members answer{of}");
         match (answered, known) {
-            (0, _) => Finding::bad(what, "start etcd, or mend the address"),
-            (_, Some(2)) => {
-                Finding::doubtful(what, "two members survive no failure at all: use three, or one")
-            }
-            (_, Some(known)) if known % 2 == 0 => {
-                Finding::doubtful(what, "an even number survives no more failures than one member less")
-            }
+            (0, _) => Finding::bad(what, "start etcd, or correct the address"),
+            (_, Some(2)) => Finding::doubtful(what, "two members tolerate no failure: use three, or one"),
+            (_, Some(known)) if known % 2 == 0 => Finding::doubtful(
+                what,
+                "an even number of members tolerates no more failures than one member fewer",
+            ),
             (_, Some(1)) => Finding::doubtful(
                 what,
-                "one member is enough to try things; while it restarts, nodes detach after their ttl",
+                "one member is enough for tests; if it is down for longer than the ttl, all nodes detach",
             ),
             _ => Finding::good(what),
         }
     }
 
-    /// Members that nobody will be asked when the named ones are gone.
+    /// Members that are not in the address, and so are not used when the others are down.
     fn unlisted(&self, options: &Options) -> Option<Finding> {
         let known = self.known.as_ref()?.members.len();
         (known > options.hosts.len()).then(|| {
             Finding::doubtful(
                 format!("the address names {} of {known} members", options.hosts.len()),
-                "name them all: a member that is not named is not asked when the others are gone",
+                "name all of them: a member that is not in the address is not used when the others are down",
             )
         })
     }
@@ -140,26 +139,26 @@ impl Members {
             Ok(answer) => &answer.alarms,
             Err(why) if self.any_answered() => {
                 return vec![Finding::doubtful(
-                    format!("etcd does not say whether an alarm is on: {why}"),
-                    "look with `etcdctl alarm list`",
+                    format!("etcd did not report its alarms: {why}"),
+                    "run `etcdctl alarm list`",
                 )];
             }
             Err(_) => return Vec::new(),
         };
         let kinds: BTreeSet<i32> = alarms.iter().map(|alarm| alarm.alarm).collect();
         if kinds.is_empty() {
-            return vec![Finding::good("no alarm is on")];
+            return vec![Finding::good("no alarm is active")];
         }
         let told = kinds.into_iter().map(|kind| match kind {
             1 => Finding::bad(
-                "the alarm NOSPACE is on: the quota was used up, and etcd takes no writes",
-                "compact, then `etcdctl defrag`, then `etcdctl alarm disarm`; then mend auto-compaction or the quota",
+                "the alarm NOSPACE is active: the quota is used up, and etcd refuses writes",
+                "compact, run `etcdctl defrag`, then `etcdctl alarm disarm`; then enable auto-compaction or raise the quota",
             ),
             2 => Finding::bad(
-                "the alarm CORRUPT is on: the members' data differ",
+                "the alarm CORRUPT is active: the data of the members differs",
                 "replace the corrupt member before anything else",
             ),
-            other => Finding::bad(format!("alarm {other} is on"), "look with `etcdctl alarm list`"),
+            other => Finding::bad(format!("the alarm {other} is active"), "run `etcdctl alarm list`"),
         });
         told.collect()
     }

@@ -1,4 +1,4 @@
-//! What a member tells those who watch over it, on the port that clients use.
+//! A member's metrics, from the port that clients use.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::options::Options;
 const WITHIN: Duration = Duration::from_secs(2);
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A member's `/metrics`; empty where they are not to be had, which is nobody's mistake.
+/// A member's `/metrics`; empty if they are not available, which is not an error.
 pub(crate) struct Metrics(String);
 
 impl Metrics {

@@ -1,4 +1,4 @@
-//! A look at how etcd is set up, for the usual mistakes and for what it costs.
+//! Checks the configuration of etcd for common mistakes, and says what it costs.
 
 mod members;
 mod metrics;
@@ -15,7 +15,7 @@ use crate::lane::Switch;
 use crate::records;
 use members::Members;
 
-/// How often the store is asked to see how fast it is.
+/// How many requests are timed.
 const TIMED: usize = 5;
 /// A write that takes longer leaves a renewal, which may take a second, little room.
 const SLOW: Duration = Duration::from_millis(100);
@@ -47,11 +47,11 @@ pub(crate) async fn examine(shared: &Shared, switch: &Arc<Switch>) -> Vec<Findin
 fn unread_advice(error: &StoreError) -> &'static str {
     match error.kind {
         StoreErrorKind::Refused if error.message.contains("permission denied") => {
-            "give the user's role readwrite on this prefix, as docs/etcd.md shows"
+            "grant the user's role readwrite on this prefix, as docs/etcd.md shows"
         }
         StoreErrorKind::Refused | StoreErrorKind::Damaged => "",
         StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
-            "mend that first: no node can renew"
+            "fix this first: no node can renew"
         }
     }
 }
@@ -64,15 +64,15 @@ fn security(shared: &Shared, any_answered: bool) -> Vec<Finding> {
     });
     match (&options.tls, &options.login) {
         (None, Some(_)) if !near => vec![Finding::doubtful(
-            "the password goes over the network in the clear",
-            "use TLS: give etcd --cert-file and --key-file, and the address ca=FILE",
+            "the password crosses the network unencrypted",
+            "use TLS: start etcd with --cert-file and --key-file, and add ca=FILE to the address",
         )],
         (None, None) if !near => vec![Finding::doubtful(
-            "etcd is used without TLS and without a user: whoever reaches its ports can write",
-            "use TLS with client certificates, or etcd's auth, or keep others from these ports",
+            "etcd is used without TLS and without auth: anyone who reaches its ports can write",
+            "use TLS with client certificates, enable etcd's auth, or restrict access to its ports",
         )],
         (None, _) => Vec::new(),
-        // That it is asked for says nothing of whether it is there.
+        // The address asks for TLS, but no member answered, so it is not known to work.
         (Some(_), _) if !any_answered => Vec::new(),
         (Some(tls), _) => {
             let who = if tls.identity.is_some() { " and a client certificate" } else { "" };
@@ -101,8 +101,8 @@ async fn speed(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
             let stopwatch = Stopwatch::start();
             if let Err(failed) = txn(switch, question.clone()).await {
                 return vec![Finding::bad(
-                    format!("etcd does not take a write: {}", failed.error.message),
-                    "mend that first: no node can renew",
+                    format!("etcd refuses writes: {}", failed.error.message),
+                    "fix this first: no node can renew",
                 )];
             }
             times.push(stopwatch.elapsed());
@@ -115,7 +115,7 @@ async fn speed(shared: &Shared, switch: &Arc<Switch>) -> Vec<Finding> {
         true => vec![Finding::good(what)],
         false => vec![Finding::doubtful(
             what,
-            "etcd wants a fast disk (`etcd_disk_wal_fsync_duration_seconds`); with slow writes use a longer ttl",
+            "etcd needs a fast disk (`etcd_disk_wal_fsync_duration_seconds`); if writes stay slow, use a longer ttl",
         )],
     }
 }

@@ -18,9 +18,7 @@ impl Release {
     pub(crate) fn finding(&self) -> Finding {
         let release = format!("etcd {}", self.text);
         match self.number {
-            None => {
-                Finding::doubtful(format!("{release} is no release that is known"), "use 3.5.13 or newer")
-            }
+            None => Finding::doubtful(format!("{release} is an unknown release"), "use 3.5.13 or newer"),
             Some((..3, _, _) | (3, ..4, _)) => Finding::bad(
                 format!(
                     "{release} is too old: nested transactions and progress requests are missing or broken"
@@ -35,8 +33,8 @@ impl Release {
             // https://github.com/etcd-io/etcd/issues/15247
             Some((3, 4, 0..=30) | (3, 5, 0..=12)) => Finding::doubtful(
                 format!("{release} may drop leases that are alive (etcd #15247)"),
-                "ownership does not rest on leases and is safe; registered keys may be gone for a moment and are \
-                 registered again: use 3.4.31, 3.5.13 or newer",
+                "ownership does not use leases and stays safe; registered keys may disappear for a moment before \
+                 they are registered again: use 3.4.31, 3.5.13 or newer",
             ),
             Some(_) => Finding::good(release),
         }

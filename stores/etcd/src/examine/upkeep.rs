@@ -1,4 +1,4 @@
-//! What grows in etcd, and whether it is cleared away.
+//! How etcd's database grows, and whether it is compacted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::lane::{CallError, Switch};
 use crate::proto::{RangeRequest, StatusResponse};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// The ttl of a node when there is none to look at.
+/// The ttl that is assumed if there is no node.
 const TTL_USUAL: Duration = Duration::from_secs(10);
 /// What etcd keeps beside the value of one write, about.
 const BYTES_BESIDE_VALUE: u64 = 150;
-/// How large a node's record is when there is none to look at.
+/// The size of a node's record that is assumed if there is no node.
 const NODE_BYTES: u64 = 500;
 /// etcd's quota unless it is set.
 const QUOTA_DEFAULT: f64 = (2u64 << 30) as f64;
@@ -47,8 +47,8 @@ pub(crate) async fn findings(
             compaction(oldest, newest, times.map(|times| times as u64), cost.revisions)
         }
         Err(failed) => Finding::doubtful(
-            format!("how far back the history goes cannot be seen: {}", failed.error.message),
-            "make sure that auto-compaction is on",
+            format!("the length of the history is unknown: {}", failed.error.message),
+            "make sure that auto-compaction is enabled",
         ),
     });
     if let Some((_, largest)) = largest {
@@ -57,7 +57,7 @@ pub(crate) async fn findings(
     let errors: Vec<&str> =
         members.statuses().flat_map(|status| &status.errors).map(String::as_str).collect();
     if !errors.is_empty() {
-        findings.push(Finding::bad(format!("etcd says: {}", errors.join("; ")), "mend that first"));
+        findings.push(Finding::bad(format!("etcd reports: {}", errors.join("; ")), "fix this first"));
     }
     findings
 }
@@ -72,7 +72,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of the nodes that have not left and that nobody fenced.
+    /// Of the nodes that have neither left nor been fenced.
     fn of(listing: &Listing) -> Cost {
         let mut cost = Cost { nodes: BTreeMap::new(), revisions: 0, bytes: 0 };
         for (key, stored) in &listing.entries {
@@ -117,19 +117,19 @@ impl Cost {
 }
 
 /// What the history says about its own end. `times` is how often the member has compacted since it was started, if it
-/// says so: who asked for it, the settings or a person, is not to be seen.
+/// says so. Whether auto-compaction or an operator did it is unknown.
 fn compaction(oldest: i64, newest: i64, times: Option<u64>, a_day: u64) -> Finding {
-    let advice = "switch it on: --auto-compaction-mode=periodic --auto-compaction-retention=1h";
+    let advice = "enable it: --auto-compaction-mode=periodic --auto-compaction-retention=1h";
     let kept = newest - oldest;
     // What two days bring, and in any case what says nothing.
     let plenty = i64::try_from(a_day.saturating_mul(2)).unwrap_or(i64::MAX).max(YOUNG);
-    let unseen = format!("whether auto-compaction is on cannot be seen ({advice})");
+    let unseen = format!("whether auto-compaction is enabled is unknown ({advice})");
     match (oldest, times) {
         (..=1, _) if newest < YOUNG => {
             Finding::good(format!("nothing has been compacted yet, at revision {newest}; {unseen}"))
         }
         (..=1, _) => Finding::doubtful(
-            format!("nothing was ever compacted, at revision {newest}: the quota will be used up one day"),
+            format!("nothing has ever been compacted, at revision {newest}: the quota will run out"),
             advice,
         ),
         (_, Some(times @ 2..)) if kept < plenty => Finding::good(format!(
@@ -137,13 +137,12 @@ fn compaction(oldest: i64, newest: i64, times: Option<u64>, a_day: u64) -> Findi
              started, and {kept} revisions are kept"
         )),
         _ if kept < YOUNG => Finding::good(format!(
-            "the history goes from revision {oldest} to {newest}: it was compacted, which may have been done by hand; \
-             {unseen}"
+            "the history goes from revision {oldest} to {newest}: it was compacted, perhaps by hand; {unseen}"
         )),
         _ => Finding::doubtful(
             format!(
-                "{kept} revisions have gathered since the last compaction kept up to {oldest}: it does not seem to be done \
-                 again and again"
+                "{kept} revisions since the last compaction (at revision {oldest}): compaction does not seem to run \
+                 regularly"
             ),
             advice,
         ),
@@ -169,13 +168,13 @@ async fn oldest(shared: &Shared, switch: &Arc<Switch>, newest: i64) -> Result<i6
 fn size(largest: &StatusResponse, quota: Option<f64>) -> Finding {
     let megabytes = |bytes: i64| bytes as f64 / 1e6;
     let what = format!(
-        "the database has {:.1} MB, of which {:.1} MB are in use",
+        "the database takes {:.1} MB, of which {:.1} MB are in use",
         megabytes(largest.db_size),
         megabytes(largest.db_size_in_use)
     );
     let of = match quota {
         Some(quota) => format!("of a quota of {:.0} MB", quota / 1e6),
-        None => "of etcd's usual quota of 2,147 MB (which one is set cannot be seen)".to_owned(),
+        None => "of etcd's default quota of 2,147 MB (the configured one is unknown)".to_owned(),
     };
     let share = largest.db_size as f64 / quota.filter(|quota| *quota > 0.0).unwrap_or(QUOTA_DEFAULT);
     let what = format!("{what}, {:.0} % {of}", share * 100.0);
@@ -223,7 +222,7 @@ mod tests {
             let finding = compaction(oldest, newest, times, day);
             assert_eq!(finding.grade, grade, "{oldest} {newest} {times:?}: {finding:?}");
         }
-        assert!(compaction(900, 1_000, Some(1), day).what.contains("cannot be seen"));
+        assert!(compaction(900, 1_000, Some(1), day).what.contains("is unknown"));
         assert!(compaction(900, 1_000, Some(9), day).what.contains("compacted 9 times"));
     }
 }

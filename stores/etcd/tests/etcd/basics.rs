@@ -110,5 +110,5 @@ async fn a_restored_backup_is_noticed_even_if_the_cluster_id_is_the_same() {
     let after = store.list().await.unwrap();
     assert_eq!(after.generation, before.generation, "otherwise this shows nothing");
     assert!(after.revision < before.revision, "{:?}, then {:?}", before.revision, after.revision);
-    store.read(&[key("meta")]).await.expect("whoever listed knows, and goes on");
+    store.read(&[key("meta")]).await.expect("a client that listed knows, and goes on");
 }

@@ -86,7 +86,7 @@ async fn a_leader_that_is_killed_or_stopped_costs_less_than_a_session_has() {
     let version = put(&store, "shards/g/s", None, "before").await;
     until_told(&mut watch, &version).await;
 
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     server.kill(leader);
     renewing.go_on(&store, Duration::from_secs(5)).await;
     assert!(renewing.longest < Duration::from_millis(5900), "{:?}", renewing.longest);
@@ -96,7 +96,7 @@ async fn a_leader_that_is_killed_or_stopped_costs_less_than_a_session_has() {
 
     server.revive(leader);
     renewing.go_on(&store, Duration::from_secs(2)).await;
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     renewing.longest = Duration::ZERO;
     server.process(leader).signal(Signal::SIGSTOP);
     renewing.go_on(&store, Duration::from_secs(6)).await;
@@ -114,7 +114,7 @@ async fn a_leader_that_is_killed_or_stopped_costs_less_than_a_session_has() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_falls_silent_is_left_by_all_who_were_on_it() {
     let Some(server) = Server::start(EtcdSetup::single(Program::Etcd34).members(3)) else { return };
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     let follower = (leader + 1) % 3;
     // Clients that know the follower first, and then another one, so that all of them begin there.
     let address = format!("etcd://{}/tests", server.host(follower));
@@ -155,7 +155,7 @@ async fn a_member_that_falls_silent_is_left_by_all_who_were_on_it() {
         assert!(seen.is_empty() || seen.contains(&"snapshot"), "{seen:?}");
     }
     println!("{interrupted} of {} watches were on the silent member", watches.len());
-    // Whoever knows no other member hears within seconds that there is a gap, and goes on once it is back.
+    // A client that knows no other member learns of the gap within seconds, and goes on once the member is back.
     let told = async { while !matches!(watch.next().await, Some(WatchEvent::Interrupted(_))) {} };
     tokio::time::timeout(Duration::from_secs(12), told).await.expect("silence is noticed");
     server.process(follower).signal(Signal::SIGCONT);
@@ -169,7 +169,7 @@ async fn without_a_majority_calls_end_in_time_and_say_why() {
     put(&store, "nodes/n", None, "1").await;
     let mut watch = store.watch().await.unwrap().unwrap();
     assert!(matches!(watch.next().await, Some(WatchEvent::Snapshot(_))));
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     server.kill(leader);
     server.kill((leader + 1) % 3);
     let began = Stopwatch::start();
@@ -211,7 +211,7 @@ async fn a_compaction_during_a_watch_leads_to_a_snapshot() {
         server.ctl(&["compact", version.as_str()]);
         let seen = until_told(&mut watch, &version).await;
         assert_eq!(seen, ["interrupted", "snapshot"], "{program:?}");
-        // A listing whose pages are overtaken begins anew; a fresh one needs nothing of the past.
+        // A listing whose pages are overtaken starts again; a fresh one needs no old revision.
         assert_eq!(store.list().await.unwrap().entries.len(), 1);
     }
 }

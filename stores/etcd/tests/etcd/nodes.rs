@@ -1,4 +1,4 @@
-//! Whole nodes on a real cluster: a leader that dies detaches nobody, and whoever leaves hands over at once.
+//! Whole nodes on a real cluster: no node detaches when a leader dies, and a leaving node hands over at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) fn sessions(nodes: &[Node]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
+async fn an_election_detaches_no_node_and_a_graceful_leave_takes_no_time() {
     let Some(mut server) = Server::start(EtcdSetup::single(Program::Etcd35).members(3)) else { return };
     let witness = Witness::default();
     // Two nodes of one process share a client; the third has its own, as another process would.
@@ -56,16 +56,16 @@ async fn an_election_detaches_nobody_and_a_graceful_leave_takes_no_time() {
     let cold = began.elapsed();
     let before = sessions(&nodes);
 
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     server.kill(leader);
     tokio::time::sleep(Duration::from_secs(7)).await;
     server.revive(leader);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let stopped = server.leader().expect("somebody leads");
+    let stopped = server.leader().expect("there is a leader");
     server.process(stopped).signal(Signal::SIGSTOP);
     tokio::time::sleep(Duration::from_secs(7)).await;
     server.process(stopped).signal(Signal::SIGCONT);
-    assert_eq!(sessions(&nodes), before, "nobody lost its session");
+    assert_eq!(sessions(&nodes), before, "no node lost its session");
     until_all_at_work(&witness, Duration::from_secs(5)).await;
 
     let leaving = nodes.pop().expect("there are three");

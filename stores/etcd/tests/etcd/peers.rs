@@ -1,4 +1,4 @@
-//! A member that is cut off from the other members while its clients still reach it: it must not be believed, and nobody
+//! A member that is cut off from the other members while its clients still reach it: it must not be trusted, and no node
 //! may wait for it.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn a_member_without_its_peers_answers_nothing_old_and_nobody_stalls_on_it(
         let Some(server) = Server::start(EtcdSetup::single(program).members(3).doors()) else { continue };
         let store = open(&server, "peers");
         let version = put(&store, "shards/g/s", None, "old").await;
-        let leader = server.leader().expect("somebody leads");
+        let leader = server.leader().expect("there is a leader");
         for cut in [(leader + 1) % 3, leader] {
             // A client that knows no other member.
             let alone = Etcd::open(&format!("etcd://{}/tests", server.host(cut)), "peers").unwrap();
@@ -85,7 +85,7 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
     until_all_at_work(&witness, Duration::from_secs(20)).await;
     let before = sessions(&nodes);
 
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     for cut in [leader, (leader + 1) % 3] {
         server.cut_off(cut);
         tokio::time::sleep(CUT_FOR).await;
@@ -93,7 +93,7 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
         server.reconnect();
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let leader = server.leader().expect("somebody leads");
+    let leader = server.leader().expect("there is a leader");
     server.kill(leader);
     tokio::time::sleep(Duration::from_secs(6)).await;
     server.revive(leader);
@@ -102,7 +102,7 @@ async fn nodes_lose_nothing_when_members_are_cut_off_killed_and_restarted() {
     until_all_at_work(&witness, Duration::from_secs(5)).await;
 
     // While a member is cut off a node ends: the others take its shards over in time.
-    server.cut_off(server.leader().expect("somebody leads"));
+    server.cut_off(server.leader().expect("there is a leader"));
     let dead = nodes.pop().expect("there are three");
     let held = dead.owned().len();
     let began = Stopwatch::start();

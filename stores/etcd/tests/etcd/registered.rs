@@ -58,7 +58,7 @@ async fn keys_share_a_lease_and_come_back_after_an_outage() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(keys(&server), ["a", "b", "c", "slow"]);
 
-        // Somebody revokes the lease: everything is registered again under another one.
+        // Another client revokes the lease: everything is registered again under another one.
         server.ctl(&["lease", "revoke", &lease.0]);
         let began = Stopwatch::start();
         while first.health().lease.as_ref().is_none_or(|now| *now == lease) {
@@ -89,7 +89,7 @@ async fn keys_share_a_lease_and_come_back_after_an_outage() {
     }
 }
 
-/// The same on every store: what somebody removes comes back, and what somebody else wrote is theirs.
+/// The same on every store: a removed key comes back, and a key that another program wrote stays theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_was_removed_comes_back_and_one_that_was_taken_is_told_of() {
     for program in [Program::Etcd34, Program::Etcd35] {

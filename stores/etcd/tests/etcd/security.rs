@@ -77,7 +77,7 @@ async fn the_least_that_a_role_needs_is_enough_for_everything() {
         server.ctl(&["user", "add", "visitor:look"]);
         server.ctl(&["user", "grant-role", "visitor", "reader"]);
         let visitor = Etcd::open(&address("visitor:look", "tests"), "auth").unwrap();
-        assert_eq!(visitor.list().await.unwrap().entries.len(), 1, "whoever may read can look");
+        assert_eq!(visitor.list().await.unwrap().entries.len(), 1, "a user who may read can list");
         let error = swap(&visitor, Lane::Work, "nodes/n", Some(&version), "3").await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
         put(&store, "nodes/m", None, "users and roles were changed").await;
@@ -87,8 +87,11 @@ async fn the_least_that_a_role_needs_is_enough_for_everything() {
         let by_file = format!("{}?password_file={}", address("worker", "tests"), file.display());
         assert_eq!(Etcd::open(&by_file, "auth").unwrap().list().await.unwrap().entries.len(), 2);
 
-        refused(&Etcd::open(&address("worker:wrong-secret", "tests"), "auth").unwrap(), "password is wrong")
-            .await;
+        refused(
+            &Etcd::open(&address("worker:wrong-secret", "tests"), "auth").unwrap(),
+            "wrong user or password",
+        )
+        .await;
         refused(
             &Etcd::open(&address(&format!("worker:{IN_ADDRESS}"), "other"), "auth").unwrap(),
             "grant-permission",
@@ -131,7 +134,7 @@ async fn tls_with_client_certificates() {
         refused(&open(format!("ca={ca}&cert={cert}&key={key_file}&server_name=elsewhere")), "server_name=")
             .await;
         let error = open("tls=off".to_owned()).list().await.unwrap_err();
-        assert!(error.message.contains("wants TLS"), "{error}");
+        assert!(error.message.contains("requires TLS"), "{error}");
     }
 }
 
@@ -147,7 +150,7 @@ async fn a_password_that_was_replaced_is_found_in_its_file() {
     server.ctl(&["user", "add", "worker:another"]);
     server.ctl(&["user", "grant-role", "worker", "leasehold"]);
     let error = store.list().await.unwrap_err();
-    assert!(error.message.contains("password is wrong"), "{error}");
+    assert!(error.message.contains("wrong user or password"), "{error}");
     std::fs::write(&file, "another\n").unwrap();
     assert_eq!(store.list().await.unwrap().entries.len(), 1);
 }
@@ -184,7 +187,7 @@ async fn other_mistakes_are_told_in_words_too() {
     assert!(findings.iter().all(|finding| finding.grade != Grade::Bad), "{findings:?}");
     server.ctl(&["compact", &store.list().await.unwrap().revision.unwrap().to_string()]);
     let text = all_text(&store.examine().await);
-    assert!(text.contains("may have been done by hand"), "{text}");
+    assert!(text.contains("perhaps by hand"), "{text}");
     put(&store, "nodes/m", None, "1").await;
     server.ctl(&["compact", &store.list().await.unwrap().revision.unwrap().to_string()]);
     let text = all_text(&store.examine().await);

@@ -57,7 +57,11 @@ fn no_cluster_is_ever_reconciled_by_two() {
             .all(|cluster| tenures.get(*cluster).is_some_and(|list| list.iter().any(|t| t.times >= 5)))
     };
     assert!(wait_until(Duration::from_secs(60), || everybody(&replicas)), "{}", logs(&replicas));
-    assert!(logs(&replicas).contains("a Secret with the label of a cluster is none"), "{}", logs(&replicas));
+    assert!(
+        logs(&replicas).contains("a Secret with the label of a cluster is invalid"),
+        "{}",
+        logs(&replicas)
+    );
 
     // The one that has most to do is killed.
     let owner = |cluster: &str, replicas: &[Replica]| {
@@ -94,7 +98,7 @@ fn no_cluster_is_ever_reconciled_by_two() {
 
     judge(&tenures(&replicas), &victim, &leaver);
     a_mended_secret_is_taken_up(&one, &replicas);
-    // Whoever had the cluster that lets nobody in said so once, or again after a timeout, and not at every try.
+    // The holder of the cluster that rejects all clients reported that once, or again after a timeout, not at every try.
     let mut told = 0;
     for replica in &replicas {
         let log = fs::read_to_string(&replica.log).unwrap_or_default();

@@ -59,7 +59,7 @@ impl Fixture for KubernetesFixture {
             api.replace(&name, &PostParams::default(), &lease).await.expect("a stranger may write");
             return Some(());
         }
-        // As somebody would who copies one of ours.
+        // As if one of ours had been copied.
         let owned = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };

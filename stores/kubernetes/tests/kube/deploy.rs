@@ -44,7 +44,7 @@ fn every_manifest_is_taken_and_the_role_is_enough_and_no_more() {
         let gone = leasehold_store::Swap { key: "nodes/a".parse().unwrap(), expect: Some(next), value: None };
         applied(&store, gone).await;
         assert_eq!(read(&store, "nodes/a").await, None);
-        // Registered keys need no more, and neither does whoever removes what was tried out.
+        // Registered keys need no more rights, and neither does the removal of a temporary namespace.
         let throwaway = Throwaway::new("deploy").unwrap();
         let tried = Kubernetes::open_with(plain.clone(), throwaway.name());
         let lease = tried.grant(Duration::from_secs(60)).await.unwrap();
@@ -66,7 +66,7 @@ fn every_manifest_is_taken_and_the_role_is_enough_and_no_more() {
         }
         let elsewhere = Options { kube_namespace: Some("default".into()), ..plain.clone() };
         assert!(Kubernetes::open_with(elsewhere, "deployed").list().await.is_err());
-        // Without the provider's own rule nothing is engaged, and the trouble is waited out.
+        // Without the provider's own rule nothing is engaged, and the error is retried.
         let mut told = 0;
         let clusters = Clusters::new(plain);
         let _ = tokio::time::timeout(Duration::from_millis(500), clusters.follow(|_| told += 1)).await;

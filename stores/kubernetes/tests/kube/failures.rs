@@ -90,7 +90,7 @@ fn a_missing_permission_is_named() {
 }
 
 #[test]
-fn whoever_may_only_read_can_look() {
+fn a_client_with_read_access_can_read() {
     run(async {
         let Some(server) = shared() else { return };
         for args in [
@@ -128,7 +128,7 @@ fn what_writes_and_removes_leaves_nothing_behind() {
 }
 
 #[test]
-fn expired_credentials_are_named_and_read_anew() {
+fn expired_credentials_are_reported_and_read_again() {
     run(async {
         let Some(server) = shared() else { return };
         let kubeconfig = server.folder().join("kubeconfig-expiring");
@@ -155,7 +155,7 @@ fn wrong_places_are_told() {
         let nowhere =
             Options { kube_namespace: Some("nowhere".into()), ..options(&server.kubeconfig("admin")) };
         let error = Kubernetes::open_with(nowhere, "x").list().await.unwrap_err();
-        assert!(error.message.contains("namespace nowhere is not there"), "{error}");
+        assert!(error.message.contains("namespace nowhere does not exist"), "{error}");
         let missing = Kubernetes::open("k8s://default?kubeconfig=/nowhere/kubeconfig", "x").unwrap();
         let error = missing.list().await.unwrap_err();
         assert!(error.message.contains("/nowhere/kubeconfig"), "{error}");
@@ -163,7 +163,7 @@ fn wrong_places_are_told() {
         assert!(error.message.contains("no-such-machine"), "{error}");
         for name in ["", "../namespaces", "m1?x", "m1/status", "M1", "a b"] {
             let error = open(&server, "x").zone_of(name).await.unwrap_err();
-            assert!(error.message.contains("no name of a Kubernetes node"), "{error}");
+            assert!(error.message.contains("not a valid name of a Kubernetes node"), "{error}");
         }
     });
 }
@@ -203,7 +203,7 @@ fn what_a_person_spoils_with_kubectl_is_not_believed() {
         for shard in ["shards/g/1", "shards/g/2"] {
             let stored = read(&store, shard).await.expect("it is there");
             assert!(stored.value.starts_with(b"not a record"), "{stored:?}");
-            // Whoever may take it over mends it.
+            // The node that may take it over repairs it.
             applied(&store, put(shard, Some(&stored.version), br#"{"mended":1}"#)).await;
         }
         assert_eq!(store.list().await.unwrap().entries.len(), 2);
@@ -438,7 +438,7 @@ fn what_others_tie_to_a_lease_survives_our_writes() {
         let tied = ties(&api.replace(&name, &PostParams::default(), &lease).await.unwrap());
         assert_eq!(tied.1, Some(vec![owner]));
         let Swapped::Lost(Some(there)) = swap(&store, put("shards/g/0", Some(&version), b"1")).await else {
-            panic!("somebody wrote in between");
+            panic!("another client wrote in between");
         };
         // On what was read, and then on what was written.
         version = there.version;
@@ -446,7 +446,7 @@ fn what_others_tie_to_a_lease_survives_our_writes() {
             version = applied(&store, put("shards/g/0", Some(&version), value)).await;
             assert_eq!(ties(&api.get(&name).await.unwrap()), tied);
         }
-        // One that is being deleted is there until whoever keeps it lets it go.
+        // A Lease that is being deleted exists until its finalizer is removed.
         api.delete(&name, &DeleteParams::default()).await.unwrap();
         let listed = store.list().await.unwrap().entries;
         let there = listed.into_iter().find(|(at, _)| *at == key("shards/g/0")).unwrap().1;

@@ -60,7 +60,7 @@ impl Proxy {
                 let (acceptor, connector, current) =
                     (acceptor.clone(), connector.clone(), Arc::clone(&current));
                 connections.spawn(async move {
-                    // A client that goes away is not the proxy's trouble.
+                    // A client that goes away is not an error of the proxy.
                     let _ = serve(socket, upstream, acceptor, connector, &current).await;
                 });
             }

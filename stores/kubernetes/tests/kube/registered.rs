@@ -33,7 +33,7 @@ fn by_hand(server: &Server, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_lease_runs_out_by_the_servers_clock_and_somebody_removes_what_is_left() {
+fn a_lease_expires_by_the_servers_clock_and_its_remains_are_removed() {
     run(async {
         let Some(server) = shared() else { return };
         let (store, other) = (open(&server, "runs-out"), open(&server, "runs-out"));
@@ -97,12 +97,12 @@ fn a_renewal_that_the_server_gets_too_late_is_none() {
         assert!(names(&store).await.is_empty());
         assert_eq!(count(&server, "late").await, 1, "the lease is removed, so that it does not come back");
 
-        // A server, or somebody on the way to it, that tells no time.
+        // A server, or a proxy in front of it, that sends no `Date`.
         proxy.set(Mode::Undated);
         let error = store.grant(SHORT).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);
-        assert!(error.message.contains("tells no time"), "{error}");
-        assert!(store.keys().await.unwrap_err().message.contains("tells no time"));
+        assert!(error.message.contains("sends no `Date`"), "{error}");
+        assert!(store.keys().await.unwrap_err().message.contains("sends no `Date`"));
     });
 }
 

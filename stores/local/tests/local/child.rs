@@ -106,7 +106,7 @@ fn entry() {
     }
 }
 
-/// Adds one to a counter, that many times, against whoever else does the same.
+/// Adds one to a counter, that many times, against other processes that do the same.
 async fn count(file: &Path, times: u32) {
     let store = Local::open(file, "test").expect("it opens");
     let mut added = 0;

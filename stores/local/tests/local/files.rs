@@ -28,16 +28,16 @@ fn what_cannot_be_opened_says_why() {
     drop(Local::open(at("newer"), "test").expect("it opens"));
     let newer = rusqlite::Connection::open(at("newer")).expect("opened");
     newer.execute_batch("PRAGMA user_version = 99").expect("written");
-    // Whoever uses a file under two names has two stores: locks and SQLite's own files go by name.
+    // A file with two names would be two stores: locks and SQLite's own files go by name.
     let first = Local::open(at("first"), "test").expect("it opens");
     fs::hard_link(at("first"), at("second")).expect("linked");
 
     use StoreErrorKind::{Damaged, Refused, Unreachable};
     for (path, kind, words) in [
-        ("missing/x.db", Unreachable, "make it first"),
-        ("folder", Refused, "is a folder"),
-        ("text", Damaged, "no SQLite database"),
-        ("link", Refused, "link to a file that is not there"),
+        ("missing/x.db", Unreachable, "create it first"),
+        ("folder", Refused, "is a directory"),
+        ("text", Damaged, "not an SQLite database"),
+        ("link", Refused, "link to a missing file"),
         ("other", Refused, "database of another program"),
         ("newer", Damaged, "layout 99"),
         ("text/x.db", Refused, "Not a directory"),
@@ -53,7 +53,7 @@ fn what_cannot_be_opened_says_why() {
     drop(Local::open(at("first"), "test").expect("with one name it is as it was"));
     let never = Options { create: Create::Never, ..Options::default() };
     let error = Local::open_with(at("absent"), "test", never).expect_err("it is not made");
-    assert!(error.message.contains("is not there"), "{error}");
+    assert!(error.message.contains("does not exist"), "{error}");
     assert!(!at("absent").exists() && !at("absent-live").exists(), "nothing is left behind");
     for namespace in ["", "a\nb", &"x".repeat(201)] {
         assert_eq!(Local::open(at("x"), namespace).expect_err("refused").kind, Refused);
@@ -86,11 +86,11 @@ fn a_deleted_file_is_an_error_then_another_generation() {
         for lane in [Lane::Renewal, Lane::Work] {
             let error = store.swap(lane, &[put("meta", Some(&first), b"2")]).await.expect_err("deleted");
             assert_eq!(error.kind, StoreErrorKind::Damaged, "{error}");
-            assert!(error.message.contains("is not there"), "{error}");
+            assert!(error.message.contains("does not exist"), "{error}");
         }
         assert!(matches!(next(&mut watch).await, WatchEvent::Interrupted(_)));
-        assert!(!folder.file().exists(), "it is not made anew at once");
-        // The watch looks by itself, and makes it anew after a while.
+        assert!(!folder.file().exists(), "it is not created again at once");
+        // The watch polls, and creates it again after a while.
         let listing = snapshot(&mut watch).await;
         assert_eq!(listing.entries, []);
         assert_ne!(listing.generation, before);
@@ -140,7 +140,7 @@ async fn until_listed(store: &Local) {
     }
 }
 
-/// Somebody cleans up: the whole folder is deleted and made again, under handles that are all busy.
+/// The whole directory is deleted and created again, under handles that are all busy.
 #[test]
 fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
     run(async {
@@ -165,7 +165,7 @@ fn a_folder_that_is_deleted_and_made_again_gets_a_new_store() {
                 assert!(store.generation().await.is_err());
             }
             let _ = fs::create_dir(folder.dir.path());
-            // Errors may come until it is made anew, and none of them is a riddle.
+            // Errors may come until it is created again, and each of them says why.
             let mut left: Vec<usize> = vec![0, 1, 2];
             let since = now();
             while !left.is_empty() {

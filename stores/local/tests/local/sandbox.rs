@@ -147,7 +147,7 @@ fn a_file_that_this_user_may_not_write_is_refused() {
     if !is_root() {
         return skipped(
             "a_file_that_this_user_may_not_write_is_refused",
-            "only root can become somebody else",
+            "only root can become another user",
         );
     }
     let folder = Folder::new();
@@ -169,5 +169,5 @@ fn a_file_that_this_user_may_not_write_is_refused() {
     let mut command = child::command("open", &folder.dir.path().join("new.db"));
     command.uid(65534).gid(65534);
     let word = Process::spawn(command).says().expect("a word");
-    assert!(word.starts_with("Refused") && word.contains("must be writable"), "{word}");
+    assert!(word.starts_with("Refused") && word.contains("must be able to write"), "{word}");
 }

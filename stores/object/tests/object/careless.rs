@@ -20,7 +20,7 @@ pub(crate) enum Flaw {
     LooksThenWrites,
     /// It lists nothing.
     ListsNothing,
-    /// Its clock says something else than that of whoever signs requests, and so it refuses them all.
+    /// Its clock differs from that of its clients, so it refuses all signed requests.
     ClockIsOff,
 }
 

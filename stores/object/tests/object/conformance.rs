@@ -69,7 +69,7 @@ impl OnS3 {
         self.server.objects(BUCKET, &format!("leasehold/{namespace}"))
     }
 
-    /// What somebody does who edits a page by hand.
+    /// Edits a page by hand.
     fn damage_row(&self, namespace: &str, key: &str, bytes: &[u8]) {
         for object in self.objects(namespace) {
             let body = self.server.get_object(BUCKET, &object).unwrap_or_default();
@@ -131,7 +131,7 @@ fn run(program: Program, scale: Scale) {
     runtime.block_on(conformance::assert_all(&OnS3 { server, scale }));
 }
 
-/// Between any two requests of whoever reads, somebody writes: see `open_stepped`.
+/// A writer writes between any two requests of the reader: see `open_stepped`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_vouches_for_the_rest_is_read_last() {
     let Some(server) = server(Program::SeaweedFs) else { return };

@@ -146,7 +146,7 @@ async fn a_change_whose_marker_was_lost_is_still_told() {
     scene.proxy.inject("PUT", "changed.json", Fault::Answered(500, "InternalError"));
     put(&scene.disturbed, &key("groups/second"), None, "{}").await;
     assert!(!scene.calm.list().await.unwrap().entries.iter().any(|(k, _)| *k == key("groups/second")));
-    // The next look of whoever owes it rewrites it.
+    // The next look of the client that owes it rewrites it.
     scene.disturbed.list().await.unwrap();
     assert!(scene.calm.list().await.unwrap().entries.iter().any(|(k, _)| *k == key("groups/second")));
 }
@@ -206,7 +206,7 @@ async fn sweeps(store: &Bucket) -> Vec<Listing> {
 }
 
 #[tokio::test]
-async fn whoever_misses_a_page_that_was_deleted_tells_the_others() {
+async fn a_client_that_misses_a_deleted_page_tells_the_others() {
     let Some(scene) = scene(Program::SeaweedFs, "deleted").await else { return };
     let (first, second) = (&scene.calm, &scene.disturbed);
     let shard = key("shards/g/0");
@@ -275,7 +275,7 @@ async fn nodes_are_listed_at_the_cost_of_the_nodes() {
 }
 
 #[tokio::test]
-async fn whoever_never_read_a_damaged_object_lists_the_records_that_must_be_in_it() {
+async fn a_client_that_never_read_a_damaged_object_lists_the_records_that_must_be_in_it() {
     let Some(scene) = scene(Program::SeaweedFs, "cold").await else { return };
     let group = GroupRecord {
         format: 1,
@@ -326,7 +326,7 @@ async fn whoever_never_read_a_damaged_object_lists_the_records_that_must_be_in_i
         let error = stranger.swap(Lane::Work, &[wish(key, Some(&stored.version), "{}")]).await.unwrap_err();
         assert!(error.message.contains("upgrade this node"), "{error}");
     }
-    // Whoever takes one row over leaves the others as they are, so that no wait for them begins anew.
+    // Taking one row over leaves the others as they are, so that no wait for them starts over.
     let (first, rest) = damaged.split_first().unwrap();
     put(&scene.calm, first, Some(&found[*first].version), "{\"mended\":true}").await;
     let now: BTreeMap<Key, Stored> =
@@ -375,7 +375,7 @@ async fn a_server_whose_clock_steps_by_an_hour_changes_no_ownership() {
 
 /// Of two that register a key at once, one has it, and the other one is told.
 #[tokio::test]
-async fn a_key_that_somebody_else_registers_meanwhile_is_not_written_over() {
+async fn a_key_that_another_process_registers_meanwhile_is_not_overwritten() {
     let Some(server) = server(Program::SeaweedFs) else { return };
     // With as much time for a request as people have by default: writes that meet take SeaweedFS a second each.
     let bucket = open_at(&server.address(BUCKET, ""), &fresh("race"));
@@ -386,7 +386,7 @@ async fn a_key_that_somebody_else_registers_meanwhile_is_not_written_over() {
     }
     let mut told = 0;
     for round in 0..6 {
-        // Keys that nobody has, and keys that somebody has.
+        // Keys that are free, and keys that are taken.
         let key = &format!("key-{}", round / 2);
         let put = |lease| async move { registry.put(lease, key, b"mine").await };
         let outcomes = futures::future::join_all(leases.iter().map(put)).await;

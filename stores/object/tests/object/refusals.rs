@@ -98,7 +98,7 @@ async fn a_bucket_that_was_found_to_be_bad_stays_refused() {
         other => panic!("{other:?}"),
     }
     assert_eq!(before.requests(), requests, "nobody is asked");
-    // A doctor looks anew; that a check passes does not show that the bucket is good.
+    // `doctor` checks again; that a check passes does not prove that the bucket is good.
     let findings = open("doctor").examine().await;
     assert!(findings.iter().any(|finding| finding.what.contains("must not be used")), "{findings:?}");
     assert_eq!(before.list().await.unwrap_err(), first);
@@ -154,9 +154,9 @@ async fn checks_that_are_made_at_once_seldom_meet() {
 async fn wrong_credentials_a_missing_bucket_and_a_wrong_region_are_told_apart() {
     let Some(server) = server(Program::SeaweedFs) else { return };
     let wrong_secret = server.address(BUCKET, "").replace("never", "wrong");
-    assert_refused(&write_to(&wrong_secret).await.unwrap_err(), "does not accept these credentials");
+    assert_refused(&write_to(&wrong_secret).await.unwrap_err(), "rejected the credentials");
     let wrong_key = server.address(BUCKET, "").replace(S3_KEY, "AKIASOMEBODYELSE");
-    assert_refused(&write_to(&wrong_key).await.unwrap_err(), "does not accept these credentials");
+    assert_refused(&write_to(&wrong_key).await.unwrap_err(), "rejected the credentials");
     let error = write_to(&server.address("no-such-bucket", "")).await.unwrap_err();
     assert_refused(&error, "there is no bucket");
     // No server here has regions; these are the answers of AWS.
@@ -169,7 +169,7 @@ async fn wrong_credentials_a_missing_bucket_and_a_wrong_region_are_told_apart() 
     let proxy = Proxy::before(server.port());
     proxy.inject("GET", "/", Fault::Answered(403, "AccessDenied"));
     let error = write_to(&server.address_at(&proxy.endpoint(), BUCKET, "")).await.unwrap_err();
-    assert_refused(&error, "does not permit this");
+    assert_refused(&error, "denied access");
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn doctor_finds_nothing_wrong_with_good_servers() {
             println!("{:?}: {}", finding.grade, finding.what);
         }
         assert!(findings.iter().all(|finding| finding.grade != Grade::Bad), "{findings:?}");
-        assert!(findings.iter().any(|finding| finding.what.contains("conditions are honoured")));
+        assert!(findings.iter().any(|finding| finding.what.contains("conditional writes work")));
         assert!(findings.iter().any(|finding| finding.what.contains("dollars a month")));
     }
 }
@@ -202,6 +202,6 @@ async fn doctor_tells_what_it_could_not_find_out_from_what_is_wrong() {
     proxy.inject("GET", "leasehold-probe/", Fault::Answered(500, "InternalError"));
     let findings = open_at(&server.address_at(&proxy.endpoint(), BUCKET, ""), "x").examine().await;
     let bad: Vec<_> = findings.iter().filter(|finding| finding.grade == Grade::Bad).collect();
-    assert!(bad.len() == 1 && bad[0].what.contains("could not be found out"), "{findings:?}");
+    assert!(bad.len() == 1 && bad[0].what.contains("is unknown"), "{findings:?}");
     assert!(!bad[0].advice.contains("another bucket"), "{findings:?}");
 }

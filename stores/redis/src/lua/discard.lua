@@ -1,4 +1,4 @@
--- Removes what tells the state of a namespace that has no records any more. KEYS[1] <namespace>:store
+-- Removes the bookkeeping of a namespace that has no records. KEYS[1] <namespace>:store
 -- KEYS[2] <namespace>:index  KEYS[3] <namespace>:removed  KEYS[4] <namespace>:nodes
 local left = redis.call('ZCARD', KEYS[2])
 if left > 0 then return left end

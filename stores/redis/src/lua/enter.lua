@@ -1,5 +1,5 @@
--- Goes in front of every script that touches records: it makes sure that the records are of the same history as when
--- they were last touched, and gives the namespace a new generation if acknowledged writes may be missing.
+-- The beginning of every script that touches records: it checks that the records have the same history as when they were
+-- last touched, and gives the namespace a new generation if acknowledged writes may be missing.
 --
 -- KEYS[1] <namespace>:store  KEYS[2] <namespace>:index  KEYS[3] <namespace>:removed
 -- ARGV[1] fresh random id    ARGV[2] replicas that the caller waits for, and 'anew' if it does not rely on them
@@ -8,7 +8,7 @@
 local STORE, INDEX, REMOVED = KEYS[1], KEYS[2], KEYS[3]
 local PREFIX = string.sub(STORE, 1, -6)
 local NODES = PREFIX .. 'nodes'
--- A promoted replica may lack writes that nobody was told to be safe. Their revisions are never given again.
+-- A promoted replica may lack writes that were never confirmed. Their revisions are never used again.
 local JUMP = 1000000
 
 local function digits(number)
@@ -19,8 +19,8 @@ local function is_node(name)
   return string.sub(name, 1, 5) == 'node:'
 end
 
--- Up to which revision the set of the nodes' names has all of them: the score of a member that is no name. Whoever deletes
--- the set deletes that too.
+-- The revision up to which the set of node names is complete. It is the score of a member that is not a name, so that it is
+-- deleted with the set.
 local UPTO = 'upto'
 local function noded()
   return tonumber(redis.call('ZSCORE', NODES, UPTO) or 0) or 0
@@ -33,7 +33,7 @@ local function was_a_replica()
   return received ~= nil and tonumber(received) > 0
 end
 
--- One record: its version and value, or nil. What somebody wrote by hand, without a version, has one made of its content.
+-- One record: its version and value, or nil. A record that was written by hand, without a version, gets one from its content.
 local function fetch(key)
   local pair = redis.pcall('HMGET', key, 'version', 'value')
   if pair.err then
@@ -57,7 +57,7 @@ local generation, lineage = space[1], space[2]
 local revision, wait = tonumber(space[3] or 0) or 0, tonumber(space[4] or 0) or 0
 local waited, relied = string.match(ARGV[2], '^(%d+)(.*)$')
 local seen = tonumber(ARGV[4])
--- A failover may go on with the same generation only as far as everybody waits for replicas and relies on that.
+-- A failover may keep the generation only if all clients wait for replicas and rely on that.
 local mine = relied == '' and tonumber(waited) or 0
 do
   local replication = redis.call('INFO', 'replication')
@@ -69,7 +69,7 @@ do
     from, to = revision, revision + JUMP
     revision = to
   end
-  -- The caller was told of something that this history does not have.
+  -- The caller has seen a write that this history lacks.
   local lost = ARGV[3] == generation and (seen > revision or (seen > from and seen < to))
   if lost then revision = math.max(revision, seen) + JUMP end
   if renewed or lost then generation, wait, from, to = ARGV[1], mine, 0, 0 end
@@ -81,5 +81,5 @@ do
     redis.call('HSET', STORE, 'revision', digits(revision))
   end
 end
--- Who waits for fewer replicas than has been the rule here must first make that known to the replicas.
+-- A client that waits for fewer replicas than the rule so far must first store that, replicas included.
 if mine < wait then return {'lower', digits(wait)} end

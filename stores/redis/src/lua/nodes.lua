@@ -1,7 +1,7 @@
 -- Reads the records of all nodes, and `meta`: for each its name, version and value.
 --
--- The names of nodes are in a set of their own. Writers keep it up to date, but for those of an older version: the index has
--- what these wrote since.
+-- The names of nodes are in a set of their own. Writers keep it up to date, except those of an older version: the index
+-- has what these wrote since.
 local upto = noded()
 if upto < revision then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', INDEX, '(' .. digits(upto), '+inf')) do

@@ -1,6 +1,6 @@
 -- Records in the order in which they were last written: up to ARGV[7] of those after revision ARGV[5], and what was
 -- removed after revision ARGV[6]. One page after the other makes a whole listing, for a record that changes meanwhile
--- comes again. What somebody deletes by hand meanwhile does not, so that every page has `meta` as it is then.
+-- comes again. What is deleted by hand meanwhile does not, so every page has the current `meta`.
 local found, gone = {}, {}
 local names = redis.call('ZRANGEBYSCORE', INDEX, '(' .. ARGV[5], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[7])
 for i = 1, #names, 2 do
@@ -8,7 +8,7 @@ for i = 1, #names, 2 do
   if version then
     for _, part in ipairs({names[i], names[i + 1], version, value}) do found[#found + 1] = part end
   else
-    -- Somebody deleted it by hand.
+    -- It was deleted by hand.
     revision = revision + 1
     redis.call('HSET', STORE, 'revision', digits(revision))
     redis.call('ZREM', INDEX, names[i])

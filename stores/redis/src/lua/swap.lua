@@ -54,7 +54,7 @@ if revision > before then
   redis.call('HSET', STORE, 'revision', digits(revision))
   -- A set that lacked something before still lacks it.
   if upto == before then redis.call('ZADD', NODES, digits(revision), UPTO) end
-  -- Who misses a message sees that the next one does not follow on what it knows.
+  -- A client that misses a message sees that the next one does not follow the last one it has.
   local head = generation .. ' ' .. digits(before) .. ' ' .. digits(revision) .. ' ' .. tag .. ' ' .. #news .. '\n'
   redis.call('PUBLISH', PREFIX .. 'events', head .. table.concat(news))
 end

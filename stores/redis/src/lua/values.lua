@@ -1,4 +1,4 @@
--- What stands under the registered keys KEYS[…]; something that is no text is as good as a strange one.
+-- The values of the registered keys KEYS[…]; a key that is not a string counts as written by another program.
 local found = {}
 for i = 1, #KEYS do
   local value = redis.pcall('GET', KEYS[i])

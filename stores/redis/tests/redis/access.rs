@@ -188,10 +188,10 @@ fn tls_is_spoken_and_strangers_are_not_believed() {
                 "`server_name=NAME`",
             ),
             (format!("rediss://127.0.0.1:{port}?ca={ca}"), "`cert=FILE` and `key=FILE`"),
-            (format!("redis://127.0.0.1:{port}"), "write rediss:// in place of redis://"),
+            (format!("redis://127.0.0.1:{port}"), "write rediss:// instead of redis://"),
             (
                 format!("rediss://127.0.0.1:{}?ca={ca}&timeout=600&wait_for=100", server.port),
-                "write redis:// in place of rediss://",
+                "write redis:// instead of rediss://",
             ),
         ] {
             let error = told(address.clone()).await;

@@ -40,22 +40,25 @@ fn the_usual_mistakes_are_told() {
             assert!(find(&findings, "append-only file is off").what.contains(said), "{said}: {findings:?}");
         }
         let findings = examine(&format!("{}?wait=1", server.address())).await;
-        assert_eq!(find(&findings, "once 1 have it").grade, Grade::Bad);
+        assert_eq!(find(&findings, "once 1 of them have it").grade, Grade::Bad);
         let follow = format!("replicaof 127.0.0.1 {}", server.port);
         let Some(replica) = RedisServer::start_with(Program::Redis, &[&follow]) else { return };
         server.wait_for("a replica", || server.info("replication", "connected_slaves") == "1");
         let findings = examine(&server.address()).await;
         assert_eq!(find(&findings, "1 replicas are connected").grade, Grade::Doubtful);
         assert_eq!(find(&findings, "min-replicas-to-write is 0").grade, Grade::Doubtful);
-        // Somebody wrote without waiting, and that is remembered.
+        // Another client wrote without waiting, and that is remembered.
         applied(&open(&server.address()), put("nodes/n", None, "1")).await;
         let waiting = format!("{}?wait=1", server.address());
         let findings = examine(&waiting).await;
-        let lower = find(&findings, "written here with wait=0");
+        let lower = find(&findings, "another client has written with wait=0");
         assert!(lower.advice.contains("HSET {test}:store wait 1"), "{lower:?}");
         server.ask(&["HSET", "{test}:store", "wait", "1"]);
         let findings = examine(&waiting).await;
-        assert!(findings.iter().all(|finding| !finding.what.contains("written here")), "{findings:?}");
+        assert!(
+            findings.iter().all(|finding| !finding.what.contains("another client has written")),
+            "{findings:?}"
+        );
         server.ask(&["FLUSHALL"]);
         drop(replica);
         server.wait_for("no replica", || server.info("replication", "connected_slaves") == "0");
@@ -94,12 +97,9 @@ fn a_server_that_is_not_what_the_address_says_is_told() {
     let one = servers.servers[0].port;
     run(async {
         for (address, wanted) in [
-            (
-                format!("redis+cluster://127.0.0.1:{one}"),
-                "no part of a cluster: write the address as redis://",
-            ),
-            (format!("redis+sentinel://127.0.0.1:{one}"), "is no sentinel"),
-            (format!("redis://{hosts}"), "is a sentinel: write the address as redis+sentinel://"),
+            (format!("redis+cluster://127.0.0.1:{one}"), "not part of a cluster: write redis://"),
+            (format!("redis+sentinel://127.0.0.1:{one}"), "is not a sentinel"),
+            (format!("redis://{hosts}"), "is a sentinel: write redis+sentinel://"),
             (format!("redis+sentinel://:x@127.0.0.1:{}", guarded.port), "`sentinel_password`"),
             (
                 format!("redis+sentinel://127.0.0.1:{}?sentinel_password=wrong", guarded.port),
@@ -121,7 +121,7 @@ fn a_broken_cluster_is_told() {
     let store = open(&cluster.address());
     run(async {
         let findings = store.examine().await;
-        assert_eq!(find(&findings, "cluster is whole").grade, Grade::Good);
+        assert_eq!(find(&findings, "cluster serves all slots").grade, Grade::Good);
         assert_eq!(find(&findings, "1 replicas are connected").grade, Grade::Doubtful);
         let master = cluster.master_of("{test}:store").unwrap();
         let other = (master + 1) % 3;

@@ -61,8 +61,8 @@ fn without_waiting_acknowledged_writes_are_lost_and_the_generation_says_so() {
         let after = until_ok(|| other.list()).await;
         assert_ne!(after.generation, before.generation);
         assert_eq!(after.entries.len(), 1, "the acknowledged claim is gone: {:?}", after.entries);
-        let anew = applied(&other, put("shards/g/0", None, "acknowledged")).await;
-        assert_ne!(anew, lost);
+        let again = applied(&other, put("shards/g/0", None, "acknowledged")).await;
+        assert_ne!(again, lost);
         assert_eq!(store.generation().await.unwrap(), other.generation().await.unwrap());
     });
 }
@@ -85,7 +85,7 @@ fn a_master_without_its_replicas_confirms_nothing() {
         }
         let error = try_swap(&store, put("shards/g/0", None, "claimed")).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
-        // It is there for whoever looks with redis-cli, but no node is told so, not even by its own watch.
+        // redis-cli shows it, but no node is told so, not even by its own watch.
         assert_eq!(servers.servers[0].ask(&["HGET", "{test}:shard:g/0", "value"]).text(), "claimed");
         assert_eq!(store.read(&[]).await.unwrap_err().kind, StoreErrorKind::TimedOut);
         servers.servers[0].kill();
@@ -125,9 +125,9 @@ fn who_waits_for_fewer_replicas_makes_it_known() {
     });
 }
 
-/// Whoever does not want to rely on the sentinels' choice starts anew after every failover.
+/// A client that does not rely on the sentinels' choice starts a new generation after every failover.
 #[test]
-fn a_failover_starts_anew_where_that_is_asked_for() {
+fn a_failover_starts_a_new_generation_if_configured() {
     let Some(mut servers) = RedisSentinel::start(Program::Valkey, 2) else { return };
     let store = open(&format!("{}?after_failover=anew&wait_for=1500", servers.address()));
     run(async {

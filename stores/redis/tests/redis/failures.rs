@@ -1,4 +1,4 @@
-//! Servers that stall, are full, run somebody's endless script, forget scripts, or are not what they should be.
+//! Servers that stall, are full, run an endless script of another client, forget scripts, or are of the wrong kind.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn a_stalled_server_costs_no_more_than_the_timeout_and_is_left() {
     });
 }
 
-/// Whoever gives up on a call gets a new connection for the next one.
+/// A caller that gives up on a call gets a new connection for the next one.
 #[test]
 fn after_a_call_that_was_given_up_the_next_one_is_on_a_new_connection() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
@@ -102,7 +102,7 @@ fn a_full_server_refuses_new_records_and_nothing_else() {
 }
 
 #[test]
-fn somebodys_endless_script_is_told_and_survived() {
+fn an_endless_script_of_another_client_is_reported_and_survived() {
     let Some(server) = RedisServer::start_with(Program::Redis, &["busy-reply-threshold 100"]) else { return };
     let store = open(&server.address());
     run(async {
@@ -184,7 +184,7 @@ fn a_missed_message_is_healed_by_a_snapshot() {
     });
 }
 
-/// Records that somebody wrote or deleted with redis-cli.
+/// Records that were written or deleted with redis-cli.
 #[test]
 fn what_people_do_by_hand_is_seen() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
@@ -203,7 +203,7 @@ fn what_people_do_by_hand_is_seen() {
         server.ask(&["DEL", "{test}:shard:g/0"]);
         let listing = store.list().await.unwrap();
         assert_eq!(listing.entries.len(), 1);
-        // Without its index nothing is listed, but what exists is found again when somebody stumbles over it.
+        // Without its index nothing is listed, but existing records are found again when they are used.
         server.ask(&["DEL", "{test}:index"]);
         assert!(store.list().await.unwrap().entries.is_empty());
         let lost = try_swap(&store, put("nodes/n", None, "3")).await.unwrap();
@@ -218,7 +218,7 @@ fn what_people_do_by_hand_is_seen() {
 /// Nodes are listed by a set of their names, which writers of this version keep complete: then nothing else is looked through.
 /// Whatever writers of an older version did, or people, it never lacks one.
 #[test]
-fn the_set_of_nodes_is_complete_whoever_wrote() {
+fn the_set_of_nodes_is_complete_no_matter_who_wrote() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
     let store = open(&server.address());
     let upto = || server.ask(&["ZSCORE", "{test}:nodes", "upto"]).text();
@@ -282,7 +282,7 @@ fn a_large_listing_holds_the_server_up_only_for_moments() {
 
 /// A command with an address that asks for no waiting must not take the waiting from the nodes.
 #[test]
-fn whoever_only_looks_lowers_no_wait() {
+fn a_client_that_only_reads_does_not_lower_wait() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
     let store = open(&server.address());
     run(async {

@@ -43,7 +43,7 @@ fn a_server_that_was_a_replica_for_a_while_is_another_one() {
     });
 }
 
-/// Data that somebody rolled back under a running server, when the first who notices never saw what is gone.
+/// Data that was rolled back under a running server, when the first client to notice never saw what is gone.
 #[test]
 fn versions_do_not_come_back_with_rolled_back_data() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
@@ -57,9 +57,9 @@ fn versions_do_not_come_back_with_rolled_back_data() {
         back.extend(fields.list().iter().map(|part| part.text()));
         server.ask(&back);
         server.ask(&["HSET", "{test}:store", "revision", &revision]);
-        let anew = applied(&other, put("nodes/n", Some(&first), "another")).await;
-        assert_ne!(anew, lost);
-        // Whoever knows more than the store makes it known to all.
+        let again = applied(&other, put("nodes/n", Some(&first), "another")).await;
+        assert_ne!(again, lost);
+        // A client that knows more than the store makes that known to all.
         let (mine, theirs) = (open(&server.address()), other.generation().await.unwrap());
         server.ask(&["HSET", "{test}:store", "revision", "1"]);
         assert_ne!(other.generation().await.unwrap(), theirs);
@@ -91,10 +91,10 @@ fn a_master_that_comes_back_from_an_old_snapshot_is_told_from_a_promoted_replica
     });
 }
 
-/// With more replicas than are waited for, one that lags may be promoted when two servers fail at once. Whoever was
-/// told of more than it has makes that known with its next call.
+/// If there are more replicas than `wait`, a lagging one may be promoted when two servers fail at once. A client that has
+/// seen more makes that known with its next call.
 #[test]
-fn a_replica_that_lagged_is_found_out_by_whoever_knows_more() {
+fn a_lagging_replica_is_found_by_a_client_that_knows_more() {
     let Some(mut master) = RedisServer::start(Program::Redis) else { return };
     let follow = format!("replicaof 127.0.0.1 {}", master.port);
     let (Some(good), Some(lagging)) = (

@@ -89,7 +89,7 @@ fn a_quick_failover_detaches_nobody() -> bool {
     })
 }
 
-/// Claims that the old master acknowledged are gone with it. Everybody stops, and starts anew with higher epochs.
+/// Claims that the old master acknowledged are gone with it. All nodes stop, and start again with higher epochs.
 #[test]
 fn a_failover_that_lost_claims_stops_everybody_before_anybody_starts() {
     let Some(mut servers) = RedisSentinel::start(Program::Redis, 1) else { return };
@@ -200,7 +200,7 @@ fn registered_keys_are_plain_keys_and_come_back() {
     });
 }
 
-/// The same on every store: what somebody removes comes back, and what somebody else wrote is theirs.
+/// The same on every store: a removed key comes back, and a key that another program wrote stays theirs.
 #[test]
 fn a_registered_key_that_was_removed_comes_back_and_one_that_was_taken_is_told_of() {
     let Some(server) = RedisServer::start(Program::Redis) else { return };
