@@ -31,6 +31,8 @@ const STATES_MAX: usize = 6_000_000;
 
 /// How many states of a larger space are visited by default.
 const FIRST_STATES: usize = 100_000;
+/// The same, where what is to be seen lies further from the start.
+const FIRST_STATES_LATE: usize = 600_000;
 
 /// Visits all states; each of these kinds of steps must have been possible somewhere, or the run means nothing.
 fn all_states_hold(title: &str, setup: &Setup, must_happen: &[&str]) {
@@ -39,9 +41,10 @@ fn all_states_hold(title: &str, setup: &Setup, must_happen: &[&str]) {
 
 /// Visits all states where asked to, and else those nearest to the start, which takes seconds.
 fn as_far_as_asked(title: &str, setup: &Setup, must_happen: &[&str]) {
+    let first = if setup.late_meta { FIRST_STATES_LATE } else { FIRST_STATES };
     match std::env::var("LEASEHOLD_MODEL").as_deref() {
         Ok("large") => all_states_hold(title, setup, must_happen),
-        _ => judge(title, setup, must_happen, search_first(setup, ALL, FIRST_STATES)),
+        _ => judge(title, setup, must_happen, search_first(setup, ALL, first)),
     }
 }
 
@@ -155,6 +158,22 @@ fn a_meta_that_is_damaged() {
     let setup = Setup { wipes: 1, damages: 1, used_before: true, ..calm };
     let kinds = [WIPED, &["DamageMeta", "RestoreMeta", "ReplaceMeta"]].concat();
     as_far_as_asked("two nodes, one shard, ttl 3, the store is emptied and meta damaged", &setup, &kinds);
+}
+
+#[test]
+fn writes_of_meta_that_land_late() {
+    let calm = Setup { crashes: false, pauses: false, voluntary: false, ttl: 2, ..Setup::new(2, 1) };
+    let setup = Setup { wipes: 2, late_meta: true, used_before: true, ..calm.clone() };
+    let kinds = [WIPED, &["SendMeta", "LandMeta"]].concat();
+    as_far_as_asked("two nodes, one shard, ttl 2, emptied twice, late writes of meta", &setup, &kinds);
+    // With a ttl of 2 and a margin of 1, no session lives long enough for a renewal after the damage.
+    let setup = Setup { wipes: 1, damages: 1, ttl: 3, begun: true, ..setup };
+    let kinds = ["Wipe", "SendMeta", "LandMeta", "DamageMeta", "RestoreMeta", "ReplaceMeta", "LandClaim"];
+    as_far_as_asked(
+        "two nodes, one shard, ttl 3, emptied, meta damaged, late writes of meta",
+        &setup,
+        &kinds,
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::setup::Setup;
-use crate::state::State;
+use crate::state::{MetaWrite, State};
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(crate) enum Move {
     DamageMeta,
     RestoreMeta(usize),
     ReplaceMeta(usize),
+    SendMeta(MetaWrite),
+    LandMeta(MetaWrite),
 }
 
 /// What must never happen.
@@ -96,6 +98,7 @@ pub(crate) fn successors(setup: &Setup, state: &State, out: &mut Vec<Next>) {
     }
     step.store_fails();
     step.meta_is_damaged();
+    step.meta_lands();
 }
 
 /// Collects the steps out of one state.
@@ -191,7 +194,9 @@ kinds!(
     LearnMeta,
     DamageMeta,
     RestoreMeta,
-    ReplaceMeta
+    ReplaceMeta,
+    SendMeta,
+    LandMeta
 );
 
 impl fmt::Display for Move {
@@ -270,6 +275,8 @@ impl fmt::Display for Move {
             Move::LearnMeta(p) => write!(f, "{} learns of the incarnation", a(p)),
             Move::DamageMeta => write!(f, "meta is damaged"),
             Move::RestoreMeta(p) => write!(f, "{} writes meta back as it knew it", a(p)),
+            Move::SendMeta(write) => write!(f, "a write of meta is sent and not applied yet: {write:?}"),
+            Move::LandMeta(write) => write!(f, "a write of meta lands that was under way: {write:?}"),
             Move::ReplaceMeta(p) => {
                 write!(f, "{} begins a new incarnation over the damaged meta, which settles", a(p))
             }

@@ -2,7 +2,7 @@
 
 use crate::setup::{PROCS, SHARDS, Setup};
 use crate::state::{
-    Hold, Holding, Life, Meta, Name, Phase, Proc, Release, Request, Session, Shard, State, Work,
+    Hold, Holding, Life, Meta, MetaWrite, Name, Phase, Proc, Release, Request, Session, Shard, State, Work,
 };
 
 /// A state in 256 bits.
@@ -99,6 +99,19 @@ fn walk(setup: &Setup, state: &mut State, bits: &mut impl Bits) {
         walk_shard(shard, bits);
     }
     choice!(bits, state.meta, 2, Meta::Absent, Meta::Settling, Meta::Open, Meta::Damaged);
+    if setup.late_meta {
+        choice!(
+            bits,
+            state.meta_write,
+            3,
+            MetaWrite::None,
+            MetaWrite::Create,
+            MetaWrite::Open,
+            MetaWrite::Restore,
+            MetaWrite::RestoreFormer,
+            MetaWrite::Replace
+        );
+    }
     bits.field(&mut state.vanishes, 2);
     bits.field(&mut state.wipes, 2);
     if setup.holes > 0 {

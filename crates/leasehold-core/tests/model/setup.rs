@@ -76,6 +76,8 @@ pub(crate) enum Rule {
     /// It restores only what it read after its session's first record had landed: what it read before may be of the store
     /// as it was before it was emptied, and its session may have begun after that.
     RestoredAsReadSince,
+    /// Every write of `meta` is a compare-and-swap: one that lands late finds another version, and does nothing.
+    MetaIsSwap,
 }
 
 /// One run of the model.
@@ -99,6 +101,8 @@ pub(crate) struct Setup {
     pub(crate) wipes: u8,
     /// How many times `meta` may be damaged beyond reading.
     pub(crate) damages: u8,
+    /// Whether writes of `meta` are under way for any length of time, instead of landing when they are sent.
+    pub(crate) late_meta: bool,
     /// Whether requests that nobody waits for any more are followed until they land: late renewals, first records
     /// and claims of former lives, and fences and leaves between sending and landing. `spec/model.md` says why they
     /// can only make less happen; runs with them on confirm it.
@@ -109,6 +113,9 @@ pub(crate) struct Setup {
     pub(crate) pauses: bool,
     /// Whether the run begins with a store that was in use, instead of an empty one.
     pub(crate) used_before: bool,
+    /// Whether it begins with a session for each process, the first of which runs the first shard: shorter runs to what goes wrong
+    /// late.
+    pub(crate) begun: bool,
     /// Whether shards are given up voluntarily.
     pub(crate) voluntary: bool,
     /// The rule that is switched off.
@@ -129,10 +136,12 @@ impl Setup {
             holes: 0,
             wipes: 0,
             damages: 0,
+            late_meta: false,
             latecomers: false,
             crashes: true,
             pauses: true,
             used_before: false,
+            begun: false,
             voluntary: true,
             without: None,
         }

@@ -189,6 +189,24 @@ pub(crate) enum Meta {
     Damaged,
 }
 
+/// A write of `meta` that is under way and may yet land, also when its sender is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum MetaWrite {
+    #[default]
+    None,
+    /// Begins an incarnation where there is no `meta`.
+    Create,
+    /// Opens the incarnation that settles.
+    Open,
+    /// Writes a damaged `meta` back, as it is.
+    Restore,
+    /// Writes a damaged `meta` back, as it was before the store was emptied.
+    RestoreFormer,
+    /// Begins an incarnation over a damaged `meta`.
+    Replace,
+}
+
 /// One state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
@@ -196,6 +214,7 @@ pub(crate) struct State {
     pub(crate) names: [Name; PROCS],
     pub(crate) shards: [Shard; SHARDS],
     pub(crate) meta: Meta,
+    pub(crate) meta_write: MetaWrite,
     pub(crate) vanishes: u8,
     pub(crate) holes: u8,
     pub(crate) wipes: u8,
@@ -215,11 +234,27 @@ impl State {
                 (name.state, name.session.owner, name.proves) = (Life::Left, p as u8, true);
             }
         }
-        if setup.used_before {
+        if setup.begun {
+            state.all_begun(setup);
+        } else if setup.used_before {
             state.shards[..setup.shards].iter_mut().for_each(|shard| shard.state = Hold::Vacant);
         }
         state.normalise(setup);
         state
+    }
+
+    /// Every process has a session, and the first one runs the first shard.
+    fn all_begun(&mut self, setup: &Setup) {
+        for p in 0..setup.procs {
+            let session = self.session(p);
+            let proc = &mut self.procs[p];
+            (proc.phase, proc.left_for, proc.read) = (Phase::Attached, setup.ttl, true);
+            let name = &mut self.names[setup.name[p]];
+            (name.state, name.session, name.proves) = (Life::Active, session, true);
+        }
+        let (session, shard) = (self.session(0), &mut self.shards[0]);
+        (shard.state, shard.session, shard.epoch, shard.started) = (Hold::Held, session, 1, 1);
+        (self.procs[0].holding[0].work, self.procs[0].holding[0].ran) = (Work::Running, true);
     }
 
     /// The session that process `p` has or had last.

@@ -76,6 +76,7 @@ goes_wrong! {
     unstarted_late_taken_for_a_release: UnstartedIsNoRelease, Setup { voluntary: true, ..emptied(true) }, OVERLAP;
     restored_from_stale_memory: RestoredByTheRenewed, Setup { damages: 1, ..emptied(true) }, OVERLAP;
     restored_as_read_before_joining: RestoredAsReadSince, Setup { damages: 1, ..emptied(true) }, ALL;
+    meta_written_without_a_condition: MetaIsSwap, Setup { damages: 1, late_meta: true, begun: true, ..emptied(true) }, OVERLAP;
     renewing_over_an_older_record: OwnRecordNotOlder, emptied(false), OVERLAP;
 }
 
