@@ -252,25 +252,57 @@ macro_rules! id {
         impl FromStr for $type {
             type Err = String;
             fn from_str(text: &str) -> Result<Self, String> {
-                if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-                    return Err(format!("invalid id {text:?}: expected 32 hexadecimal digits"));
-                }
-                u128::from_str_radix(text, 16).map($type).map_err(|e| e.to_string())
+                let bits = from_hex_digits(text.as_bytes());
+                bits.map($type).ok_or_else(|| format!("invalid id {text:?}: expected 32 hexadecimal digits"))
             }
         }
 
         impl Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                let digits = to_hex_digits(self.0);
+                serializer.serialize_str(std::str::from_utf8(&digits).expect("hexadecimal digits are ASCII"))
             }
         }
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                std::borrow::Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(Parse(std::marker::PhantomData))
             }
         }
     };
+}
+
+/// Reads an id from its text where that is, without a copy: every record has two of them at least.
+struct Parse<T>(std::marker::PhantomData<T>);
+
+impl<T: FromStr<Err = String>> serde::de::Visitor<'_> for Parse<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// 32 hexadecimal digits as a number. The standard library's way divides and checks for overflow at every digit.
+fn from_hex_digits(digits: &[u8]) -> Option<u128> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let half =
+        |digits: &[u8]| digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(value(*digit)?)));
+    let (high, low) = digits.split_at_checked(16).filter(|(_, low)| low.len() == 16)?;
+    Some(u128::from(half(high)?) << 64 | u128::from(half(low)?))
+}
+
+fn to_hex_digits(bits: u128) -> [u8; 32] {
+    let digit = |at: usize| b"0123456789abcdef"[(bits >> (124 - 4 * at)) as usize & 0xf];
+    std::array::from_fn(digit)
 }
 
 id!(

@@ -120,7 +120,12 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a stored value, from whichever writer.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let record: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
+        // To look for letters outside ASCII once is faster than to do so in every string.
+        let read = match std::str::from_utf8(bytes) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(bytes),
+        };
+        let record: Self = read.map_err(|error| unreadable(bytes, &error))?;
         if record.format() > FORMAT {
             return Err(RecordError::TooNew { found: record.format() });
         }
