@@ -126,7 +126,7 @@ impl Mirror {
             }
             return Change::None;
         }
-        let record = stored.map(|stored| NodeRecord::decode(&stored.value));
+        let record = stored.map(|stored| NodeRecord::decode(&stored.value).map(Box::new));
         if let Some(Ok(record)) = &record
             && (record.node != *name)
         {
@@ -195,7 +195,7 @@ impl Mirror {
         issued: u64,
         name: &NodeName,
         stored: Option<&Stored>,
-        record: Option<Result<NodeRecord, RecordError>>,
+        record: Option<Result<Box<NodeRecord>, RecordError>>,
     ) -> Change {
         if let Some(Ok(record)) = &record
             && !record.state.is_alive()
@@ -207,7 +207,7 @@ impl Mirror {
         }
         let former = self.nodes.remove(name);
         let ttl =
-            record.as_ref().and_then(|record| record.as_ref().ok()).map_or(Duration::ZERO, NodeRecord::ttl);
+            record.as_ref().and_then(|record| record.as_ref().ok()).map_or(Duration::ZERO, |record| record.ttl());
         let ttl_longest = former.as_ref().map_or(ttl, |former| former.ttl_longest.max(ttl));
         let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
         let session_seen_at = match &former {
@@ -218,7 +218,7 @@ impl Mirror {
         // A session that could not prove that the former one is over may live beside it.
         let beside = former.as_ref().filter(|_| unproved).and_then(|node| {
             let former = node.seen.as_ref().and_then(|seen| seen.good());
-            let another = |record: &&NodeRecord| Some(record.session) != session;
+            let another = |record: &&Box<NodeRecord>| Some(record.session) != session;
             former.filter(another).or(node.last.as_ref().filter(another)).cloned()
         });
         let before =

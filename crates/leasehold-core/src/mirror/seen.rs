@@ -53,7 +53,7 @@ impl<R> Seen<R> {
 #[derive(Clone, Debug)]
 pub struct SeenNode {
     /// The record; `None` since it vanished or if it never was there.
-    pub seen: Option<Seen<NodeRecord>>,
+    pub seen: Option<Seen<Box<NodeRecord>>>,
     /// When we first saw this state.
     pub first_seen_at: Moment,
     /// Our logical time when the newest read that showed this state was issued.
@@ -64,7 +64,7 @@ pub struct SeenNode {
     pub session_seen_at: Moment,
     /// What it said when it last could be read, since it vanished. It stays while another session lives under the name that
     /// could not prove that this one is over.
-    pub last: Option<NodeRecord>,
+    pub last: Option<Box<NodeRecord>>,
     /// The longest ttl that it was ever seen with.
     pub ttl_longest: Duration,
 }
@@ -72,7 +72,7 @@ pub struct SeenNode {
 impl SeenNode {
     /// The record, if it is there and can be read.
     pub fn record(&self) -> Option<&NodeRecord> {
-        self.seen.as_ref()?.good()
+        self.seen.as_ref()?.good().map(Box::as_ref)
     }
 
     /// The session that the record names, if it can be read.
@@ -82,14 +82,14 @@ impl SeenNode {
 
     /// The session of a record that vanished, if it was alive and published anything.
     pub fn lost(&self) -> Option<&NodeRecord> {
-        self.last.as_ref().filter(|last| {
+        self.last.as_deref().filter(|last| {
             last.state.is_alive() && last.publishes.as_ref().is_none_or(|published| !published.is_empty())
         })
     }
 
     /// What the record says, or said before it was damaged, and what the record of a former session said that vanished.
     pub fn said(&self) -> impl Iterator<Item = &NodeRecord> {
-        self.seen.iter().filter_map(|seen| seen.best()).chain(self.last.as_ref())
+        self.seen.iter().filter_map(|seen| seen.best().map(Box::as_ref)).chain(self.last.as_deref())
     }
 
     /// The session that is alive as far as the record says, or said before it was damaged.

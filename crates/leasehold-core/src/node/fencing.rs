@@ -117,7 +117,7 @@ impl Fencing {
         let seen = mirror.nodes.get(name)?.seen.as_ref();
         let expect = seen.map(|seen| seen.version.clone());
         if let Some(record) = seen.and_then(|seen| seen.good()) {
-            return Some((record.clone(), expect));
+            return Some((NodeRecord::clone(record), expect));
         }
         // A record that is damaged or gone: every session of this name is over from now on, and a tombstone says so.
         let session = match seen {

@@ -47,9 +47,9 @@ impl Node {
     }
 
     /// Records of sessions that are over, of nodes that no shard's record names: they are proof for earlier sessions, too.
-    fn nodes_long_gone(&self) -> Vec<(NodeName, &Seen<NodeRecord>)> {
+    fn nodes_long_gone(&self) -> Vec<(NodeName, &Seen<Box<NodeRecord>>)> {
         let kept = self.ctx.config.retired_kept;
-        let old = |seen: &Seen<NodeRecord>| {
+        let old = |seen: &Seen<Box<NodeRecord>>| {
             self.ctx.now.at.since(seen.first_seen_at) >= kept
                 && seen.good().is_some_and(|record| !record.state.is_alive())
         };
