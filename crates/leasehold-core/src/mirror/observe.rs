@@ -206,8 +206,10 @@ impl Mirror {
             self.note_over(absent.map_or(now, |node| node.first_seen_at), record.session);
         }
         let former = self.nodes.remove(name);
-        let ttl =
-            record.as_ref().and_then(|record| record.as_ref().ok()).map_or(Duration::ZERO, |record| record.ttl());
+        let ttl = record
+            .as_ref()
+            .and_then(|record| record.as_ref().ok())
+            .map_or(Duration::ZERO, |record| record.ttl());
         let ttl_longest = former.as_ref().map_or(ttl, |former| former.ttl_longest.max(ttl));
         let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
         let session_seen_at = match &former {

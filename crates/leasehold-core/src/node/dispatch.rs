@@ -339,6 +339,9 @@ impl Node {
         let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
         let returning = record.is_some_and(|record| record.returning);
+        if state.is_some_and(|state| !state.is_alive()) {
+            self.fencing.note_over(&node);
+        }
         let there = seen.is_some_and(|node| node.seen.is_some());
         let seen_lost = seen.is_some_and(|node| node.lost().is_some());
         let session = record.map(|record| record.session);

@@ -62,6 +62,12 @@ impl Fencing {
         self.lost_sessions.insert(node, (session, may_live_for));
     }
 
+    /// This node's record says that its session is over, and so are all before it once the record is removed: none of them is lost
+    /// any more, or it would be fenced again. A shard's record that still names one has it noted again.
+    pub(super) fn note_over(&mut self, node: &NodeName) {
+        self.lost_sessions.remove(node);
+    }
+
     /// Whether this version of a node's record, which only a newer version can read, was proved to be silent.
     pub(super) fn is_silent(&self, node: &NodeName, version: &Version) -> bool {
         self.silent.get(node) == Some(version)
@@ -178,8 +184,14 @@ impl Fencing {
         ctx.timers.set_earlier(Timer::Probe, ctx.now.at + holder.ttl() / 2);
     }
 
-    /// Forgets proofs that nobody can need any more.
-    pub(super) fn prune(&mut self) {
+    /// Forgets proofs that nobody can need any more, and lost sessions that no shard's record names any more: to fence them would
+    /// free nothing.
+    pub(super) fn prune(&mut self, mirror: &Mirror) {
+        if !self.lost_sessions.is_empty() {
+            let holders = mirror.shards.values().filter_map(|seen| seen.best()?.holder());
+            let named: BTreeSet<SessionId> = holders.map(|holder| holder.session).collect();
+            self.lost_sessions.retain(|_, (session, _)| named.contains(session));
+        }
         if self.proven_gone.len() > PROVEN_GONE_MAX {
             self.proven_gone.clear();
         }

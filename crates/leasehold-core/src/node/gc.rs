@@ -43,7 +43,7 @@ impl Node {
         self.mirror.prune(self.ctx.now.at - self.ttl_max() * 20);
         let known = &self.mirror.shards;
         self.holds.prune(known.len(), |shard| known.contains_key(shard));
-        self.fencing.prune();
+        self.fencing.prune(&self.mirror);
     }
 
     /// Records of sessions that are over, of nodes that no shard's record names: they are proof for earlier sessions, too.
