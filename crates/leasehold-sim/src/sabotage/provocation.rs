@@ -65,6 +65,7 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
         Sabotage::Core(Rule::TtlMaxIsHeard) => scripted(StoreKind::Etcd, longer_ttl_joins()),
         Sabotage::Core(Rule::NoBlindRetry | Rule::UnknownIsSettled) => among(3, claim_by_a_stale_plan()),
         Sabotage::Core(Rule::OwnRecordNotOlder) => scripted(StoreKind::Etcd, first_record_lands_again()),
+        Sabotage::Core(Rule::PublishedBeforeTrust) => among(3, claimed_before_it_was_published()),
         Sabotage::Core(Rule::ClaimStillThere) => among(3, claim_is_lost_unseen()),
         Sabotage::Core(Rule::ProofAfterShard) => among(2, back_before_it_is_seen_gone()),
         Sabotage::Store(ReadOrder::MetaReadLast) => {
@@ -128,6 +129,20 @@ fn claim_by_a_stale_plan() -> Vec<(Instant, Fault)> {
         (given_up + 1200 * MS, leave),
     ];
     pins(at + 10 * MS, 1).chain(pins(at + 1100 * MS, 2)).chain(rest).collect()
+}
+
+/// Node 2 leaves, and node 1 claims some of its shards over the releases. Its renewals do not get through, so that no other node
+/// knows. Then the records of all shards are deleted, which node 1 does not see, and node 0 takes them. Then a renewal of node 1
+/// lands.
+fn claimed_before_it_was_published() -> Vec<(Instant, Fault)> {
+    let at = 20 * SECOND;
+    let rest = [
+        (at, Fault::Cut { slot: 1, lasts: 2200 * MS, traffic: Traffic::Renewals }),
+        (at + 10 * MS, Fault::Leave { slot: 2, within: SECOND, then: Restart::Never, grace: Grace::None }),
+        (at + 300 * MS, Fault::WatchLag { slot: 1, lasts: 5 * SECOND, lag: 60 * SECOND }),
+        (at + 310 * MS, Fault::Vanish { what: Target::Shards }),
+    ];
+    pins(at + 320 * MS, 0).chain(rest).collect()
 }
 
 /// Node 2 leaves, and node 1 claims some of its shards. Its renewals do not get through, so that no other node knows. Then the records of
