@@ -5,7 +5,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Change, Mirror, Seen, SeenNode, Source};
-use crate::name::{Epoch, NodeName, ShardId};
+use crate::name::{Epoch, NodeName, SessionId, ShardId};
 use crate::record::{NodeRecord, Record, RecordError, ShardRecord, ShardState};
 use crate::store::{Key, Listing, Stored};
 use crate::time::Moment;
@@ -220,8 +220,9 @@ impl Mirror {
         // A session that could not prove that the former one is over may live beside it.
         let beside = former.as_ref().filter(|_| unproved).and_then(|node| {
             let former = node.seen.as_ref().and_then(|seen| seen.good());
-            let another = |record: &&Box<NodeRecord>| Some(record.session) != session;
-            former.filter(another).or(node.last.as_ref().filter(another)).cloned()
+            let is_another = |of: SessionId| Some(of) != session;
+            let former = former.filter(|record| is_another(record.session));
+            former.or(node.last.as_ref().filter(|record| is_another(record.session))).cloned()
         });
         let before =
             former.and_then(|node| node.seen.and_then(|seen| seen.record.ok().or(seen.before)).or(node.last));
