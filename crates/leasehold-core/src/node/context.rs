@@ -1,6 +1,8 @@
 //! What every part works with: the settings, the time, randomness, and what a step leaves to do: actions, timers and shards to
 //! look at again. A method of a part that takes `&mut Context` changes that part and nothing else.
 
+use std::time::Duration;
+
 use super::agenda::Agenda;
 use super::timers::{Timer, Timers};
 use crate::config::Config;
@@ -101,6 +103,13 @@ impl Context {
             (false, _) => self.config.renew_every,
         };
         self.now.at + every - self.rng.up_to(every / 10)
+    }
+
+    /// How long the boot clock stood still since then while the wall clock ran on, if that is more than the margin.
+    pub(super) fn frozen_since(&self, since: Now) -> Option<Duration> {
+        let wall = Duration::from_millis(self.now.unix_ms.saturating_sub(since.unix_ms));
+        let boot = self.now.at.since(since.at);
+        (since.unix_ms != 0 && wall > boot + self.config.margin).then(|| wall - boot)
     }
 
     /// Until when work may run, if the last renewal that landed was sent then.

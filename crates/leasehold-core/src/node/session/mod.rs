@@ -7,7 +7,6 @@ mod own_record;
 mod renewing;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Node;
 use super::context::Context;
@@ -59,10 +58,8 @@ impl Node {
         let Some(session) = &self.session else { return };
         // Counted from the renewal that all deadlines count from: several short freezes are as bad as a long one.
         let since = if self.ctx.rules.hold(Rule::FreezesAddUp) { session.renewed_at } else { before };
-        let wall = Duration::from_millis(now.unix_ms.saturating_sub(since.unix_ms));
-        let boot = self.ctx.now.at.since(since.at);
-        if since.unix_ms != 0 && wall > boot + self.ctx.config.margin {
-            self.detach(Cause::ClockStoodStill(wall - boot));
+        if let Some(frozen_for) = self.ctx.frozen_since(since) {
+            self.detach(Cause::ClockStoodStill(frozen_for));
         }
         self.run_timers(Stage::Clock);
     }

@@ -82,6 +82,13 @@ impl Node {
     /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
     pub(in crate::node) fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
         let Some(session) = &mut self.session else { return };
+        // The clocks are compared from this renewal on. A step back of the wall clock before it hid freezes until now.
+        if self.ctx.rules.hold(Rule::FreezesAddUp)
+            && renewal.sent_at.at > session.renewed_at.at
+            && let Some(frozen_for) = self.ctx.frozen_since(renewal.sent_at)
+        {
+            return self.detach(Cause::ClockStoodStill(frozen_for));
+        }
         session.version = Some(version.clone());
         session.seq = renewal.seq;
         session.pending.retain(|pending| pending.seq > renewal.seq);
