@@ -140,6 +140,7 @@ impl Mirror {
             session_seen_at: now,
             last: None,
             ttl_longest: Duration::ZERO,
+            rest_sum: None,
         };
         self.nodes.entry(name.clone()).or_insert(absent);
     }

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Change, Mirror, Seen, SeenNode, Source};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
-use crate::record::{NodeRecord, Record, RecordError, ShardRecord, ShardState};
+use crate::record::{Heartbeat, NodeRecord, Record, RecordError, ShardRecord, ShardState};
 use crate::store::{Key, Listing, Stored};
 use crate::time::Moment;
 
@@ -126,6 +126,15 @@ impl Mirror {
             }
             return Change::None;
         }
+        let divided = stored.and_then(|stored| Heartbeat::split(&stored.value));
+        let (heartbeat, rest_sum) = divided.map(|(heartbeat, rest)| (heartbeat, xxh3_64(rest))).unzip();
+        if let (Some(known), Some(stored), Some(heartbeat)) = (known, stored, heartbeat)
+            && known.rest_sum == rest_sum
+            && known.renew(now, order, issued, stored, heartbeat)
+        {
+            return Change::Changed;
+        }
+        let known = self.nodes.get(name);
         let record = stored.map(|stored| NodeRecord::decode(&stored.value).map(Box::new));
         if let Some(Ok(record)) = &record
             && (record.node != *name)
@@ -243,6 +252,9 @@ impl Mirror {
             silent_from: now,
             last,
             ttl_longest,
+            rest_sum: stored
+                .and_then(|stored| Heartbeat::split(&stored.value))
+                .map(|(_, rest)| xxh3_64(rest)),
         };
         self.nodes.insert(name.clone(), node);
         Change::Changed
@@ -317,6 +329,29 @@ impl Mirror {
         let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };
         self.shards.insert(id.clone(), seen);
         Change::Changed
+    }
+}
+
+impl SeenNode {
+    /// Takes in a renewal that says the same as the record before it, and tells whether it is one. What does not follow at
+    /// once on what we know is left to the whole comparison.
+    fn renew(&mut self, now: Moment, order: u64, issued: u64, stored: &Stored, heartbeat: Heartbeat) -> bool {
+        let Some(Seen { record: Ok(record), version, sum, first_seen_at, order: seen_order, .. }) =
+            &mut self.seen
+        else {
+            return false;
+        };
+        if !record.state.is_alive() || heartbeat.seq < record.seq {
+            return false;
+        }
+        record.renew(heartbeat);
+        *version = stored.version.clone();
+        *sum = xxh3_64(&stored.value);
+        (*first_seen_at, *seen_order) = (now, order);
+        (self.first_seen_at, self.silent_from, self.read_issued) = (now, now, issued);
+        let (unproved, session) = (record.unproved, record.session);
+        self.last = self.last.take().filter(|last| unproved && last.session != session);
+        true
     }
 }
 

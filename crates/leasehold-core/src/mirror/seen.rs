@@ -67,6 +67,8 @@ pub struct SeenNode {
     pub last: Option<Box<NodeRecord>>,
     /// The longest ttl that it was ever seen with.
     pub ttl_longest: Duration,
+    /// A checksum of the stored bytes without the heartbeat, if they could be divided.
+    pub(super) rest_sum: Option<u64>,
 }
 
 impl SeenNode {

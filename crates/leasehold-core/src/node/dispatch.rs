@@ -233,7 +233,8 @@ impl Node {
             return false;
         }
         for key in &changed {
-            if !self.record_has_changed(source, key, &was_alive) {
+            let was = if let Key::Node(node) = key { was_alive.get(node).copied() } else { None };
+            if !self.record_has_changed(source, key, was) {
                 return false;
             }
         }
@@ -266,9 +267,7 @@ impl Node {
     /// Takes in one record; `false` if the store turned out not to be the one it was.
     pub(super) fn take_in(&mut self, source: Source, key: &Key, stored: Option<&Stored>) -> bool {
         let was_alive = match key {
-            Key::Node(node) => {
-                self.mirror.nodes.get(node).and_then(SeenNode::alive).map(|s| (node.clone(), s))
-            }
+            Key::Node(node) => self.mirror.nodes.get(node).and_then(SeenNode::alive),
             _ => None,
         };
         match self.mirror.observe(self.ctx.now.at, source, key, stored) {
@@ -287,7 +286,7 @@ impl Node {
             }
             Change::RolledBack(_) => true,
             Change::Changed => {
-                self.record_has_changed(source, key, &was_alive.into_iter().collect())
+                self.record_has_changed(source, key, was_alive)
                     && (*key != Key::Meta || self.check_meta(source))
             }
         }
@@ -297,11 +296,12 @@ impl Node {
         self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
     }
 
+    /// `was_alive`: the session that was alive under the name, if it is the record of a node.
     fn record_has_changed(
         &mut self,
         source: Source,
         key: &Key,
-        was_alive: &std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId>,
+        was_alive: Option<crate::name::SessionId>,
     ) -> bool {
         if let Some(error) = self.corruption(key) {
             self.ctx.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
@@ -316,7 +316,7 @@ impl Node {
                 self.ctx.replan_now();
                 self.mend_groups();
             }
-            Key::Node(node) => self.node_has_changed(node.clone(), was_alive.get(node).copied()),
+            Key::Node(node) => self.node_has_changed(node.clone(), was_alive),
             Key::Shard(shard) => self.shard_has_changed(source, shard.clone()),
         }
         true

@@ -88,6 +88,10 @@ impl Timer {
         Timer::Leaving,
     ];
 
+    /// Those that follow from other state, and are never set by hand.
+    const FOLLOWING: [Timer; 6] =
+        [Timer::GiveUp, Timer::Recovered, Timer::Unfreeze, Timer::Wake, Timer::SessionOver, Timer::Leaving];
+
     fn stage(self) -> Stage {
         match self {
             Timer::SessionOver => Stage::Clock,
@@ -118,6 +122,11 @@ impl Timers {
         self.at[timer as usize]
     }
 
+    /// When the first of them is due.
+    fn first_at(&self) -> Moment {
+        self.at.into_iter().fold(Moment::NEVER, Moment::min)
+    }
+
     pub(super) fn is_set(&self, timer: Timer) -> bool {
         self.at(timer) != Moment::NEVER
     }
@@ -142,10 +151,12 @@ impl Node {
         if self.departure.is_done() {
             return Moment::NEVER;
         }
-        Timer::ALL.into_iter().map(|timer| self.due_at(timer)).min().unwrap_or(Moment::NEVER)
+        let following = Timer::FOLLOWING.into_iter().map(|timer| self.due_at(timer));
+        following.fold(self.ctx.timers.first_at(), Moment::min)
     }
 
     /// When a timer is due; [`Moment::NEVER`] if it is off.
+    #[inline]
     fn due_at(&self, timer: Timer) -> Moment {
         match timer {
             Timer::GiveUp => self.requests.give_up_at(),

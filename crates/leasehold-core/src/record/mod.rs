@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub use control::{Control, DrainWish};
 pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule, group_settings};
 pub use meta::{Meta, MetaMark, MetaState};
-pub use node::{NodeRecord, NodeState, Outage, Report, Served};
+pub use node::{Heartbeat, NodeRecord, NodeState, Outage, Report, Served};
 pub use published::{Published, PublishedGroup, ShardList};
 pub use shard::{Holder, MoveReason, ShardRecord, ShardState};
 pub use slot_set::SlotSet;
@@ -46,6 +46,9 @@ pub const EPOCH_MAX: Epoch = Epoch(1 << 53);
 
 /// A day: no session lives longer without a renewal.
 const TTL_MS_MAX: u64 = 86_400_000;
+
+/// Room for a usual node record, so that it is written without being moved.
+const USUAL_BYTES: usize = 1024;
 
 /// Fields that a newer version wrote and that this one keeps as they are.
 pub type Extra = BTreeMap<String, serde_json::Value>;
@@ -115,7 +118,9 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// The record as it is stored.
     fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("records are plain data with text keys")
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        serde_json::to_writer(&mut bytes, self).expect("records are plain data with text keys");
+        bytes
     }
 
     /// Reads a stored value, from whichever writer.

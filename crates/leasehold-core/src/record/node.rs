@@ -3,17 +3,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Extra, MetaMark, Published, Record, RecordError, SlotSet, check_floor, check_ttl, record};
+use super::{
+    Extra, FORMAT, MetaMark, Published, Record, RecordError, SlotSet, check_floor, check_ttl, record,
+};
 use crate::name::{GroupName, NodeName, SessionId, ShardId, ShardName, WriteId};
 use crate::placement::RENDEZVOUS;
 
 /// `nodes/<name>`: a node's session. Written only by that session, or by the node that fences it.
+///
+/// The fields that every renewal changes come first ([`Heartbeat`]), and `node` is the first of the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// The format of this record.
     pub format: u32,
     /// The write that made it so.
     pub write: WriteId,
+    /// Counts the renewals of the session.
+    pub seq: u64,
+    /// When it was written, for people.
+    #[serde(default)]
+    pub written_unix_ms: u64,
     /// The node.
     pub node: NodeName,
     /// Its life.
@@ -47,8 +56,6 @@ pub struct NodeRecord {
     pub declined: Vec<ShardId>,
     /// How long the session lives after a renewal, in milliseconds.
     pub ttl_ms: u64,
-    /// Counts the renewals of the session.
-    pub seq: u64,
     /// There was no record of this name when the session began, or not long before. Sessions of this name whose
     /// record was lost may still be alive, until their ttl after this session was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,12 +80,36 @@ pub struct NodeRecord {
     /// What people may want to know of the node. Nobody decides anything by it.
     #[serde(default, skip_serializing_if = "Report::is_empty")]
     pub report: Report,
-    /// When it was written, for people.
-    #[serde(default)]
-    pub written_unix_ms: u64,
     /// What newer versions wrote.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// The fields of a node record that every renewal changes. Most renewals change nothing else, and every node reads every
+/// renewal: so only this part of them is parsed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    format: u32,
+    write: WriteId,
+    /// Counts the renewals of the session.
+    pub seq: u64,
+    written_unix_ms: u64,
+}
+
+/// What separates the heartbeat from the rest of a node record, as this version writes it.
+const REST: &[u8] = b",\"node\":";
+
+impl Heartbeat {
+    /// The heartbeat of a stored node record, and the bytes of the rest. `None` if it is not written as this version writes
+    /// it: then the whole record must be parsed.
+    pub fn split(bytes: &[u8]) -> Option<(Heartbeat, &[u8])> {
+        let at = bytes.windows(REST.len()).position(|window| window == REST)?;
+        let (head, rest) = bytes.split_at(at);
+        // On its own it must be a whole object: then nothing in the rest belongs to it.
+        let heartbeat: Heartbeat = serde_json::from_slice(&[head, b"}"].concat()).ok()?;
+        (heartbeat.format <= FORMAT && heartbeat.seq <= SEQ_MAX).then_some((heartbeat, rest))
+    }
 }
 
 /// What a node tells of itself, as it was at its last renewal.
@@ -188,6 +219,12 @@ impl NodeRecord {
     /// The placement that the node plans with.
     pub fn placement(&self) -> &str {
         self.placement.as_deref().unwrap_or(RENDEZVOUS)
+    }
+
+    /// The same record with the heartbeat of a later renewal.
+    pub fn renew(&mut self, heartbeat: Heartbeat) {
+        let Heartbeat { format, write, seq, written_unix_ms } = heartbeat;
+        (self.format, self.write, self.seq, self.written_unix_ms) = (format, write, seq, written_unix_ms);
     }
 
     /// How long the session lives after a renewal.

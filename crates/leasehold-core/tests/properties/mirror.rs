@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_core::mirror::{Change, Mirror, Source};
-use leasehold_core::record::{MetaState, NodeState, ShardState};
+use leasehold_core::record::{MetaState, NodeRecord, NodeState, Record, ShardState};
 use leasehold_core::store::{Key, Listing, Stored, Version};
 use leasehold_core::{Epoch, Moment, SessionId};
 use proptest::prelude::*;
@@ -219,7 +219,23 @@ impl Trial {
             !matches!(change, Change::RolledBack(_)),
             "{key}: {change:?}, but nothing was rolled back"
         );
+        self.as_stored(key)?;
         self.only_forward(source, key, before)
+    }
+
+    /// What the mirror shows of a node is what the store has under that version, to the last field: renewals are not parsed
+    /// whole.
+    fn as_stored(&self, key: &Key) -> Result<(), TestCaseError> {
+        let Key::Node(name) = key else { return Ok(()) };
+        let seen = self.mirror.nodes.get(name).and_then(|node| node.seen.as_ref());
+        let Some((version, record)) = seen.and_then(|seen| Some((&seen.version, seen.good()?))) else {
+            return Ok(());
+        };
+        let states = self.history.states.get(key).into_iter().flatten().flatten();
+        let stored = states.filter(|stored| stored.version == *version).next_back();
+        let stored = stored.map(|stored| NodeRecord::decode(&stored.value));
+        prop_assert_eq!(stored, Some(Ok(record.as_ref().clone())), "{}", key);
+        Ok(())
     }
 
     fn observe_listing(

@@ -1,7 +1,8 @@
 //! What is read and written: nothing panics, nothing is lost.
 
+use leasehold_core::name::WriteId;
 use leasehold_core::record::{
-    Control, GroupRecord, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord,
+    Control, GroupRecord, Heartbeat, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -137,5 +138,39 @@ fn numbers_that_rise_have_an_end_that_every_reader_can_hold() {
         meta.epoch_floor = group.epoch_floor;
         assert!(matches!(GroupRecord::decode(&group.encode()), Err(RecordError::Impossible(_))));
         assert!(matches!(Meta::decode(&meta.encode()), Err(RecordError::Impossible(_))));
+    }
+}
+
+#[test]
+fn a_renewal_differs_in_its_heartbeat_alone() {
+    let mut record = make::node_record("a", make::session(7), 3, NodeState::Active, 1);
+    record.labels = [("rack".to_owned(), "\",\"node\":\"b\"".to_owned())].into();
+    let first = record.encode();
+    let next = NodeRecord { seq: 4, write: WriteId::from_bits(2), written_unix_ms: 17, ..record.clone() };
+    let second = next.encode();
+    let (_, rest) = Heartbeat::split(&first).expect("written by this version");
+    let (heartbeat, same_rest) = Heartbeat::split(&second).expect("written by this version");
+    assert_eq!(rest, same_rest);
+    record.renew(heartbeat);
+    assert_eq!(record, next);
+    assert_eq!(record, NodeRecord::decode(&second).expect("a record"));
+}
+
+#[test]
+fn what_this_version_does_not_write_has_no_heartbeat() {
+    let write = WriteId::from_bits(2);
+    let head = format!(r#"{{"format":1,"write":"{write}","seq":4,"written_unix_ms":17"#);
+    assert!(Heartbeat::split(format!(r#"{head},"node":"a"}}"#).as_bytes()).is_some());
+    for other in [
+        // A newer format, a field that we do not know, fields in another order, or no JSON.
+        format!(r#"{},"node":"a"}}"#, head.replace("\"format\":1", "\"format\":2")),
+        format!(r#"{head},"later":1,"node":"a"}}"#),
+        format!(r#"{head},"later":{{"x":1,"node":"a"}}}}"#),
+        format!(r#"{head},"later":"x,"node":"a"}}"#),
+        format!(r#"{},"node":"a","seq":4}}"#, head.replace("\"seq\":4,", "")),
+        format!(r#"{},"node":"a"}}"#, head.replace(":4", ":9007199254740993")),
+        "garbage,\"node\":".to_owned(),
+    ] {
+        assert_eq!(Heartbeat::split(other.as_bytes()), None, "{other}");
     }
 }

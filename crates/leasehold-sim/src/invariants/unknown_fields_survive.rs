@@ -4,7 +4,7 @@
 use leasehold_core::record::{GroupRecord, Meta, Record, ShardRecord};
 use leasehold_core::store::{Key, Stored, Swap};
 
-use crate::world::{Judged, World};
+use crate::world::{Judged, World, mentions};
 
 pub(crate) const NAME: &str = "unknown_fields_survive";
 
@@ -14,6 +14,9 @@ pub(crate) const FIELD: &str = "\"sim_later\"";
 /// `before` was there when the swap was applied.
 pub(crate) fn judge(world: &World, before: Option<&Stored>, swap: &Swap) -> Judged {
     let (Some(before), Some(after)) = (before, &swap.value) else { return Ok(()) };
+    if !mentions(&before.value, FIELD.as_bytes()) || mentions(after, FIELD.as_bytes()) {
+        return Ok(());
+    }
     let readable = match &swap.key {
         Key::Shard(_) => ShardRecord::decode(&before.value).is_ok(),
         Key::Group(_) => GroupRecord::decode(&before.value).is_ok(),
@@ -24,13 +27,9 @@ pub(crate) fn judge(world: &World, before: Option<&Stored>, swap: &Swap) -> Judg
         },
         Key::Control | Key::Node(_) => false,
     };
-    if !readable || !mentions(&before.value) || mentions(after) {
+    if !readable {
         return Ok(());
     }
     let message = format!("{} lost the fields that a newer version had written", swap.key);
     Err(world.violation(NAME, None, message))
-}
-
-fn mentions(text: &[u8]) -> bool {
-    text.windows(FIELD.len()).any(|window| window == FIELD.as_bytes())
 }

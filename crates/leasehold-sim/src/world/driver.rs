@@ -335,6 +335,14 @@ fn decisive(actions: &[Action], point: PausePoint) -> bool {
     })
 }
 
-pub(crate) fn mentions(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|window| window == word)
+/// Whether a record contains these bytes. Every write is searched, so this is not `windows`, which compares at each byte.
+pub(crate) fn mentions(mut text: &[u8], word: &[u8]) -> bool {
+    let Some((first, rest)) = word.split_first() else { return true };
+    while let Some(at) = text.iter().position(|byte| byte == first) {
+        text = &text[at + 1..];
+        if text.starts_with(rest) {
+            return true;
+        }
+    }
+    false
 }
