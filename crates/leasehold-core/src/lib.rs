@@ -18,6 +18,7 @@ pub mod plan;
 pub mod record;
 mod rng;
 pub mod rules;
+mod span;
 pub mod splitmix;
 pub mod store;
 pub mod time;

@@ -185,6 +185,7 @@ impl Meters {
         counter!(name, "node" => self.node.clone(), a.0 => a.1, b.0 => b.1, c.0 => c.1).increment(1);
     }
 
+    // Fixed messages with the facts in fields, so that logs can be searched. `Display` of a notice is a sentence instead.
     fn log(&self, notice: &Notice) {
         let node = self.node.as_str();
         match notice {
@@ -235,11 +236,11 @@ impl Meters {
             Notice::Released { shard, epoch, why, successor } => {
                 tracing::info!(node, %shard, %epoch, %why, successor = successor.as_ref().map(tracing::field::display), "shard released");
             }
-            _ => self.log_trouble(notice),
+            _ => self.log_problem(notice),
         }
     }
 
-    fn log_trouble(&self, notice: &Notice) {
+    fn log_problem(&self, notice: &Notice) {
         let node = self.node.as_str();
         match notice {
             Notice::Stuck { shard, epoch } => {
@@ -296,16 +297,17 @@ impl Meters {
             Notice::Retried { shards } => {
                 tracing::debug!(node, shards, "polling for shards that are planned here")
             }
-            Notice::StoreTrouble { error } => {
+            Notice::StoreFailed { error } => {
                 let before = self.failures.fetch_add(1, Ordering::Relaxed);
                 match before.is_multiple_of(REMIND_AFTER) {
                     true => tracing::warn!(node, error, before, "store error; retrying"),
                     false => tracing::debug!(node, error, before, "store error again"),
                 }
             }
-            other => tracing::debug!(node, ?other, "event"),
+            other => tracing::debug!(node, "{other}"),
         }
     }
+
     fn log_operator_command(&self, command: &OperatorCommand) {
         let node = self.node.as_str();
         match command {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::span::{Span, decimal};
 use super::{Config, stretch};
+use crate::span::{Span, decimal};
 use crate::store::{Facts, LISTS_A_SWEEP, Safety};
 
 /// What the settings amount to on a store. Plain data; its text is made for a terminal.

@@ -7,7 +7,6 @@ mod backoff;
 mod check;
 mod explain;
 mod relations;
-mod span;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -71,7 +71,7 @@ impl Node {
         let first = self.pace.failures() == 0;
         self.pace.pause_after_failure(self.session.is_some(), &mut self.ctx);
         if first {
-            self.ctx.tell(Notice::StoreTrouble { error });
+            self.ctx.tell(Notice::StoreFailed { error });
         }
     }
 
@@ -200,7 +200,7 @@ impl Node {
                 }
             }
             WatchEvent::Interrupted(error) => {
-                self.ctx.tell(Notice::StoreTrouble { error: format!("the watch broke: {error}") });
+                self.ctx.tell(Notice::StoreFailed { error: format!("the watch broke: {error}") });
             }
             WatchEvent::ProcessGone(session) => self.process_gone(session),
         }

@@ -27,6 +27,18 @@ impl Names {
         self.sessions.get(&session.to_string()).cloned().unwrap_or_else(|| "?".into())
     }
 
+    /// A notice in which every `(session 1a2b3c4d)` has the short name instead.
+    pub(crate) fn shorten(&self, notice: &str) -> String {
+        let mut parts = notice.split("(session ");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (digits, rest) = part.split_once(')').unwrap_or((part, ""));
+            let known = self.sessions.iter().find(|(id, _)| id.starts_with(digits));
+            text += &format!("(session {}){rest}", known.map_or("?", |(_, name)| name));
+        }
+        text
+    }
+
     /// The session of that short name.
     pub(crate) fn find(&self, short: &str) -> Option<SessionId> {
         self.sessions.iter().find(|(_, name)| *name == short).and_then(|(id, _)| id.parse().ok())

@@ -58,7 +58,7 @@ fn a_placement_that_panics_is_told_and_nothing_stays_unowned() {
     tell(&mut world, "run 5s");
     own.panics.store(true, Ordering::Relaxed);
     let heard = tell(&mut world, "node b groups=orders:6") + &tell(&mut world, "run 10s");
-    assert!(heard.contains("a: WARNING placement: the placement plug-in panicked"), "{heard}");
+    assert!(heard.contains("a: warning (placement): the placement plug-in panicked"), "{heard}");
     assert!(heard.contains("out of luck"), "{heard}");
     // What it planned last goes on.
     assert_eq!(running(&world), [("a", 6), ("b", 0)]);
@@ -98,7 +98,7 @@ fn nodes_with_different_placements_are_told() {
     let heard = tell(&mut world, "run 10s");
     let warning = "nodes use different placements (first/1 on b; rendezvous/1 on a)";
     for node in ["a", "b"] {
-        assert!(heard.contains(&format!("{node}: WARNING placements_differ: {warning}")), "{heard}");
+        assert!(heard.contains(&format!("{node}: warning (placements_differ): {warning}")), "{heard}");
         assert!(tell(&mut world, &format!("view {node}")).contains("problem placements_differ"));
     }
 }

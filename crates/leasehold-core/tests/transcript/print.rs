@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::event::Action;
-use leasehold_core::notice::{Differing, Gone, Notice, OperatorCommand};
+use leasehold_core::notice::Notice;
 use leasehold_core::store::{Answer, Lane, Op, Request, Swapped};
 
 use crate::world::World;
@@ -27,13 +27,12 @@ pub(crate) fn actions(world: &mut World, name: &str, actions: &[Action]) {
         let line = match (action, next) {
             (
                 Action::Start { shard, epoch },
-                Some(Action::Tell(Notice::Started { why, unowned_for, .. })),
-            ) => {
+                Some(Action::Tell(notice @ Notice::Started { shard: told, epoch: under, .. })),
+            ) if (shard, epoch) == (told, under) => {
                 at += 1;
-                let gap = unowned_for.map_or(String::new(), |gap| format!(", unowned for {}", span(gap)));
-                format!("start {shard} epoch {epoch} ({why}{gap})")
+                notice.to_string()
             }
-            (Action::Start { shard, epoch }, _) => format!("start {shard} epoch {epoch} (untold)"),
+            (Action::Start { shard, epoch }, _) => format!("started {shard} epoch {epoch} without a notice"),
             (Action::Stop { shard, epoch, why, kill_at }, next) => {
                 if matches!(next, Some(Action::Tell(Notice::Stopping { .. }))) {
                     at += 1;
@@ -65,72 +64,13 @@ pub(crate) fn actions(world: &mut World, name: &str, actions: &[Action]) {
     }
 }
 
+/// What the node told people, unless the story leaves it out.
 fn told(world: &World, notice: &Notice) -> Option<String> {
-    let session = |id| world.names.session(id);
-    Some(match notice {
-        Notice::StateChanged { from, to, cause, after } => {
-            format!("{from} -> {to} after {}: {cause}", span(*after))
-        }
-        Notice::Waiting { why, for_up_to } => format!("waits up to {}: {why}", span(*for_up_to)),
-        Notice::NameTaken { node, session: id } => format!("NAME TAKEN: {node} is session {}", session(*id)),
-        Notice::Incarnation { why, epoch_floor } => {
-            format!("new incarnation, epochs above {epoch_floor}: {why}")
-        }
-        Notice::Renewed { took } if world.traced.contains("renewals") => {
-            format!("renewed in {}", span(*took))
-        }
-        Notice::Renewed { .. } => return None,
-        Notice::RenewalFailed { streak, error } => format!("renewal failed ({streak} in a row): {error}"),
-        Notice::NodeJoined { node, session: id } => format!("sees {node} join as {}", session(*id)),
-        Notice::NodeGone { session: id, how, .. } => match how {
-            Gone::Left => format!("sees {} leave", session(*id)),
-            Gone::Vanished => format!("sees the record of {} gone", session(*id)),
-            Gone::Fenced => format!("sees {} dead", session(*id)),
-        },
-        Notice::Fenced { session: id, silent_for, .. } => {
-            format!("FENCES {}, silent for {}", session(*id), span(*silent_for))
-        }
-        Notice::Started { shard, epoch, .. } => format!("untold start of {shard} {epoch}"),
-        Notice::Stopping { shard, epoch, why } => {
-            format!("stopping {shard} epoch {epoch} ({why})")
-        }
-        Notice::WorkEnded { shard, epoch, again_after, .. } => {
-            format!("work {shard} epoch {epoch} ended by itself, again in {}", span(*again_after))
-        }
-        Notice::Released { shard, epoch, why, successor } => {
-            let to = successor.as_ref().map_or(String::new(), |node| format!(", for {node}"));
-            format!("released {shard} epoch {epoch} ({why}{to})")
-        }
-        Notice::Stuck { shard, epoch } => format!("STUCK {shard} epoch {epoch}"),
-        Notice::Quarantined { shard, epoch } => format!("QUARANTINED {shard} epoch {epoch}"),
-        Notice::Retried { .. } => return None,
-        Notice::RetriesExhausted { shards } => format!("retries exhausted for {shards} shards"),
-        Notice::NoRoom { group, shards } => format!("NO ROOM for {shards} shards of {group}"),
-        Notice::RoomAgain { group } => format!("room again for {group}"),
-        Notice::SettingsDiffer { group, settings } => {
-            format!("the store's settings of {group} hold: {}", Differing::in_words(settings))
-        }
-        Notice::OperatorCommand(asked) => match asked {
-            OperatorCommand::Drain { note } => format!("an operator drains it: {note}"),
-            OperatorCommand::Undrain => "no operator drains it any more".into(),
-            OperatorCommand::Weight(weight) => format!("an operator gives it weight {weight}"),
-            OperatorCommand::OwnWeight => "no operator gives it a weight any more".into(),
-            OperatorCommand::Freeze { note } => format!("an operator freezes voluntary moves: {note}"),
-            OperatorCommand::Unfreeze => "no operator freezes voluntary moves any more".into(),
-            OperatorCommand::Pin { shard, to } => format!("an operator pins {shard} to {to}"),
-            OperatorCommand::Unpin { shard } => format!("no operator pins {shard} any more"),
-        },
-        Notice::OtherKind { group, ours, stored } => {
-            format!("OTHER KIND: {group} is {} here and {} in the store", ours.kind(), stored.kind())
-        }
-        Notice::KindAgrees { group } => format!("serves {group}: its kind agrees with the store"),
-        Notice::Frozen { vanished, of } => format!("FROZEN: {vanished} of {of} nodes vanished"),
-        Notice::Warning(warning) => format!("WARNING {}: {warning}", warning.kind()),
-        Notice::Unfrozen => "thawed".into(),
-        Notice::NoReceiver { shards } => format!("nobody to hand {shards} shards to: goes on running them"),
-        Notice::CorruptRecord { key, error } => format!("CORRUPT {key}: {error}"),
-        Notice::StoreTrouble { error } => format!("store trouble: {error}"),
-    })
+    match notice {
+        Notice::Retried { .. } => None,
+        Notice::Renewed { .. } if !world.traced.contains("renewals") => None,
+        _ => Some(world.names.shorten(&notice.to_string())),
+    }
 }
 
 /// A request, in short.

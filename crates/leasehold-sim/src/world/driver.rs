@@ -12,7 +12,6 @@ use crate::invariants::{
 };
 use crate::oracle::{Observation, RunEnd, Until};
 use crate::report::outcome::ProcessEvent;
-use crate::report::words;
 use crate::sabotage::Duty;
 use crate::world::clock::{Instant, MS};
 use crate::world::process::Session;
@@ -158,7 +157,7 @@ impl World {
             Notice::Renewed { .. } | Notice::Stopping { .. } => return,
             _ => {}
         }
-        self.tell_of(process, || words::of_notice(notice));
+        self.tell_of(process, || notice.to_string());
     }
 
     /// Sends a request, after a look at what it would give up.

@@ -77,7 +77,7 @@ async fn locked_under_a_node() {
     let late = start("b", Duration::from_secs(2)).await;
     let mut events = late.events();
     let error = loop {
-        if let Notice::StoreTrouble { error } = &events.next().await.unwrap().notice {
+        if let Notice::StoreFailed { error } = &events.next().await.unwrap().notice {
             break error.clone();
         }
     };

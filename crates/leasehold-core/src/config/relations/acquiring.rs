@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Found, INSTANT, PAUSE_MAX, RECOVER_TTLS, must};
-use crate::config::span::Span;
 use crate::config::{Backoff, Config};
+use crate::span::Span;
 
 pub(super) fn check(config: &Config, found: &mut Found) {
     seeing(config, found);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Found, TTL_MAX, capacity, must};
-use crate::config::span::Span;
 use crate::config::{Config, GroupConfig};
 use crate::record::{ALGORITHM, SLOTS_MAX, ShardSet, ZoneRule};
+use crate::span::Span;
 
 pub(super) fn check(config: &Config, found: &mut Found) {
     let mut seen = BTreeSet::new();

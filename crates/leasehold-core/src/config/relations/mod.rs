@@ -8,8 +8,8 @@ mod work;
 
 use std::time::Duration;
 
-use super::span::Span;
 use super::{Config, ConfigError, GroupConfig};
+use crate::span::Span;
 use crate::store::Facts;
 
 type Found = Vec<ConfigError>;

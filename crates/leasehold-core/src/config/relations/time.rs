@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{DRIFT_PERMILLE_END, Found, INSTANT, TRIES, TTL_MAX, TTL_MIN, must};
 use crate::config::Config;
-use crate::config::span::Span;
+use crate::span::Span;
 
 pub(super) fn check(config: &Config, found: &mut Found) {
     lifetimes(config, found);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::acquiring::pauses;
 use super::{Found, capacity, must};
 use crate::config::Config;
-use crate::config::span::Span;
+use crate::span::Span;
 
 pub(super) fn check(c: &Config, found: &mut Found) {
     pauses(&c.restart, None, ("restart_pause", "restart"), found);

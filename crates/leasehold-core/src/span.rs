@@ -1,8 +1,17 @@
+//! Durations in text for people.
+
 use std::fmt;
 use std::time::Duration;
 
 /// A duration as people write it: `250 ms`, `5.9 s`, `24 h`.
-pub(super) struct Span(pub(super) Duration);
+pub(crate) struct Span(pub(super) Duration);
+
+impl Span {
+    /// The same, rounded down to whole milliseconds.
+    pub(crate) fn whole_ms(span: Duration) -> Self {
+        Span(Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
 
 const MINUTE: u128 = 60_000_000_000;
 const HOUR: u128 = 60 * MINUTE;
@@ -22,7 +31,7 @@ impl fmt::Display for Span {
 
 /// `thousandths / 1000` with the decimals that it needs and no more; integers only, so that it reads the same
 /// everywhere.
-pub(super) fn decimal(thousandths: u128) -> String {
+pub(crate) fn decimal(thousandths: u128) -> String {
     let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -1,11 +1,14 @@
 //! What the core tells people: one notice per transition, for the log, the counters and the event stream.
 
+mod words;
+
 use std::fmt;
 use std::time::Duration;
 
 use crate::event::StopReason;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{MoveReason, ShardSet};
+use crate::span::Span;
 use crate::store::Key;
 use crate::warning::Warning;
 
@@ -104,7 +107,7 @@ impl fmt::Display for Cause {
             Cause::RecordGone => f.write_str("the record of the session is missing in the store"),
             Cause::StoreChanged(what) => write!(f, "the store was emptied, replaced or rolled back: {what}"),
             Cause::ClockStoodStill(by) => {
-                write!(f, "the machine was suspended: the boot clock stood still for {} ms", by.as_millis())
+                write!(f, "the machine was suspended: the boot clock stood still for {}", Span::whole_ms(*by))
             }
             Cause::Impossible(what) => {
                 write!(f, "internal error: {what}; please report this as a bug of Leasehold")
@@ -311,8 +314,8 @@ pub enum Notice {
         /// What is wrong with it.
         error: String,
     },
-    /// The store did not do something; it will be tried again.
-    StoreTrouble {
+    /// A request to the store failed; it is tried again.
+    StoreFailed {
         /// The error.
         error: String,
     },
