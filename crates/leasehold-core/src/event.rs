@@ -8,14 +8,14 @@ use crate::notice::Notice;
 use crate::store::{Answer, Request, RequestId, WatchEvent};
 use crate::time::Moment;
 
-/// Something that happened. Events may be late, doubled or lost: the core stays safe.
+/// Something that happened. The core stays safe if events are late, duplicated or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Time passed. A tick too many does no harm.
+    /// Time passed. An extra tick does no harm.
     Tick,
-    /// The store answered a request, or its time ran out.
+    /// The store answered a request, or the request timed out.
     Answered(RequestId, Answer),
-    /// The store's watch said something.
+    /// The store's watch delivered something.
     Watched(WatchEvent),
     /// The work of a shard has ended: nothing of it runs any more. Also the answer to [`Action::Stop`].
     Ended {
@@ -33,7 +33,7 @@ pub enum Event {
         /// The answer.
         verdict: Verdict,
     },
-    /// The user wants something.
+    /// A command of the user.
     Command(Command),
     /// The driver's own timer found `stop_at` passed and told all work so, before it could publish the
     /// [`Action::Deadlines`] of a renewal that was confirmed at that very moment. Lost is lost: the session is over.
@@ -49,7 +49,7 @@ pub enum Ended {
     Failed(String),
 }
 
-/// The acquire gate's word on one shard.
+/// The acquire gate's decision about one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Take it.
@@ -58,18 +58,18 @@ pub enum Verdict {
     Refuse,
 }
 
-/// What a user wants of its node.
+/// A user's command to its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Another weight.
+    /// Set the weight.
     Weight(u32),
-    /// Another capacity in all.
+    /// Set the total capacity.
     Capacity(Option<u32>),
-    /// Whether new shards are welcome (health).
+    /// Whether to take new shards (health).
     Accepting(bool),
-    /// Another address for callers.
+    /// Set the address for callers.
     Address(Option<String>),
-    /// Other labels.
+    /// Set the labels.
     Labels(BTreeMap<String, String>),
     /// This node can run a shard of a named group.
     Engage(ShardId),
@@ -139,7 +139,7 @@ pub enum Action {
     Done,
 }
 
-/// Until when the session's grants are good. All three move forward together, with each confirmed renewal.
+/// Until when the session's grants are valid. All three move forward together, with each confirmed renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Deadlines {
     /// Work is told to stop from here on.
@@ -180,16 +180,16 @@ impl std::fmt::Display for StopReason {
     }
 }
 
-/// Which shard a key belongs to, and who has it: the answer to `locate`.
+/// Which shard a key belongs to, and which node holds it: the answer to `locate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// The shard.
     pub shard: ShardId,
-    /// Who holds it, as far as we see.
+    /// The node that holds it, as far as we know.
     pub node: Option<crate::name::NodeName>,
-    /// Where callers reach that node.
+    /// The address at which callers reach that node.
     pub address: Option<String>,
-    /// The epoch that it holds it under.
+    /// The epoch at which it holds the shard.
     pub epoch: Epoch,
 }
 

@@ -1,4 +1,4 @@
-//! Why a shard is where it is, and what would happen if: plain answers from the same functions that plan.
+//! Explains where a shard runs and why, and what a change would move, with the functions that make the plan.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::record::{MoveReason, NodeState, Served};
 use crate::store::Key;
 use crate::view;
 
-/// Why a shard is where it is.
+/// Explains where a shard runs and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The shard.
     pub shard: ShardId,
-    /// Who holds it.
+    /// The node that holds it.
     pub holder: Option<NodeName>,
     /// Its epoch.
     pub epoch: Epoch,
-    /// Why its record cannot be used, and who mends it. Then nothing is known of its holder and epoch.
+    /// Why its record cannot be used, and what repairs it. Its holder and epoch are then unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
     /// Whether its work kept crashing, so that its holder does not run it.
     pub quarantined: bool,
     /// Why it last moved.
     pub moved_because: Option<MoveReason>,
-    /// Who should hold it.
+    /// The node that should hold it.
     pub wanted: Option<NodeName>,
     /// Whether an operator pinned it, and where.
     pub pinned_to: Option<NodeName>,
@@ -35,7 +35,7 @@ pub struct Explanation {
     pub ranking: Vec<Ranked>,
     /// Nodes that are not candidates, and why.
     pub left_out: Vec<LeftOut>,
-    /// Why it has not moved to where it is wanted, in the words of its holder; others know it as of its last renewal.
+    /// Why it has not moved to its planned node, as reported by its holder; other nodes know this from its last renewal.
     pub unmoved_because: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub enum WhatIf {
         weight: u32,
         /// Its capacity.
         capacity: Option<u32>,
-        /// Where it stands.
+        /// Its zone.
         zone: Option<String>,
     },
     /// A node has another weight.
@@ -103,13 +103,13 @@ pub struct Difference {
 pub struct Move {
     /// Which.
     pub shard: ShardId,
-    /// Who holds it now, or should.
+    /// The node that holds it now, or should.
     pub from: Option<NodeName>,
-    /// Who would.
+    /// The node that would hold it.
     pub to: Option<NodeName>,
 }
 
-/// Why a shard is where it is; `None` if there is no such shard.
+/// Explains where a shard runs and why; `None` if there is no such shard.
 pub fn explain(
     mirror: &Mirror,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! Voluntary moves are gentle: one pure function holds all the stabilisers. None of them delays an unowned shard.
+//! All stabilisers of voluntary moves, in one pure function. None of them delays an unowned shard.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::name::NodeName;
 use crate::record::Policy;
 use crate::time::Moment;
 
-/// A voluntary move of one shard that runs here, and all that may hold it back.
+/// A voluntary move of one shard that runs here, and everything that may delay it.
 #[derive(Clone, Debug)]
 pub struct Move<'a> {
     /// Now.
@@ -31,18 +31,18 @@ pub struct Move<'a> {
     pub running: usize,
     /// The hash of what this node plans with.
     pub view: u64,
-    /// Who should get it.
+    /// The node that should get it.
     pub to: Option<Receiver<'a>>,
 }
 
-/// Who should get a shard.
+/// The node that should get a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
     /// Its name.
     pub node: &'a NodeName,
     /// Whether it is there, active, of any weight, and takes shards now.
     pub receives: bool,
-    /// For how long its record has not changed; `None` if there is none.
+    /// How long its record has not changed; `None` if it has no record.
     pub silent_for: Option<Duration>,
     /// Its ttl.
     pub ttl: Duration,
@@ -58,7 +58,7 @@ pub struct Receiver<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmoved {
-    /// Nobody else can take it.
+    /// No other node can take it.
     NoReceiver,
     /// An operator froze voluntary moves.
     FrozenByOperator(String),
@@ -68,9 +68,9 @@ pub enum Unmoved {
     FrozenByVanishing(u64),
     /// The roster has just changed, and the plan does not know it yet.
     PlanIsStale,
-    /// It moved not long ago: for this many more milliseconds.
+    /// It moved recently: the cooldown lasts this many more milliseconds.
     Cooldown(u64),
-    /// It started not long ago: for this many more milliseconds.
+    /// It started recently: `min_run` lasts this many more milliseconds.
     MinimumRun(u64),
     /// This node has begun as many moves as the policy allows, for this many more milliseconds.
     Rate(u64),
@@ -132,7 +132,7 @@ impl Room {
         self.in_all == Some(0) || self.of_group == Some(0)
     }
 
-    /// What is left once so many more have come.
+    /// The room that is left after so many more shards.
     pub fn less(self, in_all: u32, of_group: u32) -> Room {
         Room {
             in_all: self.in_all.map(|left| left.saturating_sub(in_all)),

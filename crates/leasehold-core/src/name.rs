@@ -12,7 +12,7 @@ pub const NAME_BYTES_MAX: usize = 200;
 /// Why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is there.
+    /// The name is empty.
     #[error("the {what} is empty")]
     Empty {
         /// Which kind of name.
@@ -157,7 +157,7 @@ impl ShardName {
         ShardName(number.to_string().into())
     }
 
-    /// The slot that this name stands for, if it is one written the only way a slot is written.
+    /// The slot that this name stands for, if it is a slot number in canonical form.
     pub fn as_slot(&self) -> Option<u32> {
         let number: u32 = self.0.parse().ok()?;
         (number.to_string() == *self.0).then_some(number)
@@ -226,7 +226,7 @@ macro_rules! id {
         pub struct $type(u128);
 
         impl $type {
-            /// An id of 128 random bits, which the caller must have from the system's randomness.
+            /// An id from 128 random bits, which the caller must take from the system's randomness.
             pub const fn from_bits(bits: u128) -> Self {
                 $type(bits)
             }
@@ -272,7 +272,7 @@ macro_rules! id {
     };
 }
 
-/// Reads an id from its text where that is, without a copy: every record has two of them at least.
+/// Parses an id in place, without a copy: every record has at least two of them.
 struct Parse<T>(std::marker::PhantomData<T>);
 
 impl<T: FromStr<Err = String>> serde::de::Visitor<'_> for Parse<T> {

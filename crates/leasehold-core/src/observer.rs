@@ -14,7 +14,7 @@ use crate::store::{Listing, WatchEvent};
 use crate::time::Now;
 use crate::view::{self, View};
 
-/// What a client that only watches has seen.
+/// The state of a client that only watches.
 #[derive(Debug)]
 pub struct Observer {
     mirror: Mirror,
@@ -40,7 +40,7 @@ impl Observer {
 
     /// Takes in a whole listing.
     pub fn listed(&mut self, now: Now, listing: &Listing) {
-        // A watcher has nothing to lose: a store that was rolled back is simply what there is now.
+        // A watcher holds nothing, so it simply shows what a rolled-back store has now.
         let issued = self.mirror.tick();
         let mut rolled_back = false;
         self.mirror.observe_listing(now.at, Source::Fresh(issued), listing, |_, change| {
@@ -106,12 +106,12 @@ impl Observer {
         view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now)
     }
 
-    /// Who has a shard.
+    /// Which node holds a shard.
     pub fn whereabouts(&self, shard: &ShardId) -> Located {
         view::whereabouts(&self.mirror, shard)
     }
 
-    /// Why a shard is where it is; why it has not moved, as its holder told it with its last renewal.
+    /// Explains where a shard runs and why, and why it has not moved, as its holder reported with its last renewal.
     pub fn explain(&mut self, shard: &ShardId) -> Option<Explanation> {
         self.refresh();
         explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)

@@ -1,4 +1,4 @@
-//! Roster and plan: which nodes there are, and which should hold what. Pure functions of what the mirror shows.
+//! Roster and plan: the live nodes, and which shard each should hold. Pure functions of the mirror.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::record::{
 };
 use crate::rules::Rules;
 
-/// A live node, as far as planning cares.
+/// A live node, with everything that planning needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its life.
+    /// Its session.
     pub session: SessionId,
     /// Active or draining.
     pub state: NodeState,
     /// Whether it takes new shards.
     pub accepting: bool,
-    /// Whether it will in a moment.
+    /// Whether it will soon.
     pub returning: bool,
-    /// Its weight, after what operators asked for.
+    /// Its weight, with operators' overrides applied.
     pub weight: u32,
-    /// Its capacity in all.
+    /// Its total capacity.
     pub capacity: Option<u32>,
-    /// Where it stands.
+    /// Its zone.
     pub zone: Option<String>,
     /// The groups that it serves.
     pub groups: BTreeMap<GroupName, Served>,
@@ -99,7 +99,7 @@ impl Member {
 /// The live nodes.
 pub type Roster = BTreeMap<NodeName, Member>;
 
-/// What holds for a group.
+/// The settings in effect for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
     /// Numbered or named.
@@ -112,7 +112,7 @@ pub struct GroupSettings {
     pub epoch_floor: Epoch,
     /// These slots have had a record.
     pub filled: Slots,
-    /// Whether the store says so, or a node's own settings.
+    /// Whether these come from the store or from a node's own settings.
     pub from_store: bool,
 }
 
@@ -121,13 +121,13 @@ pub struct GroupSettings {
 pub struct GroupPlan {
     /// What was asked.
     pub question: Question,
-    /// Who should hold what.
+    /// Which node should hold which shard.
     pub answer: Arc<Assignment>,
     /// What was wrong with the answer of the user's own placement.
     pub fault: Option<Fault>,
 }
 
-/// Who should hold what.
+/// Which node should hold which shard.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Per group.
@@ -137,7 +137,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Who should hold this shard.
+    /// The node that should hold this shard.
     pub fn wanted(&self, shard: &ShardId) -> Option<&NodeName> {
         let group = self.groups.get(&shard.group)?;
         let index = group.question.shards.binary_search(shard).ok()?;
@@ -145,12 +145,12 @@ impl Plan {
         group.question.nodes.get(node as usize).map(|node| &node.name)
     }
 
-    /// Whether this shard should be held by anybody.
+    /// Whether any node should hold this shard.
     pub fn has(&self, shard: &ShardId) -> bool {
         self.groups.get(&shard.group).is_some_and(|group| group.question.shards.binary_search(shard).is_ok())
     }
 
-    /// All shards with who should hold them.
+    /// All shards with their planned nodes.
     pub fn iter(&self) -> impl Iterator<Item = (&ShardId, Option<&NodeName>)> {
         self.groups.values().flat_map(|group| {
             let names = &group.question.nodes;
@@ -264,7 +264,7 @@ impl Planning {
         shards
     }
 
-    /// Who should hold what.
+    /// Which node should hold which shard.
     pub fn plan(
         &mut self,
         roster: &Roster,
@@ -398,7 +398,7 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
     hash.digest()
 }
 
-/// The live nodes as the mirror shows them, with what operators asked for.
+/// The live nodes in the mirror, with operators' commands applied.
 pub fn roster(mirror: &Mirror) -> Roster {
     let alive = mirror.nodes.iter().filter_map(|(name, node)| {
         // A damaged record says nothing new: the node stays what it was until it is proved dead.
@@ -411,7 +411,7 @@ pub fn roster(mirror: &Mirror) -> Roster {
     roster
 }
 
-/// Lays what operators asked for over a roster.
+/// Applies operators' commands to a roster.
 pub fn apply_control(roster: &mut Roster, control: Option<&Control>) {
     let Some(control) = control else { return };
     for (name, member) in roster {

@@ -1,4 +1,4 @@
-//! Ids and jitter from a seed that the driver takes from the system's randomness. The core has no other chance.
+//! Ids and jitter from a seed that the driver takes from the system's randomness. The core has no other source of randomness.
 
 use std::time::Duration;
 

@@ -30,7 +30,7 @@ pub enum Rule {
     FreshSession,
     /// A lost grant is never revived by a late confirmation.
     LostIsForEver,
-    /// Nobody's timestamps decide anything.
+    /// No decision depends on a timestamp of another machine.
     NoForeignClocks,
     /// A release keeps the record and its epoch.
     RecordsStay,
@@ -68,9 +68,9 @@ pub enum Rule {
     UnstartedIsNoRelease,
     /// `meta` is restored only by a session that was renewed after the damage was seen.
     MetaRestoredByTheLiving,
-    /// A longer ttl that others use is heard of while running.
+    /// Running nodes learn of a longer ttl that others use.
     TtlMaxIsHeard,
-    /// Time in which the machine stood still adds up from one renewal to the next.
+    /// Suspensions of the machine between two renewals add up.
     FreezesAddUp,
     /// A node whose own record is older than its last confirmed renewal detaches.
     OwnRecordNotOlder,
@@ -90,7 +90,7 @@ impl Rules {
         Rules { broken: [rule].into() }
     }
 
-    /// All rules but these: a rule that stands behind another is missed only if that one is off too.
+    /// All rules but these: a rule that backs up another is missed only if that one is off too.
     #[cfg(feature = "sabotage")]
     pub fn without_all(rules: impl IntoIterator<Item = Rule>) -> Self {
         Rules { broken: rules.into_iter().collect() }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::name::{GroupName, NodeName, SessionId, ShardId};
 use crate::time::Moment;
 
-/// Where a record stands in its namespace.
+/// The key of a record in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// `meta`
@@ -50,17 +50,17 @@ impl std::str::FromStr for Key {
     }
 }
 
-/// The store's own mark of one state of one record: equal if and only if the record was not written in between.
+/// The store's version of one record: equal if and only if the record was not written in between.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(Arc<str>);
 
 impl Version {
-    /// The store's mark, as text that only that store understands.
+    /// A version, as text that only its store understands.
     pub fn new(mark: impl AsRef<str>) -> Self {
         Version(mark.as_ref().into())
     }
 
-    /// The mark.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -87,7 +87,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// A wish to replace one state of a record by another, if it still is what it was.
+/// A request to replace one state of a record by another, if the record has not changed (compare-and-swap).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// Which record.
@@ -98,14 +98,14 @@ pub struct Swap {
     pub value: Option<Arc<[u8]>>,
 }
 
-/// What became of a [`Swap`].
+/// The outcome of a [`Swap`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapped {
     /// It is in the store, under this version (of a removal: a version that nothing has).
     Applied(Version),
     /// It is not in the store and never will be, because this is there (or nothing).
     Lost(Option<Stored>),
-    /// It may be in the store, it may not, and it may yet get there.
+    /// Unknown: it is in the store, will get there later, or never will.
     Unknown,
 }
 
@@ -114,12 +114,12 @@ pub enum Swapped {
 pub struct Listing {
     /// The records, each key once.
     pub entries: Vec<(Key, Stored)>,
-    /// Keys that are in the namespace but that Leasehold did not make, for people to see.
+    /// Keys in the namespace that Leasehold did not write, for people to see.
     pub foreign: Vec<String>,
-    /// Places in the store that cannot be read, and where nobody can tell which records are in them: records that are not
+    /// Places in the store that cannot be read and may contain any records: records that are not
     /// among the entries may be there, and reading one says that it is damaged. For people to see.
     pub unreadable: Vec<String>,
-    /// The store's own mark of identity at that time (etcd cluster id, Redis run and replication id, …): another one
+    /// The store's own identity at that time (etcd cluster id, Redis run and replication id, …): another one
     /// means that acknowledged writes may be gone. Empty if the store has none.
     pub generation: String,
     /// A number that only grows over the life of a store, if it has one: a smaller one means a rolled-back store.
@@ -137,7 +137,7 @@ pub enum Op {
     List,
     /// Read every node record, and `meta` after all of them. Never served stale.
     ListNodes,
-    /// Try these swaps, each for itself.
+    /// Try these swaps, each independently.
     Swap(Vec<Swap>),
 }
 
@@ -190,24 +190,24 @@ pub enum Answer {
     Failed(StoreError),
 }
 
-/// Why the store did not do what it was asked. The message must not hold secrets.
+/// Why a request to the store failed. The message must not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct StoreError {
-    /// What to make of it.
+    /// The kind of error, which decides what to do about it.
     pub kind: StoreErrorKind,
     /// For people.
     pub message: String,
 }
 
-/// What to make of a [`StoreError`].
+/// The kind of a [`StoreError`], which decides what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreErrorKind {
-    /// Nobody answers there; try again.
+    /// The store is unreachable; try again.
     Unreachable,
     /// No answer in time; try again.
     TimedOut,
-    /// The store is there and too busy or locked; try again.
+    /// The store is too busy or locked; try again.
     Busy,
     /// The store refuses: permissions, credentials, read-only, full. Retrying helps only after an operator acts.
     Refused,
@@ -245,7 +245,7 @@ impl StoreError {
 /// What arrives from a store's watch, in the store's order, though perhaps late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// Everything, whole: at the start of a watch and after every gap. What is not in it does not exist.
+    /// A complete snapshot: at the start of a watch and after every gap. What is not in it does not exist.
     Snapshot(Listing),
     /// These records changed; `None` is gone.
     Changed(Vec<(Key, Option<Stored>)>),
@@ -260,7 +260,7 @@ pub enum WatchEvent {
 pub struct Facts {
     /// What kind of store it is, for people: `local`, `etcd`, …
     pub kind: &'static str,
-    /// Whether it tells of changes by itself; otherwise it is listed every `poll_every`.
+    /// Whether it has a watch; otherwise it is listed every `poll_every`.
     pub watch: bool,
     /// How often to list a store without a watch.
     pub poll_every: Duration,

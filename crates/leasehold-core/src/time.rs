@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment on this machine's boot clock (`CLOCK_BOOTTIME`), which goes on while the machine sleeps.
+/// A moment on this machine's boot clock (`CLOCK_BOOTTIME`), which also advances while the machine is suspended.
 ///
 /// Moments of two machines, or of two boots, must never be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,4 +1,4 @@
-//! Settings and plug-ins that do not fit together: nothing breaks at once, and an operator should know before it does.
+//! Settings and plug-ins that do not fit together: nothing is broken yet, but an operator should know.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::mirror::Mirror;
 use crate::name::{GroupName, NodeName};
 
-/// Something that does not fit, told once when it is found, and shown as a problem while it lasts.
+/// A mismatch: reported once when it is found, and shown as a problem while it lasts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Warning {
     /// The user's own placement panicked. What it planned last goes on, and Leasehold's placement plans the rest.

@@ -1,4 +1,4 @@
-//! Whether the settings fit together. All that is wrong is reported at once.
+//! Checks the settings against each other and reports all problems at once.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use super::relations;
 use super::{Config, GroupConfig};
 use crate::store::Facts;
 
-/// One thing that is wrong with the settings. Nothing was started, so no ownership is touched by it.
+/// One problem with the settings. Nothing was started, so ownership is not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {message}; {advice}")]
 pub struct ConfigError {
-    /// A fixed word for the relation that does not hold, such as `three_tries`.
+    /// A fixed word for the violated relation, such as `three_tries`.
     pub rule: &'static str,
     /// Which setting it is about: `margin`, or `groups[orders].policy.balance_permille`.
     pub setting: String,
@@ -20,7 +20,7 @@ pub struct ConfigError {
     pub advice: String,
 }
 
-/// Everything that is wrong with the settings, in the order of the fields. Never empty. The node was not started.
+/// All problems with the settings, in the order of the fields. Never empty. The node was not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub(super) Vec<ConfigError>);
 
@@ -62,14 +62,14 @@ impl GroupConfig {
 }
 
 impl Config {
-    /// Checks every relation that can be checked without knowing the store, and reports all that do not hold.
+    /// Checks every relation that does not depend on the store, and reports all violations.
     pub fn check(&self) -> Result<(), ConfigErrors> {
         let mut found = Vec::new();
         relations::check(self, &mut found);
         if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
     }
 
-    /// Checks the same, and what this store needs besides.
+    /// Checks the same, and the requirements of this store.
     pub fn check_on(&self, facts: &Facts) -> Result<(), ConfigErrors> {
         let mut found = self.check().err().map(|errors| errors.0).unwrap_or_default();
         relations::check_on(self, facts, &mut found);

@@ -1,4 +1,4 @@
-//! What the settings amount to, for people who have to decide on them.
+//! The times and costs that follow from the settings, for the people who choose them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::{Config, stretch};
 use crate::span::{Span, decimal};
 use crate::store::{Facts, LISTS_A_SWEEP, Safety};
 
-/// What the settings amount to on a store. Plain data; its text is made for a terminal.
+/// The times and costs that follow from the settings on a store. Plain data; its text is made for a terminal.
 ///
 /// The times called *worst* hold on a store that works and answers every call within `try_timeout`, with a watch that
-/// never says anything. They are counted on the clock of the node that acts.
+/// never delivers anything. They are counted on the clock of the node that acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// What kind of store it is.
@@ -29,15 +29,15 @@ pub struct Explanation {
     pub stop_budget: Duration,
     /// How long killing may take.
     pub kill_budget: Duration,
-    /// The longest outage of a store that refuses at once which no work notices.
+    /// The longest outage that stops no work, if the store refuses connections at once.
     pub outage_survived: Duration,
-    /// The same of a store that swallows requests, so that a try which began in the outage must run out first.
+    /// The same if calls hang until they time out, because a try that began in the outage must time out first.
     pub outage_survived_hung: Duration,
-    /// How long after an outage that detached everybody all shards are owned again, at worst.
+    /// At worst, how long after an outage that detached all nodes every shard is owned again.
     pub recovery_worst: Duration,
-    /// For how long nobody claims after the store was emptied, restored or rolled back.
+    /// How long no node claims anything after the store was emptied, restored or rolled back.
     pub settle_for: Duration,
-    /// For how long nobody takes the shards of a node whose record was damaged or deleted by something other than Leasehold.
+    /// How long no node takes the shards of a node whose record was damaged or deleted by something other than Leasehold.
     pub lost_for: Duration,
     /// How long after kill -9 its shards run elsewhere, give or take a few round trips to the store, if the store can prove
     /// that a process is gone. Others wait until its session has run out.
@@ -51,12 +51,12 @@ pub struct Explanation {
     /// How long a node that lost its session and came back is waited for before the next in rank takes what the plan gives
     /// to it.
     pub returns_within: Duration,
-    /// How long a node that starts while nobody owns anything waits for others to start, at worst.
+    /// At worst, how long a node that starts while no shard is owned waits for others to start.
     pub gathers: Duration,
     /// How long a shard can stay unowned, at worst, while a node that accepts it has room. The two above are part of it.
     pub unowned_worst: Duration,
-    /// For how long a node that restarts keeps its shards reserved, in the group where that is longest. Comes on top
-    /// of `unowned_worst`.
+    /// How long shards stay reserved for a node that restarts, in the group where that is longest. In addition to
+    /// `unowned_worst`.
     pub restart_grace: Duration,
     /// How often each node writes.
     pub renew_every: Duration,
@@ -64,7 +64,7 @@ pub struct Explanation {
     pub list_every: Duration,
     /// How often each node polls for changes on a store that charges for every request; `None` on other stores.
     pub look_every: Option<Duration>,
-    /// Whether every write is told to every node by the store's watch.
+    /// Whether the store's watch delivers every write to every node.
     pub watch: bool,
     /// What is left of acknowledged writes after a failover of the store.
     pub safety: Safety,
@@ -83,18 +83,18 @@ pub struct Cost {
     pub watch_events_per_hour: u64,
 }
 
-/// How often the record of another session is read while it says nothing, in parts of its ttl: `node/fencing.rs`.
+/// How often the record of a silent session is read, as a fraction of its ttl: `node/fencing.rs`.
 const DOUBTED_AFTER: u32 = 2;
 
-/// Up to how many ranks wait one after the other for a shard that stays unowned, and one more of jitter.
+/// The maximum number of ranks that wait one after the other for an unowned shard, plus one for jitter.
 const RANKS: u32 = 4 + 1;
 
 impl Config {
-    /// What these settings amount to on a store with these facts. Means something once [`Config::check_on`] passes.
+    /// The times and costs of these settings on a store with these facts. Only meaningful if [`Config::check_on`] passes.
     pub fn explain(&self, facts: &Facts) -> Explanation {
         let call = self.try_timeout;
         let calls = |n: u32| call.saturating_mul(n);
-        // The watch of such a store is made of looks, which tell of everything but renewals.
+        // The watch of such a store polls, and shows everything except renewals.
         let look_every = charges_for_requests(facts.kind).then_some(facts.poll_every);
         let watch = facts.watch && look_every.is_none();
         let looks_every = if watch { self.list_every } else { self.list_every.min(facts.poll_every) };
@@ -170,7 +170,7 @@ fn session_read_every(ttl: Duration) -> Duration {
     ttl / DOUBTED_AFTER
 }
 
-/// Whether a store of this kind knows by a lock, which the kernel frees, that a process is gone.
+/// Whether a store of this kind can prove by a lock, which the kernel releases, that a process is gone.
 fn proves_death(kind: &str) -> bool {
     kind == "local"
 }
@@ -180,7 +180,7 @@ fn sum<const N: usize>(spans: [Duration; N]) -> Duration {
 }
 
 impl Explanation {
-    /// How often each node reads the record of another session that it has heard nothing of, on a store that is polled.
+    /// How often each node reads the record of a silent session, on a store that is polled.
     pub fn session_read_every(&self) -> Duration {
         session_read_every(self.ttl)
     }
@@ -192,7 +192,7 @@ impl Explanation {
             u64::try_from(times).unwrap_or(u64::MAX)
         };
         let writes_per_hour = per_hour(self.renew_every);
-        // Where requests are charged for, most of what a node asks for as a listing is one look at the marker.
+        // On a store that charges for requests, most listings are a single read of the marker.
         let lists_every = match self.look_every {
             Some(_) => self.list_every.saturating_mul(LISTS_A_SWEEP),
             None => self.list_every,

@@ -1,7 +1,7 @@
 //! The settings of a node. One struct; every field says how it relates to the others.
 //!
 //! [`Config::check`] holds all the relations and reports every one that is violated, with its numbers.
-//! [`Config::explain`] says what the settings amount to: outage survived, failover, stop budget, cost.
+//! [`Config::explain`] computes what follows from the settings: tolerated outages, failover times, stop budget, cost.
 
 mod backoff;
 mod check;
@@ -29,11 +29,11 @@ pub struct Config {
     pub weight: u32,
     /// The most shards that it holds in all groups together; `None` means no limit, and 0 is refused.
     pub capacity: Option<u32>,
-    /// Where it stands, for zone rules.
+    /// Its zone, for groups with a zone rule.
     pub zone: Option<String>,
-    /// Where callers reach it, for `locate`.
+    /// The address at which callers reach it, for `locate`.
     pub address: Option<String>,
-    /// Free for the user.
+    /// Labels for the user's own purposes.
     pub labels: BTreeMap<String, String>,
     /// The groups that it serves, each once.
     pub groups: Vec<GroupConfig>,
@@ -66,10 +66,10 @@ pub struct Config {
     pub recover_window: Duration,
     /// How long to pause after the store failed, before acquiring goes on. Above zero, at most a second.
     pub retry: Backoff,
-    /// How often a shard that should come here is looked at, in case the watch is silent. Zero switches it off;
+    /// Polling interval for shards that are planned here, in case the watch is silent. Zero turns polling off;
     /// otherwise at least 10 ms and at most `acquire_retry_window`.
     pub acquire_retry_interval: Duration,
-    /// For how long after a change of plan it is looked at. Zero switches it off.
+    /// How long after a plan change to poll. Zero turns polling off.
     pub acquire_retry_window: Duration,
     /// How long to pause before work that ended is started again. Above zero.
     pub restart: Backoff,
@@ -80,15 +80,15 @@ pub struct Config {
     /// Voluntary moves freeze for two ttls when this many thousandths of the roster (and at least two nodes) vanish
     /// within one ttl. From 1 to 1000.
     pub vanish_freeze_permille: u32,
-    /// How many shards are given up at once, in a drain or when the plan moves them: no more stand still when the store
-    /// stalls just then. At least 1.
+    /// Maximum number of shards that are handed over at the same time, in a drain or a planned move: a store that stalls
+    /// just then strands at most this many. At least 1.
     pub give_up_at_once: usize,
     /// How long the records of a session that is over and of a named shard that is retired are kept. At least `ttl_max`, so
     /// that every node has listed them as such.
     pub retired_kept: Duration,
     /// Whether an acquire gate is asked before a shard is taken.
     pub gate: Gate,
-    /// Whether the namespace is known to be new, so that nobody of an earlier life can still be running.
+    /// Whether the namespace is known to be new, so that no earlier holder can still be running.
     pub namespace: Namespace,
 }
 
@@ -97,9 +97,9 @@ pub struct Config {
 pub struct GroupConfig {
     /// Its name.
     pub group: GroupName,
-    /// Its shards, if the store does not say otherwise.
+    /// Its shards; the value in the store overrides this.
     pub shards: ShardSet,
-    /// Its rules, if the store does not say otherwise.
+    /// Its rules; the value in the store overrides this.
     pub policy: Policy,
     /// The most shards of this group that this node holds; `None` means no limit, and 0 is refused.
     pub capacity: Option<u32>,
@@ -165,7 +165,7 @@ impl Config {
         }
     }
 
-    /// How long after sending a renewal its grants are good, on our own clock: the ttl less the drift.
+    /// How long after sending a renewal its grants are valid, on our own clock: the ttl minus the drift.
     pub fn valid_for(&self) -> Duration {
         shrink(self.ttl, self.drift_permille)
     }
@@ -180,8 +180,8 @@ impl Config {
         self.valid_for().saturating_sub(self.kill_budget)
     }
 
-    /// How long a listing may take: of many shards longer than any other call, and still short enough that several fit
-    /// into the time in which one must succeed.
+    /// Time limit of a listing: longer than that of other calls, because there may be many shards, but short enough that
+    /// several tries fit into the time in which one must succeed.
     pub fn list_within(&self) -> Duration {
         self.try_timeout.max(self.ttl / 4)
     }
@@ -201,7 +201,7 @@ impl Config {
         self.recover_window.saturating_add(self.turn_lasts(facts))
     }
 
-    /// How long a node that starts while nobody owns anything waits for others to start, before it takes the shards: this
+    /// How long a node that starts while no shard is owned waits for others to start before it takes the shards: this
     /// much after the last of them, and twice as much at most. Those of one deployment then each take their share, and
     /// nothing moves a moment later.
     pub fn gather_for(&self) -> Duration {

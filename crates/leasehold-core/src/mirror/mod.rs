@@ -28,7 +28,7 @@ pub struct Mirror {
     pub lasting: BTreeMap<GroupName, Lasting>,
     /// `nodes/…`, also of nodes whose record vanished.
     pub nodes: BTreeMap<NodeName, SeenNode>,
-    /// Sessions whose process the kernel proves gone, for those who only look. Nodes fence them instead.
+    /// Sessions whose process is gone, as proved by the kernel. Only for clients that watch; nodes fence such sessions instead.
     pub gone: BTreeSet<SessionId>,
     /// `shards/…`
     pub shards: BTreeMap<ShardId, Seen<ShardRecord>>,
@@ -36,7 +36,7 @@ pub struct Mirror {
     pub vanished: BTreeMap<ShardId, (Moment, Epoch)>,
     /// Sessions that are proved to be over.
     pub dead: BTreeMap<SessionId, Moment>,
-    /// Keys of others in our namespace.
+    /// Keys in our namespace that Leasehold did not write.
     pub foreign: Vec<String>,
     /// Places in the store that cannot be read.
     pub unreadable: Vec<String>,
@@ -52,13 +52,13 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Logical time goes on: what is issued from now on is after all that was seen.
+    /// Advances the logical time: requests issued from now on are later than everything seen so far.
     pub fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// What operators want, as far as it can be read or could be before.
+    /// The operators' commands, from the last readable state of the record.
     pub fn control(&self) -> Option<&Control> {
         self.control.as_ref().and_then(|seen| seen.best())
     }
@@ -73,7 +73,7 @@ impl Mirror {
         self.shards.get(shard).and_then(|seen| seen.good())
     }
 
-    /// Who holds a shard as far as its record says, whether that session is over or not.
+    /// The holder named by a shard's record, whether or not its session is over.
     pub fn holder(&self, shard: &ShardId) -> Option<&Holder> {
         self.shard_record(shard)?.holder()
     }
@@ -84,7 +84,7 @@ impl Mirror {
         self.crossings
     }
 
-    /// Forgets everything that is said about the store's present, but not what is over or how high epochs were.
+    /// Forgets the current state of the store, but not which sessions are over or how high epochs were.
     pub fn forget(&mut self) {
         *self = Mirror {
             dead: std::mem::take(&mut self.dead),

@@ -139,7 +139,7 @@ impl Mirror {
         if let Some(Ok(record)) = &record
             && (record.node != *name)
         {
-            // A record under another's name is as good as no record: nobody can be holding anything through it.
+            // A record under another name counts as missing: no session can hold anything through it.
             return self.replace_node(
                 now,
                 order,
@@ -189,7 +189,7 @@ impl Mirror {
                 && issued < *seen_order
                 && !matches!(&record, Some(Ok(new)) if new.session == old.session)
             {
-                // The next read will tell.
+                // The next read shows it.
                 self.crossings += 1;
                 return Change::None;
             }

@@ -1,4 +1,4 @@
-//! One record as we last saw it, where that is from, and what it changed.
+//! One record as we last saw it, how we learned of it, and what changed.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl<R> Seen<R> {
     }
 }
 
-/// A node's record, or the hole where it was.
+/// A node's record, or its absence.
 #[derive(Clone, Debug)]
 pub struct SeenNode {
     /// The record; `None` since it vanished or if it never was there.
@@ -128,7 +128,7 @@ pub enum Reach {
     Start,
 }
 
-/// Where an observation is from.
+/// How something was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The watch: in order, but perhaps late.

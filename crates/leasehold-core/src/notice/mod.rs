@@ -68,12 +68,11 @@ pub enum Cause {
     StoreChanged(String),
     /// The wall clock ran on while the boot clock stood still: this machine was frozen.
     ClockStoodStill(Duration),
-    /// Something happened that must never happen: this code is wrong, and what it believes about ownership does not
-    /// count any more.
+    /// An internal invariant was violated: this is a bug, and the node's view of ownership can no longer be trusted.
     Impossible(&'static str),
     /// The new session was healthy for long enough.
     Recovered,
-    /// It was told to.
+    /// A command asked for it.
     Requested,
 }
 
@@ -118,7 +117,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Something that people should know. Each is told once.
+/// Something that people should know. Each change is reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The node's session state changed.
@@ -178,7 +177,7 @@ pub enum Notice {
         node: NodeName,
         /// Its session.
         session: SessionId,
-        /// Whether it left by itself.
+        /// How it went.
         how: Gone,
     },
     /// This node proved a session dead and fenced it.
@@ -198,7 +197,7 @@ pub enum Notice {
         epoch: Epoch,
         /// Why it moved here.
         why: MoveReason,
-        /// How long it was seen without an owner before this start, where that was seen.
+        /// How long it had no owner before this start, if this node saw it.
         unowned_for: Option<Duration>,
     },
     /// The work of a shard is told to stop.
@@ -221,7 +220,7 @@ pub enum Notice {
         /// When it is tried again.
         again_after: Duration,
     },
-    /// This node gave a shard up.
+    /// This node released a shard.
     Released {
         /// Which.
         shard: ShardId,
@@ -229,7 +228,7 @@ pub enum Notice {
         epoch: Epoch,
         /// Why.
         why: MoveReason,
-        /// Who should take it.
+        /// The node that should take it.
         successor: Option<NodeName>,
     },
     /// The work of a shard did not stop in time: it stays held.
@@ -246,47 +245,47 @@ pub enum Notice {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// Shards that should come here are looked at once more, in case the watch is silent.
+    /// Shards that are planned here are polled, in case the watch is silent.
     Retried {
         /// How many shards.
         shards: usize,
     },
-    /// A shard that this node should have did not become free within the retry window.
+    /// Shards that are planned here did not become free within the retry window.
     RetriesExhausted {
         /// How many shards.
         shards: usize,
     },
-    /// Shards that nobody can take: every node is full, or refuses.
+    /// No node can take some shards: every node is full or declines them.
     NoRoom {
         /// The group.
         group: GroupName,
         /// How many of its shards.
         shards: usize,
     },
-    /// Room was found for all shards of the group again.
+    /// All shards of the group have a node again.
     RoomAgain {
         /// The group.
         group: GroupName,
     },
-    /// The store has other settings for a group than this node. The store's hold.
+    /// The settings of a group in the store differ from those of this node, and override them.
     SettingsDiffer {
         /// The group.
         group: GroupName,
         /// Those that differ.
         settings: Vec<Differing>,
     },
-    /// What operators ask of this node, or of all, is not what it was.
+    /// An operator gave or withdrew a command that concerns this node.
     OperatorCommand(OperatorCommand),
-    /// The store has a group of the other kind than this node was set up for: it takes nothing of it.
+    /// The group in the store has another kind of shards than this node serves, so this node takes none of them.
     OtherKind {
         /// The group.
         group: GroupName,
-        /// What this node was set up for.
+        /// The shards that this node serves.
         ours: ShardSet,
         /// What the store has.
         stored: ShardSet,
     },
-    /// The group is of the kind again that this node was set up for: it serves it.
+    /// The group in the store has the same kind of shards as this node again, so this node serves it.
     KindAgrees {
         /// The group.
         group: GroupName,
@@ -300,7 +299,7 @@ pub enum Notice {
     },
     /// Voluntary moves are allowed again.
     Unfrozen,
-    /// A draining node has nobody to hand its shards to, and goes on running them.
+    /// This node drains, but no other node can take its shards; they keep running here.
     NoReceiver {
         /// How many shards.
         shards: usize,
@@ -339,55 +338,55 @@ impl Differing {
         each.collect::<Vec<_>>().join("; ")
     }
 
-    /// What makes the store's settings ours.
+    /// The command that sets the store's settings to those of this node.
     pub fn command(group: &GroupName, all: &[Differing]) -> String {
         let changes: String = all.iter().map(|it| format!(" {}={}", it.name, it.ours)).collect();
         format!("leasehold group set {group}{changes}")
     }
 }
 
-/// What operators ask of a node, or of all.
+/// A command of an operator to one node or to all, as a node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorCommand {
-    /// This node should hand everything over and take nothing.
+    /// Hand over all shards and take no new ones.
     Drain {
         /// Who wanted it and why.
         note: String,
     },
-    /// It no longer should.
+    /// Take shards again.
     Undrain,
-    /// This node should have this weight.
+    /// Use this weight.
     Weight(u32),
-    /// It should have its own weight again.
+    /// Use the node's own weight again.
     OwnWeight,
-    /// Nothing should move voluntarily, anywhere.
+    /// Suspend voluntary moves on all nodes.
     Freeze {
         /// Who wanted it and why.
         note: String,
     },
-    /// Shards may move again.
+    /// Resume voluntary moves.
     Unfreeze,
-    /// A shard that is held here, or was meant to be, should be on a certain node.
+    /// Pin a shard that is held or planned here to a node.
     Pin {
         /// Which.
         shard: ShardId,
         /// Where.
         to: NodeName,
     },
-    /// It may be anywhere again.
+    /// Remove the pin of a shard.
     Unpin {
         /// Which.
         shard: ShardId,
     },
 }
 
-/// How a node went.
+/// How a node disappeared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// It said so.
+    /// It left by itself.
     Left,
-    /// It was proved dead.
+    /// It was fenced.
     Fenced,
-    /// Its record is gone. Whether it still runs is not known, so what it held stays held for its ttl.
+    /// Its record is missing. It may still be running, so its shards stay held for its ttl.
     Vanished,
 }

@@ -1,4 +1,4 @@
-//! What people and nodes said about single shards: pins and declines, as indices.
+//! Exceptions for single shards: pins by operators and declines by nodes, as indices.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

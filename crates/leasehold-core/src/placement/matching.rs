@@ -1,4 +1,4 @@
-//! Who gets which shard when not everybody can have its first choice.
+//! Which node gets which shard when not every shard can have its first choice.
 //!
 //! The rule is simple: go through all pairs of shard and node from best to worst, and make each pair whose shard is
 //! still free and whose node and zone still have room. What is done here gives the same answer with far less work

@@ -8,7 +8,7 @@
 //! - `cost`: the integer logarithm. `field`: the order of pairs, and the best node for a shard.
 //! - `choices`: the first choice of every shard, kept from question to question.
 //! - `exceptions`: pins and declines. `caps`: how many shards each node and each zone may have.
-//! - `matching`: who gets what when not everybody can have its first choice. `repair`: the last resort against holes.
+//! - `matching`: which node gets what when not every shard can have its first choice. `repair`: the last resort against holes.
 //! - `rendezvous`: all of these in a row. `planner`: what the core uses.
 
 mod caps;
@@ -33,7 +33,7 @@ pub use rendezvous::{Ranked, Rendezvous};
 use crate::name::{NodeName, ShardId};
 use crate::record::Policy;
 
-/// The id of the placement that Leasehold brings along.
+/// The id of the built-in placement.
 pub const RENDEZVOUS: &str = "rendezvous/1";
 
 /// A node that may be given shards of the group that is being placed.
@@ -46,7 +46,7 @@ pub struct Candidate {
     /// The most shards of this group that it may get: what is left of its capacity in all, and its capacity for
     /// this group.
     pub capacity: Option<u32>,
-    /// Where it stands.
+    /// Its zone.
     pub zone: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Question {
 /// The answer: for each shard of the question, in its order, an index into the question's nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Assignment {
-    /// `None` where nobody has room.
+    /// `None` where no node has room.
     pub to: Vec<Option<u32>>,
 }
 
@@ -76,8 +76,8 @@ pub struct Assignment {
 pub trait Placement: Send + Sync {
     /// Names the rule and its version; nodes only hand shards to nodes that plan with the same one.
     fn id(&self) -> String;
-    /// Answers the question; the same question gets the same answer, everywhere. Should it panic, what it answered last
-    /// goes on, and Leasehold's own placement answers the rest: that is told as a problem.
+    /// Answers the question; the same question gets the same answer, everywhere. If it panics, its last answer
+    /// stays in effect, Leasehold's own placement answers the rest, and a problem is reported.
     fn place(&self, question: &Question) -> Assignment;
     /// The candidates in the order in which they should have this shard, best first. Those that can't have it at all
     /// are left out.

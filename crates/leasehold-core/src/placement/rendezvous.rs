@@ -1,4 +1,4 @@
-//! Weighted rendezvous with bounded load: the placement that Leasehold brings along.
+//! Weighted rendezvous with bounded load: the built-in placement.
 
 use super::caps::{Caps, UNLIMITED, capacity};
 use super::choices::Choices;

@@ -11,18 +11,18 @@ use crate::name::{Epoch, NodeName, ShardId, WriteId};
 pub struct Control {
     /// The format of this record.
     pub format: u32,
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     pub write: WriteId,
-    /// Nodes that should hand everything over and take nothing.
+    /// Drained nodes: they hand over all shards and take no new ones.
     #[serde(default)]
     pub drain: BTreeMap<NodeName, DrainWish>,
     /// Weights that replace the nodes' own.
     #[serde(default)]
     pub weights: BTreeMap<NodeName, u32>,
-    /// Shards that should be on a certain node, while it is there.
+    /// Pinned shards and their nodes; a pin counts while the node is live.
     #[serde(default)]
     pub pins: BTreeMap<ShardId, NodeName>,
-    /// No voluntary moves; the text says who wanted it and why.
+    /// Voluntary moves are suspended; the text says by whom and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<String>,
     /// Shards that their holder should give up once: a start at or below this epoch is released.
@@ -34,24 +34,24 @@ pub struct Control {
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// An operator's wish to drain a node.
+/// An operator's request to drain a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainWish {
-    /// Who wanted it and why, for people.
+    /// Who asked for it and why, for people.
     #[serde(default)]
     pub note: String,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 impl Control {
-    /// Nobody asked for anything.
+    /// No command is active.
     pub fn empty(write: WriteId) -> Self {
         Control {
             format: FORMAT,

@@ -8,7 +8,7 @@ use crate::name::{Epoch, GroupName, WriteId};
 pub struct GroupRecord {
     /// The format of this record.
     pub format: u32,
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     pub write: WriteId,
     /// The group.
     pub group: GroupName,
@@ -25,7 +25,7 @@ pub struct GroupRecord {
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -41,7 +41,7 @@ pub enum ShardSet {
 }
 
 impl ShardSet {
-    /// The word for its kind. What can run the shards of one kind knows nothing of those of the other.
+    /// The word for its kind. Work for shards of one kind cannot run those of the other.
     pub fn kind(self) -> &'static str {
         match self {
             ShardSet::Numbered(_) => "numbered",
@@ -71,11 +71,11 @@ pub struct Policy {
     pub move_window_ms: u64,
     /// A node does not move shards of this group away voluntarily when it would keep fewer than this.
     pub kept_min: u32,
-    /// For how long a node that leaves to restart keeps its shards reserved for itself; 0 switches it off.
+    /// How long shards stay reserved for a node that left to restart; 0 turns this off.
     pub restart_grace_ms: u64,
     /// How long a voluntary stop may take before the shard counts as stuck.
     pub stop_timeout_ms: u64,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -110,7 +110,7 @@ pub fn group_settings(shards: ShardSet, policy: &Policy) -> [(&'static str, Stri
     ]
 }
 
-/// Exact, and so that the program reads it back: `250ms`, `1.5s`, `2m`, `1h`.
+/// Exact, in the form that the program parses: `250ms`, `1.5s`, `2m`, `1h`.
 fn span(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),

@@ -3,12 +3,12 @@ use serde::{Deserialize, Serialize};
 use super::{Extra, Record, RecordError, check_floor, check_ttl, record};
 use crate::name::{Epoch, Incarnation, WriteId};
 
-/// `meta`: which life of the namespace this is.
+/// `meta`: the incarnation of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// The format of this record.
     pub format: u32,
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     pub write: WriteId,
     /// Random; another one means that the store was emptied, restored or rolled back.
     pub incarnation: Incarnation,
@@ -21,7 +21,7 @@ pub struct Meta {
     pub max_ttl_ms: u64,
     /// Every new epoch is above this.
     pub epoch_floor: Epoch,
-    /// The store's own mark of identity when this incarnation began; empty if it has none.
+    /// The store's own identity when this incarnation began; empty if it has none.
     pub generation: String,
     /// The protocol versions that a node must speak to join, oldest and newest.
     #[serde(default = "super::protocol_one")]
@@ -29,7 +29,7 @@ pub struct Meta {
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -79,7 +79,7 @@ impl Meta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetaState {
-    /// Holders of an earlier incarnation may still be running: nobody claims. A node that has seen this same record for
+    /// Holders of an earlier incarnation may still be running: no node claims. A node that has seen this same record for
     /// `max_ttl × (1 + drift)` on its own clock opens the namespace.
     Settling,
     /// Shards may be claimed.

@@ -107,9 +107,9 @@ impl RecordError {
 pub trait Record: Serialize + DeserializeOwned {
     /// The format that it was written in.
     fn format(&self) -> u32;
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     fn write(&self) -> WriteId;
-    /// Stamps it as the work of another write.
+    /// Gives it the id of another write.
     fn set_write(&mut self, write: WriteId);
     /// Refuses content that no version could have written, and what only a newer version understands.
     fn validate(&self) -> Result<(), RecordError> {
@@ -125,7 +125,7 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a stored value, from whichever writer.
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        // To look for letters outside ASCII once is faster than to do so in every string.
+        // One check for non-ASCII bytes is faster than a check in every string.
         let read = match std::str::from_utf8(bytes) {
             Ok(text) => serde_json::from_str(text),
             Err(_) => serde_json::from_slice(bytes),

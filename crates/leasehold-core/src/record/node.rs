@@ -16,7 +16,7 @@ use crate::placement::RENDEZVOUS;
 pub struct NodeRecord {
     /// The format of this record.
     pub format: u32,
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     pub write: WriteId,
     /// Counts the renewals of the session.
     pub seq: u64,
@@ -25,7 +25,7 @@ pub struct NodeRecord {
     pub written_unix_ms: u64,
     /// The node.
     pub node: NodeName,
-    /// Its life.
+    /// Its session.
     pub session: SessionId,
     /// Alive or over.
     pub state: NodeState,
@@ -40,13 +40,13 @@ pub struct NodeRecord {
     /// The most shards that it holds in all groups together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Where it stands.
+    /// Its zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Where callers reach it.
+    /// The address at which callers reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Free for the user.
+    /// Labels for the user's own purposes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The groups whose shards it can run.
@@ -77,10 +77,10 @@ pub struct NodeRecord {
     pub placement: Option<String>,
     /// The protocol versions that the node speaks, oldest and newest.
     pub protocol: (u32, u32),
-    /// What people may want to know of the node. Nobody decides anything by it.
+    /// Information for people. No decision depends on it.
     #[serde(default, skip_serializing_if = "Report::is_empty")]
     pub report: Report,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -112,10 +112,10 @@ impl Heartbeat {
     }
 }
 
-/// What a node tells of itself, as it was at its last renewal.
+/// What a node reports about itself with its renewals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// How it stands with the store, unless all is well.
+    /// The state of its session, unless it is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
     /// Shards whose work was told to stop and has not, or some of them if they are many.
@@ -124,13 +124,13 @@ pub struct Report {
     /// Shards that the plan wants elsewhere and why they have not moved, or some of them if they are many.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unmoved: BTreeMap<ShardId, String>,
-    /// Groups that it was set up for and takes nothing of, with why, or some of them if they are many.
+    /// Groups that it serves but takes no shards of, with the reason, or some of them if they are many.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unserved: BTreeMap<GroupName, String>,
     /// When its process last had no session, after it had had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -167,10 +167,10 @@ pub struct Served {
     /// The same of a named group.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub names_declined: BTreeSet<ShardName>,
-    /// Of this named group it takes these alone, where they are fewer than those that it does not know.
+    /// The only shards of this named group that it takes, if these are fewer than those that it does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub names_known: Option<BTreeSet<ShardName>>,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -233,7 +233,7 @@ impl NodeRecord {
     }
 }
 
-/// More renewals than any session lives for, and still exact in every JSON reader.
+/// More renewals than any session can have, and still exact in every JSON reader.
 const SEQ_MAX: u64 = 1 << 53;
 
 impl Record for NodeRecord {

@@ -1,6 +1,6 @@
-//! What a session publishes of itself in its node record: which shards it may be running.
+//! What a session publishes in its node record: the shards that it may be running.
 //!
-//! A shard's record can be deleted or damaged by anybody, and its holder may stand still. So a node that claims a shard
+//! A shard's record can be deleted or damaged by anyone, and its holder may be paused. So a node that claims a shard
 //! whose record was not a release looks here, in the record that the holder renews, before it starts.
 
 use std::collections::{BTreeMap, BTreeSet};

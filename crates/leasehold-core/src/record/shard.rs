@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{EPOCH_MAX, Extra, Record, RecordError, check_ttl, record};
 use crate::name::{Epoch, NodeName, SessionId, ShardId, WriteId};
 
-/// `shards/<group>/<shard>`: who holds a shard. Written only when that changes, never deleted while in use.
+/// `shards/<group>/<shard>`: the holder of a shard. Written only when that changes, never deleted while in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// The format of this record.
     pub format: u32,
-    /// The write that made it so.
+    /// The id of the write that produced this state.
     pub write: WriteId,
     /// The shard.
     pub shard: ShardId,
@@ -19,7 +19,7 @@ pub struct ShardRecord {
     pub epoch: Epoch,
     /// Held, vacant or retired.
     pub state: ShardState,
-    /// Its work kept crashing: it is held, and not run, until an operator says so.
+    /// Its work kept failing: it is held but not run until an operator unquarantines it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quarantined: bool,
     /// Why it last moved.
@@ -27,12 +27,12 @@ pub struct ShardRecord {
     /// When it was written, for people.
     #[serde(default)]
     pub written_unix_ms: u64,
-    /// What newer versions wrote.
+    /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Who holds a shard.
+/// Whether and by which session a shard is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShardState {
@@ -41,9 +41,9 @@ pub enum ShardState {
         /// Which one.
         holder: Holder,
     },
-    /// Nobody holds it.
+    /// No node holds it.
     Vacant {
-        /// Who should take it next.
+        /// The node that should take it next.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         successor: Option<NodeName>,
         /// For how long only the successor may take it (restart grace), in milliseconds, counted by each observer
@@ -51,7 +51,7 @@ pub enum ShardState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reserved_ms: Option<u64>,
     },
-    /// A named shard that was disengaged, or a slot above the group's size: nobody should hold it.
+    /// A named shard that was disengaged, or a slot above the group's size: no node should hold it.
     Retired,
 }
 
@@ -60,7 +60,7 @@ pub enum ShardState {
 pub struct Holder {
     /// The node's name.
     pub node: NodeName,
-    /// Its life.
+    /// Its session.
     pub session: SessionId,
     /// The session's ttl in milliseconds, for the case that its node record is lost.
     pub ttl_ms: u64,
@@ -82,7 +82,7 @@ pub enum MoveReason {
     Restart,
     /// Its holder could not prove its session in time.
     Detached,
-    /// Nobody in the plan took it in time, so the next in rank did.
+    /// The planned node did not take it in time, so the next in rank did.
     Takeover,
     /// Its work ended, and it starts again under a new epoch.
     WorkEnded,
@@ -94,11 +94,11 @@ pub enum MoveReason {
     Disengaged,
     /// The shard was engaged.
     Engaged,
-    /// The record was corrupt, and nobody could be holding it any more.
+    /// The record was corrupt, and no session could hold the shard any more.
     Repaired,
     /// It was claimed and given up again before it started.
     Unstarted,
-    /// Something that a newer version knows.
+    /// A reason that only a newer version knows.
     #[serde(other)]
     Other,
 }

@@ -1,4 +1,4 @@
-//! What the mirror and the plan show, without anything that only one node knows.
+//! The view that follows from mirror and plan, without anything that only one node knows.
 
 use std::collections::BTreeMap;
 
@@ -166,8 +166,8 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     }
 }
 
-/// Whom a shard is kept for in a restart grace. Each observer counts from when it first saw the record; who has just come
-/// has also the word of its writer's clock.
+/// The node that a shard is reserved for in a restart grace. Each observer counts from when it first saw the record; one that
+/// has just started also uses the time that the writer's clock gives.
 fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
     let seen = mirror.shards.get(shard)?;
     let record = seen.good()?;
@@ -180,7 +180,7 @@ fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
     (!over).then(|| successor.clone())
 }
 
-/// How long ago a record was written, by what its writer's clock and ours say.
+/// How long ago a record was written, according to its writer's clock and ours.
 pub(super) fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
     (record.written_unix_ms > 0).then(|| now.unix_ms.saturating_sub(record.written_unix_ms))
 }
@@ -191,7 +191,7 @@ fn tells_stuck(mirror: &Mirror, node: &NodeName, shard: &ShardId) -> bool {
     record.is_some_and(|record| record.report.stuck.contains(shard))
 }
 
-/// Who has a shard.
+/// Which node holds a shard.
 pub fn whereabouts(mirror: &Mirror, shard: &ShardId) -> Located {
     let view = shard_view(mirror, &Plan::default(), shard, &mut Vec::new());
     let node = view.holder.as_ref().and_then(|name| mirror.nodes.get(name)?.seen.as_ref()?.good());

@@ -73,25 +73,25 @@ pub struct NodeView {
     pub state: NodePhase,
     /// Whether it takes new shards.
     pub accepting: bool,
-    /// Its weight in the plan, after what operators asked for.
+    /// Its weight in the plan, with operators' overrides applied.
     pub weight: u32,
-    /// Its capacity in all.
+    /// Its total capacity.
     pub capacity: Option<u32>,
-    /// Where it stands.
+    /// Its zone.
     pub zone: Option<String>,
-    /// Where callers reach it.
+    /// The address at which callers reach it.
     pub address: Option<String>,
-    /// What its owner wrote on it.
+    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its ttl, in milliseconds.
     pub ttl_ms: u64,
-    /// Whether we have seen it renew. A record alone does not show whether anybody still renews it.
+    /// Whether we have seen it renew. A record alone does not show whether it is still renewed.
     pub seen_to_renew: bool,
     /// For how long its record has not changed, as we saw it, in milliseconds.
     pub silent_for_ms: u64,
-    /// How long ago it renewed, by what its clock and ours say, in milliseconds: a hint, for people.
+    /// How long ago it renewed, according to its clock and ours, in milliseconds: a hint for people.
     pub renewed_ago_ms: Option<u64>,
-    /// How it stood with the store at its last renewal, unless all was well.
+    /// The state of its session at its last renewal, unless it was attached.
     pub session_state: Option<String>,
     /// When its process last had no session.
     pub outage: Option<Outage>,
@@ -101,7 +101,7 @@ pub struct NodeView {
     pub wanted: usize,
     /// Whether it plans with the same view as we do.
     pub agrees: bool,
-    /// What operators asked of it.
+    /// The operators' commands for it.
     pub wishes: Vec<String>,
 }
 

@@ -198,7 +198,7 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         let mut problem = |kind, message| problems.push(Problem { kind, subject: name.to_string(), message });
         let silent_for_ms = now.at.since(node.silent_from).as_millis() as u64;
         let seconds = |ms: u64| ms as f64 / 1000.0;
-        // Who has not looked for long enough to see a renewal has only the word of its writer's clock.
+        // An observer that has not watched for long enough to see a renewal only has the writer's clock to go by.
         let unseen = node.first_seen_at <= node.session_seen_at;
         let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
         if mirror.gone.contains(&session) {

@@ -131,7 +131,7 @@ fn polling(c: &Config, found: &mut Found) {
     );
 }
 
-/// A backoff must pause at all, or a failure burns a processor; and it must not pause for longer than allowed.
+/// A backoff must pause, or a failure becomes a busy loop; and it must not pause for longer than allowed.
 pub(super) fn pauses(
     backoff: &Backoff,
     most: Option<Duration>,

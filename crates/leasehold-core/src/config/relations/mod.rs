@@ -22,7 +22,7 @@ pub(super) fn check(config: &Config, found: &mut Found) {
     groups::check(config, found);
 }
 
-/// Notes what is wrong with one group.
+/// Notes all problems of one group.
 pub(super) fn check_group(group: &GroupConfig, found: &mut Found) {
     groups::one(group, found);
 }
@@ -67,7 +67,7 @@ pub(super) fn check_on(c: &Config, facts: &Facts, found: &mut Found) {
 
 /// Below this the default kill budget, a twentieth, would be under what a kernel timer and a kill need.
 const TTL_MIN: Duration = Duration::from_millis(200);
-/// What a record may carry. A longer ttl is a mistake in units: nobody waits a day for a failover.
+/// The longest ttl that a record may carry. A longer one is a mistake in units: nobody wants a failover after a day.
 const TTL_MAX: Duration = Duration::from_secs(86_400);
 /// From here on a third of the ttl would be lost between the two clocks, and the machine needs repair, not a setting.
 pub const DRIFT_PERMILLE_END: u32 = 200;
@@ -98,7 +98,7 @@ fn must(
     }
 }
 
-/// Zero means "no limit" to one half of its readers and "nothing" to the other: neither is guessed.
+/// Zero is refused because it is ambiguous: it could mean "no limit" or "no shards".
 fn capacity(capacity: Option<u32>, setting: &str, found: &mut Found) {
     must(
         found,

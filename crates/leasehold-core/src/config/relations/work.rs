@@ -1,4 +1,4 @@
-//! The node's work, its limits and what it says of itself.
+//! The node's work, its limits and its labels.
 
 use std::time::Duration;
 
