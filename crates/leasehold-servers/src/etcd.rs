@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::peers::{self, Doors};
 use crate::{Certificates, Process, Program, find, free_port, wait_until};
 
-/// How a cluster of etcd is to be.
+/// The configuration of an etcd cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdSetup {
     /// Which etcd.
@@ -28,7 +28,7 @@ impl EtcdSetup {
         EtcdSetup { program, members: 1, tls: false, doors: false, args: Vec::new() }
     }
 
-    /// The same with so many members.
+    /// The same with this many members.
     pub fn members(mut self, members: usize) -> Self {
         self.members = members;
         self
@@ -178,7 +178,7 @@ impl Etcd {
         })
     }
 
-    /// Says who `etcdctl` is from now on, as `user:password`.
+    /// Sets the user of `etcdctl` from now on, as `user:password`.
     pub fn log_in(&mut self, login: &str) {
         self.login = Some(login.to_owned());
     }

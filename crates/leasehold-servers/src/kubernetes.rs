@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::{Process, Program, find, free_port};
 
-/// Who may ask, by bearer token: its name is the token.
+/// A user, identified by a bearer token: its name is the token.
 const ADMIN: &str = "admin";
 
 /// A real Kubernetes API server with RBAC, on an etcd of its own. There are no controllers, no nodes and no pods.
@@ -88,7 +88,7 @@ impl Kubernetes {
         self.kubeconfig_to(user, self.port)
     }
 
-    /// The kubeconfig of somebody whose token the server may not know.
+    /// A kubeconfig with a token that the server may not know.
     pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         self.kubeconfig_to(token, self.port)
     }

@@ -1,5 +1,5 @@
 //! Real servers for Leasehold's own tests. Each starts on free loopback ports in a temporary folder, says what it
-//! wrote when it does not come up, and ends with whoever started it, also when that is killed.
+//! wrote when it does not come up, and ends with the process that started it, even if that is killed.
 //!
 //! `servers/install` brings the programs onto the machine. A test that needs one which is missing is skipped loudly
 //! and counted; where `CI` is set it fails instead. [`words`] are what tests of all stores say.

@@ -58,7 +58,7 @@ impl Doors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Members say in their first request who they are. What does not say so only asks whether somebody is there.
+    /// Members say in their first request who they are. A connection without that only checks whether the port is open.
     fn pass(&self, mut incoming: TcpStream, door: u16, port: u16) -> std::io::Result<()> {
         let mut head = Vec::new();
         let mut some = [0; 4096];

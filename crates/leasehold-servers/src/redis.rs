@@ -112,7 +112,7 @@ impl RedisServer {
         let port = self.port;
         self.process.wait_ready(|| {
             let reply = RedisShell::connect(port).and_then(|mut shell| shell.ask(&["PING"]));
-            // Whoever asks for a password is up.
+            // A server that asks for a password is up.
             reply.is_ok_and(|reply| reply.text() == "PONG" || reply.text().starts_with("NOAUTH"))
         });
     }

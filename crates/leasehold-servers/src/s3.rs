@@ -261,7 +261,7 @@ fn request(port: u16, method: &str, path: &str) -> Option<u16> {
 fn exchange(port: u16, method: &str, path: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    // HTTP/1.0, so that the body is not cut into chunks. moto lets in whoever signs, whatever the signature.
+    // HTTP/1.0, so that the body is not cut into chunks. moto accepts any signature.
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nAccept: application/json\r\n\
          Authorization: AWS4-HMAC-SHA256 Credential=k/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\

@@ -19,7 +19,7 @@ pub struct Address {
     pub password: Option<Secret>,
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// What stands between the hosts and the question mark, without the slashes at either end.
+    /// The text between the hosts and the question mark, without the slashes at either end.
     pub path: String,
     params: BTreeMap<String, String>,
     known: Vec<&'static str>,

@@ -2,7 +2,7 @@ use crate::{Administration, DeathProofs, Registry};
 
 /// What a store can do beyond [`Store`](crate::Store). `None` means that it cannot.
 ///
-/// A wrapper that changes nothing returns the value of the store inside. One that stands in the way of calls names every
+/// A wrapper that changes nothing returns the value of the store inside. One that intercepts calls names every
 /// field, so that a new extension does not compile until the wrapper has it.
 #[derive(Clone, Copy)]
 pub struct Extensions<'store> {

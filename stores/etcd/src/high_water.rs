@@ -35,7 +35,7 @@ impl HighWater {
         Ok(())
     }
 
-    /// Takes in the header of a listing, which carries its revision to those who decide what a roll-back means.
+    /// Takes in the header of a listing, which passes its revision on to the core, which detects a rollback.
     pub(crate) fn adopt(&self, before: Mark, header: &ResponseHeader) {
         if before.cluster == header.cluster_id && header.revision < before.revision {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Mark::of(header);
@@ -57,7 +57,7 @@ impl Mark {
     }
 }
 
-/// The store's mark of identity.
+/// The store's identity.
 pub(crate) fn generation(header: &ResponseHeader) -> String {
     format!("{:016x}", header.cluster_id)
 }

@@ -171,5 +171,5 @@ fn gone(failed: CallError) -> Result<LeaseState, StoreError> {
 
 fn number(lease: &LeaseId) -> Result<i64, StoreError> {
     // As etcdctl prints it.
-    i64::from_str_radix(&lease.0, 16).map_err(|_| refused(format!("{:?} is no lease of etcd", lease.0)))
+    i64::from_str_radix(&lease.0, 16).map_err(|_| refused(format!("invalid etcd lease {:?}", lease.0)))
 }

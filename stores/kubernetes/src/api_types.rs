@@ -52,7 +52,7 @@ pub(crate) struct Spec {
     pub(crate) lease_transitions: Option<i32>,
 }
 
-/// A Lease with what the server notes about those who wrote it.
+/// A Lease with what the server notes about its writers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TimedLease {
@@ -69,7 +69,7 @@ pub(crate) struct TimedMetadata {
     pub(crate) managed_fields: Vec<Managed>,
 }
 
-/// Who wrote, and when by the server's clock.
+/// The writer, and the time by the server's clock.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Managed {

@@ -80,7 +80,7 @@ impl Bucket {
         self.target.client()
     }
 
-    /// The folder that all namespaces are in, and that this address stands for. What else is put there is not ours.
+    /// The folder of all namespaces at this address. Anything else in it is not ours.
     pub fn prefix(&self) -> &Path {
         &self.target.prefix
     }

@@ -156,13 +156,13 @@ impl ObjectCache {
         self.marker.as_ref() == Some(marker)
     }
 
-    /// A listing is asked for. One in so many shows everything as it is, whatever the marker says.
+    /// A listing is requested. One in so many reads everything, whatever the marker says.
     pub(crate) fn count_list(&mut self) -> Sweep {
         self.lists = self.lists.saturating_add(1);
         if self.lists < LISTS_A_SWEEP { Sweep::IfMarked } else { Sweep::Always }
     }
 
-    /// A listing shows everything as it is.
+    /// A listing has read everything.
     pub(crate) fn listed_newest(&mut self) {
         self.lists = 0;
     }

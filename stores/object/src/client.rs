@@ -72,7 +72,7 @@ pub(crate) struct Listed {
     pub(crate) etag: String,
 }
 
-/// How many requests a client made, for those who pay for them.
+/// How many requests a client made, for the bill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Objects written.

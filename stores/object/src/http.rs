@@ -25,7 +25,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::sync::Barrier;
 
-/// How long a request waits for the others that are to be sent with it.
+/// How long a request waits for others to be sent with it.
 const GATE_WITHIN: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
@@ -35,7 +35,7 @@ tokio::task_local! {
     static ANSWER: Arc<Mutex<Answer>>;
 }
 
-/// What the server said, beside what the client library makes of it.
+/// The server's own response, in addition to the client library's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The status; `None` if there was no answer.
@@ -217,7 +217,7 @@ impl fmt::Debug for Service {
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // What those say who give out credentials says nothing about the bucket.
+        // Responses of credential providers say nothing about the bucket.
         let counts = !gives_credentials(request.uri().host().unwrap_or_default());
         let note = |change: &dyn Fn(&mut Answer)| {
             if counts {

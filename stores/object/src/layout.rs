@@ -84,7 +84,7 @@ pub(crate) fn belongs(key: &Key, object: &str, pages: u32) -> bool {
 const ESCAPED_MAX: usize = 180;
 
 /// A name with everything but letters, digits, `-`, `_` and inner dots written as `=` and two hexadecimal digits: no
-/// store, tool or URL needs to quote the rest. Very long ones end in a hash. Who must know the name reads it in the
+/// store, tool or URL needs to quote the rest. Very long ones end in a hash. A reader that needs the name finds it in the
 /// object, where two that met by their hash would lie side by side.
 pub(crate) fn escaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());

@@ -31,7 +31,7 @@ pub(crate) struct Done {
     pub(crate) outcomes: Vec<(usize, Swapped)>,
     /// Why some are unknown, if some are.
     pub(crate) error: Option<StoreError>,
-    /// Something was written that others should hear of.
+    /// Something was written that other clients should learn of.
     pub(crate) news: bool,
 }
 
@@ -190,7 +190,7 @@ impl Attempt<'_> {
         certain
     }
 
-    /// Whether others should hear of it before they look by themselves. A renewal that says nothing new need not be
+    /// Whether other clients should learn of it before they poll. A renewal that says nothing new need not be
     /// reported: a node that doubts a session reads its record anyway.
     fn is_news(&self, before: &Content) -> bool {
         self.open.iter().any(|(_, swap)| !is_renewal(before, swap))

@@ -37,7 +37,7 @@ impl Provider {
         }
     }
 
-    /// Why a bucket cannot have this name, by the rules of who keeps it:
+    /// Why a bucket cannot have this name, by the rules of its provider:
     /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html>,
     /// <https://cloud.google.com/storage/docs/buckets#naming> and
     /// <https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata>.
@@ -431,7 +431,7 @@ mod tests {
         assert!(parse("az://x:a2V5@a.b").is_err() && parse("az://x:a2V5@a--b").is_err());
     }
 
-    /// Whatever stands in an address or in the environment: it is refused in words, or a request is sent.
+    /// Any address and environment is either refused with an error message or leads to a request.
     #[tokio::test]
     async fn nothing_that_people_write_makes_the_client_panic() {
         let odd = [

@@ -1,4 +1,4 @@
-//! What `leasehold doctor` looks at: the usual mistakes, in the order in which they hurt.
+//! What `leasehold doctor` checks: common mistakes, the most harmful first.
 
 use std::time::Duration;
 

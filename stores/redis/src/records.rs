@@ -18,7 +18,7 @@ use crate::script::{Call, Script};
 const PAGE: usize = 500;
 /// How often a listing is started because the store changed during the one before.
 const LISTINGS_MAX: usize = 5;
-/// How many characters of a call's random id stand in versions and messages.
+/// How many characters of a call's random id are used in versions and messages.
 pub(crate) const TAG: usize = 10;
 
 /// The records of one namespace over one connection.

@@ -163,7 +163,7 @@ impl Settings {
         self.values.get(key)
     }
 
-    /// Where a setting is to be changed: where it stands, or the flag for it.
+    /// Where to change a setting: the place where it is set, or its flag.
     pub fn place_of(&self, key: &str) -> String {
         match (self.raw(key), table::find(key)) {
             (Some(raw), _) => raw.origin.to_string(),

@@ -72,7 +72,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What stands for a value in a usage line.
+    /// The placeholder of a value in a usage line.
     pub(crate) fn placeholder(self) -> &'static str {
         match self {
             Kind::Url => "URL",

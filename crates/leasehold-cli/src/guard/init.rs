@@ -28,8 +28,8 @@ use super::{StdinPlan, stage};
 /// What the guard sends to have the command asked to end.
 pub(super) const TERMINATE: &[u8] = b"t";
 
-/// Lets the next process that this one starts be the first of a new namespace. Whoever may not do that gets a user
-/// namespace as well, in which he may; he keeps his own user and group id there, and no others.
+/// Lets the next process that this one starts be the first of a new namespace. A user without that right also gets
+/// a user namespace, where it is allowed; its user and group id stay the same there, and no others exist.
 pub(super) fn leave_namespace() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWPID) {
         Err(nix::errno::Errno::EPERM) => {}
@@ -65,7 +65,7 @@ pub(crate) fn main(stdin: StdinPlan, command: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// From the start of the command to its end; the answer is the last word, if anybody is there to hear it.
+/// From the start of the command to its end, which is reported if the guard is still there.
 fn live(guard: &mut UnixStream, stdin: StdinPlan, command: &[OsString]) -> io::Result<Option<Report>> {
     stage::die_with_parent()?;
     let mut children = SigSet::empty();

@@ -154,7 +154,7 @@ impl Keeper {
             let _ = self.dead_man.off();
         }
         if let Verdict::Kill(why) = verdict {
-            // At once, and without looking for anybody: it has not been reaped, so its number is still its own.
+            // At once, without a search: the process has not been reaped, so its id is still its own.
             signal_group(self.child, rustix::process::Signal::KILL);
             let _ = control.write_all(Report::Killing(why.to_owned()).line().as_bytes());
         }

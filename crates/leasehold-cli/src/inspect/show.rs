@@ -73,7 +73,7 @@ fn in_order(view: &View) -> impl Iterator<Item = &ShardView> {
     shards.into_iter()
 }
 
-/// Where a shard stands in a table.
+/// The sort key of a shard in a table.
 pub(super) fn rank(shard: &ShardId) -> (GroupName, bool, Option<u32>, ShardName) {
     let slot = shard.name.as_slot();
     (shard.group.clone(), slot.is_none(), slot, shard.name.clone())

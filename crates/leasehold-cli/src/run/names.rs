@@ -44,7 +44,7 @@ impl Names {
         }
     }
 
-    /// Engages the names, and what becomes of them, for as long as it is polled. A file that cannot be read, or that
+    /// Keeps the names engaged, and follows changes of the file, for as long as it is polled. A file that cannot be read, or that
     /// holds an invalid name, changes nothing.
     pub(super) async fn follow(self, node: &Node, group: &GroupName) {
         let mut engaged = BTreeSet::new();

@@ -115,7 +115,7 @@ impl Heartbeat {
 /// What a node reports about itself with its renewals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The state of its session, unless it is attached.
+    /// The state of its session while it is `recovering`; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_state: Option<String>,
     /// Shards whose work was told to stop and has not, or some of them if they are many.

@@ -91,7 +91,7 @@ pub struct NodeView {
     pub silent_for_ms: u64,
     /// How long ago it renewed, according to its clock and ours, in milliseconds: a hint for people.
     pub renewed_ago_ms: Option<u64>,
-    /// The state of its session at its last renewal, unless it was attached.
+    /// The state of its session at its last renewal if it was `recovering`; otherwise `None`.
     pub session_state: Option<String>,
     /// When its process last had no session.
     pub outage: Option<Outage>,

@@ -66,7 +66,7 @@ pub(crate) enum Rule {
     PublishedBeforeTrust,
     /// A node that reads all node records before it starts reads the shard's record after them: it must still be its claim.
     ClaimStillThere,
-    /// What was given up before it started is no release.
+    /// Giving up a claim that never started is not a release.
     UnstartedIsNoRelease,
     /// A node whose own record is older than one that it has seen detaches.
     OwnRecordNotOlder,

@@ -440,7 +440,7 @@ proptest! {
         }
     }
 
-    /// After all the garbage the store is as it should be, and answers. A node that has not left gets over it.
+    /// After all the garbage the store is healthy and answers. A node that has not left must recover.
     #[test]
     fn a_node_gets_over_garbage(steps in prop::collection::vec(step(), 1..150), watches in any::<bool>()) {
         let mut trial = Trial::new(Gate::Open, watches);

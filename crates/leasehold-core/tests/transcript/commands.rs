@@ -377,7 +377,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 fn number<N: std::str::FromStr>(digits: &str) -> Result<N, String> {
-    digits.parse().map_err(|_| format!("{digits:?} is no number"))
+    digits.parse().map_err(|_| format!("invalid number {digits:?}"))
 }
 
 fn span(words: &str) -> Result<Duration, String> {
@@ -387,7 +387,7 @@ fn span(words: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" => 60_000,
         "h" => 3_600_000,
-        _ => return Err(format!("{words:?} is no span of time, such as 500ms, 10s or 2m")),
+        _ => return Err(format!("invalid duration {words:?}: use for example 500ms, 10s or 2m")),
     };
     Ok(Duration::from_millis(number::<u64>(digits)? * each))
 }

@@ -1,4 +1,4 @@
-//! The lines of a history that are not about runs: faults, standings, and what was asked of the store.
+//! The lines of a history that are not about runs: faults, session states, and calls to the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,9 +38,9 @@ pub(super) struct Lines {
     pub(super) detached: Vec<Duration>,
     /// Of each process: when, calls and writes so far.
     store: BTreeMap<String, Vec<(u64, u64, u64)>>,
-    /// When processes stood still.
+    /// When processes were paused.
     paused: BTreeMap<String, Vec<(u64, u64)>>,
-    /// Of each node: when it stood how, by its own word.
+    /// The session states of each node over time, as it reported them.
     standings: BTreeMap<String, Vec<(u64, String)>>,
 }
 
@@ -151,7 +151,7 @@ impl Lines {
         Spans::of(spans)
     }
 
-    /// How long after its deadline lost work had ended, where its process did not stand still.
+    /// How long after its deadline lost work ended, unless its process was paused.
     pub(super) fn lateness(&self, history: &History) -> Spans {
         let spans = history.runs.iter().filter(|run| lost_its_session(run)).filter_map(|run| {
             let (stop_at, ended) = (run.end_stop_at_ns?, run.ended_ns?);

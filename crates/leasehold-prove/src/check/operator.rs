@@ -16,7 +16,7 @@ pub(super) struct Operator {
     _tasks: Tasks,
 }
 
-/// What an operator wants.
+/// An operator's request.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Drain(NodeName),

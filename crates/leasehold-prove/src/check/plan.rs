@@ -31,7 +31,7 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// For how long things are broken.
     pub(super) run_for: Duration,
-    /// What the settings amount to: the bounds that are judged.
+    /// The bounds that follow from the settings, by which the check judges.
     pub(super) explained: Explanation,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads all values, and tells of all that are wrong.
+    /// Parses all values, and reports every invalid one.
     pub(super) fn read(check: &Check) -> Result<Request, Failure> {
         let mut problems = Vec::new();
         let request = Request {
@@ -66,7 +66,7 @@ impl Request {
         if problems.is_empty() { Ok(request) } else { Err(Problems(problems).into()) }
     }
 
-    /// Makes a plan for that store, or tells of all that does not fit.
+    /// Makes a plan for that store, or reports all problems.
     pub(super) fn plan(self, scratch: &Scratch, misbehaves: bool) -> Result<Plan, Failure> {
         let mut problems = Vec::new();
         let facts = scratch.store.facts();

@@ -4,7 +4,7 @@ use leasehold::clock;
 use leasehold_core::Moment;
 
 /// Says what happens while it happens: lines to standard output, or to standard error where standard output is for
-/// programs; and on a terminal a last line that shows how things stand.
+/// programs; and on a terminal a last line that shows the current state.
 #[derive(Debug)]
 pub(crate) struct Progress {
     began_at: Moment,
@@ -27,7 +27,7 @@ impl Progress {
         if self.to_programs { eprintln!("{line}") } else { println!("{line}") }
     }
 
-    /// Shows how things stand, until something else is said. At most ten times a second.
+    /// Shows the current state until the next line. At most ten times a second.
     pub(crate) fn status(&mut self, what: &str) {
         let now = clock::now();
         if self.terminal && now.since(self.shown_at).as_millis() >= 100 {

@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::schedule::Step;
 use crate::cluster::Kind;
 
-/// One exact story, as it broke other systems.
+/// A fixed scenario that has broken other systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scenario {
     /// One node's connections to the store stall for many ttls. Others must take over, and nothing may run twice.
@@ -31,7 +31,7 @@ impl Scenario {
         }
     }
 
-    /// What it does to nodes on that kind of store. A file cannot be cut off, but nobody can write to it while somebody
+    /// What it does to nodes on that kind of store. A file cannot be cut off, but no node can write to it while another process
     /// holds its lock.
     pub(super) fn fault(self, kind: &Kind) -> Fault {
         match (self, kind) {
@@ -50,7 +50,7 @@ impl Scenario {
         }
     }
 
-    /// How long it takes in all, and what is done to so many nodes.
+    /// How long it takes in total, and its faults for this many nodes.
     pub(super) fn steps(self, fault: Fault, nodes: usize, last: Duration) -> (Duration, Vec<Step>) {
         let until = BEFORE + last;
         let step = |node: usize, flavour: u64| Step { fault, node, from: BEFORE, until, flavour };

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a cluster may take to own everything before anything is broken.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What happened, beside what the workers recorded.
+/// What happened, in addition to what the workers recorded.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The history, each file with its name.
@@ -55,7 +55,7 @@ pub(super) struct Trial<'a> {
     operator: Operator,
     file: Option<std::path::PathBuf>,
     lock: Option<Lock>,
-    /// Nodes that are to be started again as soon as they are gone.
+    /// Nodes to start again as soon as they have exited.
     returning: Vec<usize>,
     unasked: Vec<String>,
     /// How nodes stood when that was last said.
@@ -265,7 +265,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Says whenever a node stands otherwise than before, and what everybody runs then.
+    /// Prints every change of a node's session state, and how many shards each node runs then.
     fn say_standings(&mut self) {
         let standings = self.standings();
         if standings != self.said {

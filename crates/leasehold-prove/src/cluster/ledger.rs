@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// What the files of a folder have told so far.
+/// What was read from the files of a folder so far.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     folder: PathBuf,
     /// How far each file was read.
     read: BTreeMap<PathBuf, u64>,
-    /// Who runs each shard: node, life and epoch.
+    /// Where each shard runs: node, process and epoch.
     running: BTreeMap<String, BTreeSet<(String, String, u64)>>,
-    /// The standing of each node, by its own word.
+    /// The session state of each node, as it reported it.
     session_state: BTreeMap<String, String>,
     pub(crate) starts: usize,
 }
@@ -93,7 +93,7 @@ impl Ledger {
         self.running.get(&slot.to_string()).is_some_and(|runs| runs.iter().any(|run| run.0 == node))
     }
 
-    /// How a node stands, by its own word.
+    /// The session state of a node, as it reported it.
     pub(crate) fn session_state(&self, node: &str) -> &str {
         self.session_state.get(node).map_or("not joined", String::as_str)
     }

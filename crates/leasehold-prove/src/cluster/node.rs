@@ -162,7 +162,7 @@ async fn open(options: &NodeOptions) -> Result<Arc<dyn leasehold_store::Store>, 
     }
 }
 
-/// Writes down how the node stands, and how long renewals take. Never returns while the node lives.
+/// Records the node's session state and how long renewals take. Never returns while the node lives.
 async fn note_events(recorder: &Recorder, events: &mut Events) {
     while let Some(told) = events.next().await {
         let now = clock::now();

@@ -12,11 +12,11 @@ use leasehold_store::Address;
 pub(crate) enum Kind {
     /// A file on this machine.
     File(PathBuf),
-    /// Servers that nodes connect to, and that a proxy can stand before.
+    /// Servers that nodes connect to, directly or through a proxy.
     Network { upstreams: Vec<String> },
-    /// One server that the URL does not name, and that nodes reach by way of another place if they are told to.
+    /// One server that the URL does not name, and that nodes can reach through another host.
     Via { upstream: String },
-    /// Something else, and why no proxy can stand before it.
+    /// Something else, and why it cannot be reached through a proxy.
     Other(&'static str),
 }
 
@@ -85,7 +85,7 @@ fn with_hosts(url: &str, hosts: &[SocketAddr]) -> String {
 pub(crate) struct Route {
     /// What the node is told. It may hold secrets.
     pub(crate) url: String,
-    /// What stands in between, if anything can.
+    /// The proxy in between, if there can be one.
     pub(crate) proxy: Option<Proxy>,
 }
 

@@ -13,7 +13,7 @@ use super::route::{self, Kind};
 
 /// How long the store may take to answer the first question.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to find out whether the store keeps its word: a bucket is tried with many writes.
+/// How long the check of conditional writes may take: a bucket is tried with many writes.
 const VETTED_WITHIN: Duration = Duration::from_secs(120);
 /// How long clearing may take: some stores remove one record at a time.
 const CLEARED_WITHIN: Duration = Duration::from_secs(120);

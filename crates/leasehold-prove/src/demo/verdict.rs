@@ -1,4 +1,4 @@
-//! What the workers' own notes show: whether two of them ever ran one shard at once, and how long shards stood still.
+//! What the workers' own notes show: whether two of them ever ran one shard at once, and how long shards were interrupted.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Verdict {
     pub(super) double_owners: usize,
     /// How often another promise was broken: must be zero.
     pub(super) otherwise_broken: usize,
-    /// How long shards stood still between two workers.
+    /// How long shards were interrupted between two workers.
     gaps: Spans,
 }
 
@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// The gap that so many thousandths of all gaps do not exceed.
+    /// The gap that this many thousandths of all gaps do not exceed.
     pub(super) fn gap(&self, permille: usize) -> Option<Duration> {
         self.gaps.at(permille)
     }

@@ -11,7 +11,7 @@ use leasehold_sim::Progress;
 /// How often it is drawn at most.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// The widest and the narrowest picture, in columns; where there is no room for that, there is none.
+/// The widest and the narrowest bar, in columns; a terminal without room for the narrowest shows none.
 const PICTURE: (usize, usize) = (40, 6);
 
 /// Columns that stay free: some terminals go to the next line when the last one is filled, and Ctrl-C shows as ^C.
@@ -61,7 +61,7 @@ fn columns() -> usize {
     size.map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// How far it is, in at most so many columns: what matters least is left out first.
+/// The progress, in at most this many columns: the least important part is left out first.
 fn line(progress: &Progress, took: Duration, room: usize) -> String {
     let Progress { done, of, failed } = *progress;
     let mut parts = vec![format!("{done} of {of}"), format!("{failed} failed")];

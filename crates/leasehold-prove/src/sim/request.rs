@@ -73,7 +73,7 @@ fn problem(flag: &str, error: OptionError) -> Problem {
     Problem::new(flag, error.what, error.advice)
 }
 
-/// What means nothing beside something else.
+/// Options that cannot be combined.
 fn contradictions(problems: &mut Vec<Problem>, what: &Sim) {
     if what.seed.is_some() && what.seeds.is_some() {
         let advice = "remove one of the two";

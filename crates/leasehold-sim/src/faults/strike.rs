@@ -296,7 +296,7 @@ impl World {
         Ok(())
     }
 
-    /// Tells the node of a slot what its user wants; one that stands still hears of it when it goes on.
+    /// Sends a user's command to the node of a slot; a paused node gets it when it resumes.
     pub(crate) fn command(&mut self, slot: usize, command: Command) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         self.put(0, WorldEvent::Command { process, command: Box::new(command) });
@@ -396,7 +396,7 @@ mod tests {
             world.begin_fault(index).unwrap();
         }
         let drained = world.slots[1].name.clone();
-        // Under another name, it is still the old one that is no longer to be drained.
+        // If the node came back under another name, the drain of the old name must still be undone.
         world.slots[1].name = NodeName::new("another").unwrap();
         for index in [1, 3, 5, 7] {
             world.end_fault(index).unwrap();

@@ -1,4 +1,4 @@
-//! At any instant, at most one grant of a shard is good by its own clock, whether its process runs or stands still.
+//! At any instant, at most one grant of a shard is valid by its own clock, whether its process runs or is paused.
 //! Grants of a machine that was frozen with its clock are left out until they are renewed, as in
 //! [`super::at_most_one_running_worker`].
 
@@ -44,7 +44,7 @@ pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Ju
     }
 }
 
-/// Another run of the shard whose grant is good.
+/// Another run of the shard whose grant is valid.
 fn rival(state: &State, at: Instant, session: SessionNo, shard: ShardNo, me: Option<RunNo>) -> Option<RunNo> {
     let open = state.shard(shard).open.iter().copied();
     open.filter(|run| Some(*run) != me && (me.is_none() || state.runs[*run].session != session))
@@ -55,7 +55,7 @@ fn still_good(state: &State, at: Instant, run: RunNo) -> String {
     let run = &state.runs[run];
     let left = state.sessions[run.session].until.valid_until - at;
     format!(
-        "the grant of process {} under epoch {} is good for {} ms more",
+        "the grant of process {} under epoch {} is valid for {} ms more",
         state.process_of(run),
         run.epoch,
         left / 1_000_000

@@ -1,4 +1,4 @@
-//! A grant is good no longer than `ttl × (1 − drift)` after the newest renewal that is in the store was sent, on the
+//! A grant is valid no longer than `ttl × (1 − drift)` after the newest renewal that is in the store was sent, on the
 //! clock of the sender. What counts here is what the store has, not what the node believes.
 
 use leasehold_core::Moment;
@@ -17,7 +17,7 @@ pub(crate) fn judge(world: &World, process: usize, valid_until: Moment) -> Judge
         return Ok(());
     }
     let message = format!(
-        "process {process} treats its grants as good for {} ms longer than its newest renewal in the store allows",
+        "process {process} treats its grants as valid for {} ms longer than its newest renewal in the store allows",
         too_long.div_ceil(MS)
     );
     Err(world.violation(NAME, None, message))

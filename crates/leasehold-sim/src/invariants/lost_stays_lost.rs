@@ -1,4 +1,4 @@
-//! A grant that was lost is lost for ever: no late confirmation makes it good again, and nothing begins under it.
+//! A grant that was lost is lost for ever: no late confirmation makes it valid again, and nothing begins under it.
 
 use super::Judgement;
 use crate::oracle::{Observation, State};
@@ -11,7 +11,7 @@ pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Ju
         Observation::Deadlines { session, until } => {
             let known = &state.sessions[session];
             (known.lost && until.valid_until > known.until.valid_until.max(at)).then(|| {
-                (None, format!("the grants of process {}, which were lost, are good again", known.process))
+                (None, format!("the grants of process {}, which were lost, are valid again", known.process))
             })
         }
         Observation::Began { session, shard, .. } if state.sessions[session].lost => {

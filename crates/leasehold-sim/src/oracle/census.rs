@@ -1,4 +1,4 @@
-//! The world as it is at one look from outside: who lives, who holds what, and whether all of that is settled.
+//! A snapshot of the world from outside: which processes live, what they hold, and whether everything has settled.
 
 use leasehold_core::View;
 use leasehold_core::notice::SessionState;
@@ -7,7 +7,7 @@ use crate::oracle::records::RecordState;
 use crate::world::World;
 use crate::world::process::Leaving;
 
-/// The world as it is at one look.
+/// A snapshot of the world.
 pub(crate) struct Census {
     /// The live processes.
     pub(crate) alive: Vec<usize>,

@@ -17,7 +17,7 @@ pub(crate) struct Trace {
 pub struct TraceEntry {
     /// When, in true time.
     pub at: Instant,
-    /// Who: a node and its process, the store, or the world.
+    /// What it is about: a node and its process, the store, or the world.
     pub who: String,
     /// What.
     pub what: String,

@@ -14,22 +14,22 @@ pub(crate) fn of_end(how: RunEnd) -> &'static str {
         RunEnd::Stopped => "it stopped",
         RunEnd::Crashed => "it crashed",
         RunEnd::Killed => "it was killed",
-        RunEnd::KilledOnWaking => "its process had stood still past the deadline",
+        RunEnd::KilledOnWaking => "its process was paused past its deadline",
         RunEnd::Died => "its process died",
     }
 }
 
-/// A write, and what became of it.
+/// A write, and its outcome.
 pub(crate) fn of_swap(swap: &Swap, outcome: &Swapped) -> String {
     let what = swap.value.as_deref().map_or("is removed".to_owned(), |value| of_record(&swap.key, value));
     let over = swap.expect.as_ref().map_or("nothing", |version| version.as_str());
     let became = match outcome {
-        Swapped::Applied(version) => format!("is now {}", version.as_str()),
-        Swapped::Lost(Some(there)) => format!("refused, there is {}", there.version.as_str()),
-        Swapped::Lost(None) => "refused, there is nothing".to_owned(),
+        Swapped::Applied(version) => format!("applied as {}", version.as_str()),
+        Swapped::Lost(Some(there)) => format!("lost to {}", there.version.as_str()),
+        Swapped::Lost(None) => "lost: there is no record".to_owned(),
         Swapped::Unknown => "outcome unknown".to_owned(),
     };
-    format!("writes that {} {what}, over {over}: {became}", swap.key)
+    format!("writes {} over {over}: it {what}; {became}", swap.key)
 }
 
 fn of_record(key: &Key, value: &[u8]) -> String {
@@ -61,7 +61,7 @@ fn of_record(key: &Key, value: &[u8]) -> String {
 
 fn of_shard(record: &ShardRecord) -> String {
     let ShardRecord { epoch, why, .. } = record;
-    let quarantined = if record.quarantined { ", not to be run" } else { "" };
+    let quarantined = if record.quarantined { ", quarantined" } else { "" };
     match &record.state {
         ShardState::Held { holder } => {
             let (node, session) = (&holder.node, &holder.session);

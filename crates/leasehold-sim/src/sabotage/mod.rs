@@ -147,7 +147,7 @@ impl Sabotage {
     fn says(self) -> &'static str {
         match self {
             Sabotage::Core(rule) => rule_says(rule),
-            Sabotage::Driver(Duty::ClockCountsSleep) => "the clock goes on while the machine sleeps",
+            Sabotage::Driver(Duty::ClockCountsSleep) => "the clock advances while the machine is suspended",
             Sabotage::Driver(Duty::CheckBeforeStart) => {
                 "the deadline is looked at once more before work begins"
             }
@@ -186,7 +186,7 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::NoBlindRetry => "a write of unknown outcome is never repeated over whatever is there",
         Rule::FreshSession => "a new life adopts nothing of a former session",
         Rule::LostIsForEver => "no late confirmation revives a lost grant",
-        Rule::NoForeignClocks => "nobody's timestamps decide anything",
+        Rule::NoForeignClocks => "no decision depends on a timestamp of another machine",
         Rule::RecordsStay => "a release keeps the record and its epoch",
         Rule::EpochRises => "every start has a higher epoch",
         Rule::SettleBeforeClaim => "an emptied store is not claimed at once",
@@ -200,18 +200,18 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::GenerationChecked => "another generation of the store detaches",
         Rule::PublishBeforeStart => "nothing starts before a renewal that publishes it has landed",
         Rule::NodesBeforeStart => {
-            "who claimed what was no release reads all nodes and `meta` before the start"
+            "after a claim over anything but a release, all nodes and `meta` are read before the start"
         }
         Rule::PublishedBeforeTrust => {
             "a release is relied on only if the shard was published when it was claimed"
         }
         Rule::ClaimStillThere => "after all nodes were read, the shard's record must still be the claim",
         Rule::PublishedIsHeld => "a shard that another live session publishes is not started",
-        Rule::UnstartedIsNoRelease => "what was given up before it started is no release",
+        Rule::UnstartedIsNoRelease => "giving up a claim that never started is not a release",
         Rule::MetaRestoredByTheLiving => {
             "`meta` is restored only by a session renewed after the damage was seen"
         }
-        Rule::TtlMaxIsHeard => "a longer ttl that others use is heard of while running",
+        Rule::TtlMaxIsHeard => "running nodes learn of a longer ttl that others use",
         Rule::FreezesAddUp => "short freezes add up from one renewal to the next",
         Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",
         _ => "a rule of the core",

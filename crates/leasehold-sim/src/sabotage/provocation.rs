@@ -180,7 +180,7 @@ fn back_before_it_is_seen_gone() -> Vec<(Instant, Fault)> {
 }
 
 /// Node 2 joins under a new name, and the network repeats its first record for as long as that is refused. The store is
-/// emptied while node 2 stands still, and the record lands again. Then the `meta` that the others began is damaged: node 2 knows
+/// emptied while node 2 is paused, and the record lands again. Then the `meta` that the others began is damaged: node 2 knows
 /// the one before, and is the first whose renewals get through. Holders that are cut off run on.
 fn first_record_lands_again() -> Vec<(Instant, Fault)> {
     let joins = 12 * SECOND;
@@ -204,8 +204,9 @@ fn first_record_lands_again() -> Vec<(Instant, Fault)> {
     ]
 }
 
-/// Listings show nothing but `meta`, as long ago. Those who have the shards are cut off and run on, and the records of all shards are
-/// deleted. A newcomer knows no other node, so it claims the shards; then it reads all nodes, and meanwhile the store is emptied.
+/// Listings show only `meta`, as it was long ago. The nodes that hold the shards are cut off and keep running, and the
+/// records of all shards are deleted. A newcomer knows no other node, so it claims the shards; then it reads all nodes, and
+/// meanwhile the store is emptied.
 fn emptied_between_two_parts() -> Vec<(Instant, Fault)> {
     let at = 60 * SECOND;
     let cut_off = |slot| (at, Fault::Cut { slot, lasts: 12 * SECOND, traffic: Traffic::All });

@@ -22,7 +22,7 @@ impl World {
         self.slots[self.processes[process].slot].clock.now(self.at)
     }
 
-    /// Lets the core take in an event, and does what it says.
+    /// Passes an event to the core and carries out its actions.
     pub(crate) fn step(&mut self, process: usize, event: Event) -> Judged {
         let now = self.now_of(process);
         let session = self.processes[process].session().filter(|it| it.no.is_some()).map(|it| it.number);
@@ -44,7 +44,8 @@ impl World {
         self.hear_of_work(process)
     }
 
-    /// What the driver found out while it did what the core said, unless it stands still; then the next tick.
+    /// Passes on what the driver learned while it carried out the core's actions, unless the process is paused; then schedules
+    /// the next tick.
     fn hear_of_work(&mut self, process: usize) -> Judged {
         if self.processes[process].running()
             && let Some(event) = self.processes[process].heard.pop_front()
@@ -279,7 +280,7 @@ impl World {
                 WorldEvent::Command { .. } => 0,
                 // The kernel's timer is never starved, however late the process itself is.
                 WorldEvent::Watchdog { .. } => self.processes[process].driver_rng.below(2 * MS),
-                // All else comes as it may.
+                // Everything else comes in any order.
                 _ => self.lag(process, 2 * MS),
             };
             self.put(after, due);
@@ -309,7 +310,7 @@ impl World {
         Ok(())
     }
 
-    /// A clock that stood still while the machine slept: the sabotage of the boot clock.
+    /// A clock that stops while the machine is suspended: the sabotage of the boot clock.
     fn forget_sleep(&mut self, process: usize) -> Judged {
         let slept = self.at - self.processes[process].slept_at;
         let slot = self.processes[process].slot;

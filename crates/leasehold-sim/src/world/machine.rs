@@ -11,7 +11,7 @@ use crate::world::clock::{Instant, MS};
 use crate::world::{Judged, World, WorldEvent};
 
 impl World {
-    /// How long the acquire gate takes to make up its mind: a moment, or until the fault that makes it slow is over.
+    /// How long the acquire gate takes to answer: a moment, or until the fault that makes it slow is over.
     pub(crate) fn gate_takes(&mut self, process: usize) -> Instant {
         let slow_until = self.slots[self.processes[process].slot].gate_slow_until;
         let moment = self.processes[process].driver_rng.below(20 * MS);
@@ -37,7 +37,7 @@ impl World {
         self.pause(process, lasts)
     }
 
-    /// It goes on: by its own clock, all deadlines are as far away as they were.
+    /// It resumes: by its own clock, all deadlines are as far away as before.
     pub(crate) fn thaw(&mut self, process: usize) -> Judged {
         let slot = self.processes[process].slot;
         if !self.slots[slot].clock.frozen {
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// A placement that does not care for weights and ranks nodes the other way round.
+/// A placement that ignores weights and ranks nodes in reverse order.
 #[derive(Clone, Copy, Debug)]
 struct Even;
 

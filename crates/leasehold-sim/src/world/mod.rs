@@ -170,7 +170,7 @@ impl World {
         self.put(LOOK_EVERY, WorldEvent::Look);
     }
 
-    /// A world without faults, once it is where it should be.
+    /// A world without faults, after the plan was reached.
     #[cfg(test)]
     pub(crate) fn healed(nodes: usize, shards: u32) -> World {
         let faults_for = std::time::Duration::from_secs(5);
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// Drops what a dead process no longer does, and keeps for later what one that stands still cannot do now.
+    /// Drops events of dead processes, and keeps those of paused processes for later.
     fn defer(&mut self, due: WorldEvent) -> Option<WorldEvent> {
         let process = match &due {
             WorldEvent::Tick { process, .. }
@@ -295,12 +295,12 @@ impl World {
         None
     }
 
-    /// Puts something so much later than now.
+    /// Schedules an event this long from now.
     pub(crate) fn put(&mut self, after: Instant, due: WorldEvent) {
         self.queue.put(self.at.saturating_add(after), due);
     }
 
-    /// Puts something at that instant, or now if it has passed.
+    /// Schedules an event at that instant, or now if it has passed.
     pub(crate) fn put_at(&mut self, at: Instant, due: WorldEvent) {
         if at != Instant::MAX {
             self.queue.put(at.max(self.at), due);
@@ -328,7 +328,7 @@ impl World {
         self.sabotage == Some(Sabotage::Store(order))
     }
 
-    /// Adds a line to the story, if it is told.
+    /// Adds a line to the trace, if the run is traced.
     pub(crate) fn tell(&mut self, who: &str, what: impl FnOnce() -> String) {
         if self.trace.on() {
             let what = what();

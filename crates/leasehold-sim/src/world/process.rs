@@ -139,14 +139,14 @@ pub(crate) struct Process {
     pub(crate) began_at: Instant,
     pub(crate) core: Node,
     pub(crate) alive: bool,
-    /// It stands still; the number tells one pause from the next.
+    /// It is paused; the number distinguishes one pause from the next.
     pub(crate) paused: Option<u32>,
     pub(crate) pauses: u32,
-    /// What became due while it stood still.
+    /// What became due while it was paused.
     pub(crate) deferred: Vec<WorldEvent>,
     /// What its core had decided when it was stopped before doing it.
     pub(crate) undone: Vec<Action>,
-    /// It will be paused for so long as soon as it is at that point.
+    /// It will be paused for this long as soon as it reaches that point.
     pub(crate) pause_at_check: Option<Instant>,
     pub(crate) pause_at_step: Option<(Instant, PausePoint)>,
     pub(crate) pause_at_begin: Option<Instant>,
@@ -174,17 +174,17 @@ pub(crate) struct Process {
     /// Workers that have not ended.
     pub(crate) workers: Vec<usize>,
     pub(crate) session_state: SessionState,
-    /// Since when it stands as it does.
+    /// When its session state last changed.
     pub(crate) state_since: Instant,
-    /// When it began to stand still, for a clock that does not count that.
+    /// When its pause began, for a clock that does not count pauses.
     pub(crate) slept_at: Instant,
-    /// When its machine was last frozen and went on again; by how much a clock may stand still unnoticed.
+    /// When its machine last resumed after a freeze; and how long a clock may stop unnoticed.
     pub(crate) thawed_at: Instant,
     pub(crate) margin: Instant,
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,
     pub(crate) kill_takes: Instant,
-    /// When the newest write of its own record that the store has was sent, and for how long that makes grants good.
+    /// When the newest write of its own record that the store has was sent, and for how long that makes grants valid.
     pub(crate) proved_from: Instant,
     pub(crate) valid_for: Instant,
     /// How many ticks it took in which millisecond.
@@ -217,7 +217,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Whether its grants are good, by the process's own clock.
+    /// Whether its grants are valid by the process's own clock.
     pub(crate) fn good_at(&self, now: Moment) -> bool {
         !self.lost && now < self.deadlines.stop_at
     }

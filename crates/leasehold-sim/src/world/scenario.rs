@@ -51,7 +51,7 @@ pub(crate) struct Scenario {
 /// How many named shards there are, in runs that have any.
 pub(crate) const NAMED: usize = 4;
 
-/// Whether the kernel kills a process at its deadline, even one that stands still.
+/// Whether the kernel kills a process at its deadline, even a paused one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeadMan {
     Armed,
@@ -80,7 +80,7 @@ impl Scenario {
         let drawn = rng.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
         let mut more = Rng::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
-        // A rolling change of the ttl is for those who do not say the longest.
+        // A rolling change of the ttl only makes sense where `ttl_max` is not set.
         let rolls =
             |script: &Vec<_>| script.iter().any(|(_, fault)| matches!(fault, Fault::RollingTtl { .. }));
         let drawn_untold = more.permille(150);

@@ -179,7 +179,7 @@ pub async fn versions_agree_everywhere(fixture: &dyn Fixture) -> Verdict {
     Ok(Note::default())
 }
 
-/// The swaps of one call each stand for themselves, and their outcomes come in the order asked.
+/// The swaps of one call are independent of each other, and their outcomes come in the order asked.
 pub async fn swaps_stand_for_themselves(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "mixed").await?;
     if trial.a.facts().swaps_max < 4 {

@@ -12,7 +12,7 @@ use super::rewatch::Rewatch;
 use super::shared_rng::SharedRng;
 use crate::{Store, SwapReply, Watch};
 
-/// A store on a bad day. Faults come by chance ([`Rates`]), or one by one as a test orders them
+/// A store that fails: at random ([`Rates`]), or one by one as a test orders it
 /// ([`Faulty::inject`]).
 ///
 /// Writes that land late go on by themselves; they end when the last clone of this store is dropped.
@@ -42,7 +42,7 @@ pub enum Fault {
     SomeUnknown,
 }
 
-/// How often what goes wrong by chance, in thousandths of all calls. All zero by default.
+/// How often each fault happens at random, in thousandths of all calls. All zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// See [`Fault::ErrorBefore`].
@@ -74,7 +74,7 @@ struct Day {
 }
 
 impl Faulty {
-    /// A bad day that the seed decides. With rates of zero it is a good day until [`Faulty::inject`] is called.
+    /// A store whose faults the seed decides. With rates of zero it works until [`Faulty::inject`] is called.
     pub fn new(inner: Arc<dyn Store>, rates: Rates, seed: u64) -> Self {
         let day = Day {
             rng: SharedRng::new(seed),
@@ -86,7 +86,7 @@ impl Faulty {
         Faulty { inner, day: Arc::new(day) }
     }
 
-    /// Lets this happen to the next call of that kind. Faults that wait are used up in order, before chance has a say.
+    /// Lets this happen to the next call of that kind. Pending faults are used in order, before random ones.
     pub fn inject(&self, call: Call, fault: Fault) {
         lock(&self.day.ordered).entry(call).or_default().push_back(fault);
     }

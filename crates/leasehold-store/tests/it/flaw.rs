@@ -1,7 +1,7 @@
 /// One way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Everything is as it should be.
+    /// No flaw.
     None,
     /// Replacing is answered as applied, and nothing is written.
     SwallowsReplacements,

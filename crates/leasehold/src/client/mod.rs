@@ -70,7 +70,7 @@ struct SharedState(Mutex<Watching>);
 struct Watching {
     observer: Observer,
     heard_at: Moment,
-    trouble: Option<StoreError>,
+    last_error: Option<StoreError>,
 }
 
 impl SharedState {
@@ -95,7 +95,7 @@ impl Client {
         note_the_gone(&mut observer, &*store);
         let first = observer.view(clock.read());
         let state =
-            Arc::new(SharedState(Mutex::new(Watching { observer, heard_at: clock.now(), trouble: None })));
+            Arc::new(SharedState(Mutex::new(Watching { observer, heard_at: clock.now(), last_error: None })));
         let (views_tx, views) = watch::channel(Arc::new(first));
         let tasks = Tasks::on(Handle::current());
         let (watched_tx, watched) = mpsc::channel(256);
@@ -151,8 +151,8 @@ impl Client {
     }
 
     /// The error of the last request to the store, if that failed.
-    pub fn trouble(&self) -> Option<StoreError> {
-        self.state.lock().trouble.clone()
+    pub fn last_error(&self) -> Option<StoreError> {
+        self.state.lock().last_error.clone()
     }
 }
 
@@ -207,11 +207,11 @@ impl Scout {
         let mut state = self.state.lock();
         match &event {
             WatchEvent::Interrupted(why) => {
-                state.trouble = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
+                state.last_error = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
             }
             _ => {
                 state.heard_at = self.clock.now();
-                state.trouble = None;
+                state.last_error = None;
             }
         }
         state.observer.watched(self.clock.read(), event);
@@ -224,9 +224,9 @@ impl Scout {
                 state.observer.listed(self.clock.read(), &listing);
                 note_the_gone(&mut state.observer, &*self.store);
                 state.heard_at = self.clock.now();
-                state.trouble = None;
+                state.last_error = None;
             }
-            Err(error) => state.trouble = Some(error),
+            Err(error) => state.last_error = Some(error),
         }
     }
 }

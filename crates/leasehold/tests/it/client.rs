@@ -66,11 +66,11 @@ async fn a_client_says_when_it_is_cut_off_and_catches_up() {
     let a = bench.node("a").group(Group::leader("boss"), bench.witness.worker("a")).start().await.unwrap();
     a.attached().await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(client.heard_ago() > Duration::from_secs(30) && client.trouble().is_some());
+    assert!(client.heard_ago() > Duration::from_secs(30) && client.last_error().is_some());
     assert!(client.view().nodes.is_empty());
     link.heal();
     until("it sees the node", 30, || client.view().nodes.len() == 1).await;
-    until("all is well", 30, || client.trouble().is_none()).await;
+    until("all is well", 30, || client.last_error().is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

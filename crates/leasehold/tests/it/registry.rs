@@ -164,7 +164,7 @@ async fn a_node_keeps_its_keys_as_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_grow_as_configured_and_start_anew_after_success() {
+async fn pauses_grow_as_configured_and_restart_after_success() {
     let bench = Bench::new();
     let link = Arc::new(CutOff::new(bench.store()));
     let registry = registry(link.clone());

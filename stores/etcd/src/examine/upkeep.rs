@@ -17,7 +17,7 @@ use crate::proto::{RangeRequest, StatusResponse};
 const DAY: Duration = Duration::from_secs(86_400);
 /// The ttl that is assumed if there is no node.
 const TTL_USUAL: Duration = Duration::from_secs(10);
-/// What etcd keeps beside the value of one write, about.
+/// About how much etcd stores per write in addition to the value.
 const BYTES_BESIDE_VALUE: u64 = 150;
 /// The size of a node's record that is assumed if there is no node.
 const NODE_BYTES: u64 = 500;

@@ -128,7 +128,7 @@ struct Carer {
     held: BTreeMap<ShardId, Held>,
     /// Shards that came while the child was ending: they begin its next life.
     later: BTreeMap<ShardId, Held>,
-    /// Those who wait for the child's death.
+    /// Callers that wait for the end of the child.
     waiting: Vec<blocking::Sender<()>>,
 }
 

@@ -1,4 +1,4 @@
-//! Shards from top to bottom, time from left to right, coloured by who ran them; above that what was done to whom.
+//! Shards from top to bottom, time from left to right, coloured by the node that ran them; above them the faults of each node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const TOP: f64 = 22.0;
 /// The most rows and boxes that a page can carry.
 const ROWS_MAX: usize = 256;
 const BOXES_MAX: usize = 12_000;
-/// Colours that also those can tell apart who don't see all colours.
+/// Colours that colour-blind people can also tell apart.
 const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#B5651D", "#8C8C3E", "#7B61C4"];
 
@@ -135,7 +135,7 @@ fn lane_drawn(svg: &mut String, findings: &Findings, scale: &Scale, lane: &str, 
     }
 }
 
-/// Who ran one shard. Where two did at once, it is red.
+/// Which node ran one shard. Two at the same time are red.
 fn row_drawn(svg: &mut String, findings: &Findings, scale: &Scale, runs: &[&Run], y: f64, height: f64) {
     let gap = if height > 4.0 { 1.0 } else { 0.0 };
     let mut latest = 0;
