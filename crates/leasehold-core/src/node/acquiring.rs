@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Node;
+use super::leaving::is_drained_by_operators;
 use super::requests::Purpose;
 use super::timers::Timer;
 use crate::name::{NodeName, ShardId};
@@ -137,11 +138,16 @@ impl Node {
 
     /// Whether this node may take one more shard now.
     fn can_acquire(&self, shard: &ShardId) -> CanAcquire {
-        if !self.serves(&shard.group) || self.is_unheard_of(shard) {
+        if !self.offer.serves(&shard.group, &self.mirror) || self.declines.is_unheard_of(shard, &self.planner)
+        {
             return CanAcquire::No;
         }
         let session_state = matches!(self.life.state(), SessionState::Attached | SessionState::Degraded);
-        if !session_state || !self.namespace.is_open() || self.hands_over() || self.control_drains_me() {
+        if !session_state
+            || !self.namespace.is_open()
+            || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
+            || is_drained_by_operators(&self.mirror, &self.ctx)
+        {
             return CanAcquire::No;
         }
         if self.ctx.now.at < self.pace.paused_until() {
@@ -167,7 +173,7 @@ impl Node {
 
     pub(super) fn look_for_wanted(&mut self) {
         self.ctx.timers.stop(Timer::Acquire);
-        if self.session.is_none() || self.hands_over() {
+        if self.session.is_none() || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx) {
             return;
         }
         let me = &self.ctx.config.node;

@@ -55,7 +55,10 @@ impl Node {
         match self.is_over(&holder, seen.order) {
             Over::Since(at) => self.mirror.note_over(at, holder.session),
             Over::Unreadable => {
-                self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + self.ttl_max() / 2);
+                self.ctx.timers.set_earlier(
+                    Timer::Probe,
+                    self.ctx.now.at + self.namespace.ttl_max(&self.ctx.config) / 2,
+                );
             }
             Over::Lost => self.note_lost_session(&holder),
             Over::Yes | Over::No | Over::At(_) | Over::AfterReading => {}
@@ -197,7 +200,7 @@ impl Node {
     }
 
     fn note_lost_session(&mut self, holder: &Holder) {
-        let may_live_for = self.ttl_max().max(holder.ttl());
+        let may_live_for = self.namespace.ttl_max(&self.ctx.config).max(holder.ttl());
         self.fencing.note_lost_session(holder, may_live_for, &mut self.mirror, &mut self.ctx);
     }
 

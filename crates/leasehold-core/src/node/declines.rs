@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Node;
 use super::context::Context;
 use super::hold::Phase;
+use super::offer::Offer;
+use super::planner::Planner;
 use crate::config::Gate;
 use crate::event::{Action, Verdict};
+use crate::mirror::Mirror;
 use crate::name::{GroupName, ShardId, ShardName};
 use crate::record::{Served, ShardSet};
 use crate::time::Moment;
@@ -36,6 +39,12 @@ impl Declines {
     /// The shards that are engaged or declined here.
     pub(super) fn shards(&self) -> impl Iterator<Item = &ShardId> {
         self.engaged.iter().chain(self.declined.keys())
+    }
+
+    /// A named shard that nobody has engaged here, so that it cannot run here.
+    pub(super) fn is_unheard_of(&self, shard: &ShardId, planner: &Planner) -> bool {
+        let named = planner.group(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
+        named && !self.engaged.contains(shard)
     }
 
     /// Whether the gate just let a shard in; asks once.
@@ -91,15 +100,54 @@ impl Declines {
     pub(super) fn forget_admitted(&mut self) {
         self.admitted.clear();
     }
+
+    /// What we offer to the others: the groups, with what we decline of each, and the shards that we decline where those are
+    /// few.
+    pub(super) fn advertised(
+        &self,
+        offer: &Offer,
+        mirror: &Mirror,
+    ) -> (BTreeMap<GroupName, Served>, BTreeSet<ShardId>) {
+        let served = |capacity| Served { capacity, ..Served::default() };
+        let mut groups: BTreeMap<GroupName, Served> =
+            offer.offered(mirror).map(|(name, group)| (name.clone(), served(group.capacity))).collect();
+        if !self.are_many() {
+            return (groups, self.declined.keys().cloned().collect());
+        }
+        for shard in self.declined.keys() {
+            let Some(served) = groups.get_mut(&shard.group) else { continue };
+            let numbered =
+                offer.served().get(&shard.group).is_some_and(|group| group.shards != ShardSet::Named);
+            match shard.name.as_slot().filter(|_| numbered) {
+                Some(slot) => {
+                    served.slots_declined.insert(slot);
+                }
+                None => {
+                    served.names_declined.insert(shard.name.clone());
+                }
+            }
+        }
+        for (name, served) in &mut groups {
+            self.tell_what_is_known(name, served);
+        }
+        (groups, BTreeSet::new())
+    }
+
+    /// Where fewer names are engaged here than are unknown, those are told instead.
+    fn tell_what_is_known(&self, group: &GroupName, served: &mut Served) {
+        let is_unknown =
+            |name: &ShardName| !self.engaged.contains(&ShardId { group: group.clone(), name: name.clone() });
+        let unknown = served.names_declined.iter().filter(|name| is_unknown(name)).count();
+        let engaged = self.engaged.iter().filter(|shard| shard.group == *group);
+        if unknown == 0 || engaged.clone().count() > unknown {
+            return;
+        }
+        served.names_known = Some(engaged.map(|shard| shard.name.clone()).collect());
+        served.names_declined.retain(|name| !is_unknown(name));
+    }
 }
 
 impl Node {
-    /// A named shard that nobody has engaged here, so that it cannot run here.
-    pub(super) fn is_unheard_of(&self, shard: &ShardId) -> bool {
-        let named = self.planner.group(&shard.group).is_none_or(|group| group.set == ShardSet::Named);
-        named && !self.declines.engaged.contains(shard)
-    }
-
     pub(super) fn on_gate(&mut self, shard: ShardId, verdict: Verdict) {
         if self.declines.inquired.remove(&shard) {
             if verdict == Verdict::Take {
@@ -130,22 +178,31 @@ impl Node {
         let wanted_here = match self.planner.plan().wanted(shard) {
             Some(node) => self.ctx.is_me(node),
             // A node that lists what it knows is not planned for anything else; what no node knows must be found out all the same.
-            None => self.declines.are_many() && self.planner.plan().has(shard) && !self.hands_over(),
+            None => {
+                self.declines.are_many()
+                    && self.planner.plan().has(shard)
+                    && !self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
+            }
         };
-        wanted_here && self.serves(&shard.group) && self.is_unheard_of(shard)
+        wanted_here
+            && self.offer.serves(&shard.group, &self.mirror)
+            && self.declines.is_unheard_of(shard, &self.planner)
     }
 
     /// Asks again after a while; `true` if there is nothing else to do now.
     pub(super) fn reconsider_declined(&mut self, shard: &ShardId) -> bool {
         let Some(until) = self.declines.declined.get(shard).copied() else { return false };
-        let unknown = self.is_unheard_of(shard);
+        let unknown = self.declines.is_unheard_of(shard, &self.planner);
         if self.ctx.now.at < until {
             self.ctx.agenda.wake_at(shard, until);
         } else if unknown && self.planner.plan().has(shard) {
             self.retire_if_nobody_has_it(shard);
             self.declines.declined.insert(shard.clone(), self.ctx.now.at + self.ctx.config.ttl);
             self.ctx.agenda.wake_at(shard, self.ctx.now.at + self.ctx.config.ttl);
-        } else if self.ctx.config.gate == Gate::Ask && !self.hands_over() && self.planner.plan().has(shard) {
+        } else if self.ctx.config.gate == Gate::Ask
+            && !self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
+            && self.planner.plan().has(shard)
+        {
             // The others plan around us until the gate has said that it has changed its mind: a shard that comes
             // here only to be refused has moved for nothing.
             self.declines.inquired.insert(shard.clone());
@@ -156,47 +213,5 @@ impl Node {
             self.declines.accept(shard, &mut self.ctx);
         }
         true
-    }
-
-    /// What we offer to the others: the groups, with what we decline of each, and the shards that we decline where those are
-    /// few.
-    pub(super) fn advertised(&self) -> (BTreeMap<GroupName, Served>, BTreeSet<ShardId>) {
-        let served = |capacity| Served { capacity, ..Served::default() };
-        let mut groups: BTreeMap<GroupName, Served> =
-            self.offered().map(|(name, group)| (name.clone(), served(group.capacity))).collect();
-        if !self.declines.are_many() {
-            return (groups, self.declines.declined.keys().cloned().collect());
-        }
-        for shard in self.declines.declined.keys() {
-            let Some(served) = groups.get_mut(&shard.group) else { continue };
-            let numbered =
-                self.offer.served().get(&shard.group).is_some_and(|group| group.shards != ShardSet::Named);
-            match shard.name.as_slot().filter(|_| numbered) {
-                Some(slot) => {
-                    served.slots_declined.insert(slot);
-                }
-                None => {
-                    served.names_declined.insert(shard.name.clone());
-                }
-            }
-        }
-        for (name, served) in &mut groups {
-            self.tell_what_is_known(name, served);
-        }
-        (groups, BTreeSet::new())
-    }
-
-    /// Where fewer names are engaged here than are unknown, those are told instead.
-    fn tell_what_is_known(&self, group: &GroupName, served: &mut Served) {
-        let is_unknown = |name: &ShardName| {
-            !self.declines.engaged.contains(&ShardId { group: group.clone(), name: name.clone() })
-        };
-        let unknown = served.names_declined.iter().filter(|name| is_unknown(name)).count();
-        let engaged = self.declines.engaged.iter().filter(|shard| shard.group == *group);
-        if unknown == 0 || engaged.clone().count() > unknown {
-            return;
-        }
-        served.names_known = Some(engaged.map(|shard| shard.name.clone()).collect());
-        served.names_declined.retain(|name| !is_unknown(name));
     }
 }

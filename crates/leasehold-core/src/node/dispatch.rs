@@ -346,7 +346,7 @@ impl Node {
         let seen_lost = seen.is_some_and(|node| node.lost().is_some());
         let session = record.map(|record| record.session);
         // A damaged record counts as that of a session with the longest ttl.
-        let ttl = record.map_or(self.ttl_max(), |record| record.ttl());
+        let ttl = record.map_or(self.namespace.ttl_max(&self.ctx.config), |record| record.ttl());
         let told = record.and_then(|record| record.meta.as_ref()).map_or(0, |meta| meta.max_ttl_ms);
         self.namespace.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)), &self.ctx.rules);
         self.publication_changed(&node);

@@ -227,7 +227,7 @@ impl Node {
                 record.ttl()
             }
             // It counts with the longest ttl that it can have had.
-            Some(Err(_)) => self.ttl_max().max(node.ttl_longest),
+            Some(Err(_)) => self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
             None => match (self.fencing.lost_sessions.get(name), node.lost()) {
                 (Some((_, wait)), _) => *wait,
                 (None, Some(last)) if !self.mirror.dead.contains_key(&last.session) => last.ttl(),

@@ -18,7 +18,12 @@ impl Node {
     pub(super) fn gc(&mut self) {
         let first = self.planner.roster().keys().next() == Some(&self.ctx.config.node);
         let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Gc | Purpose::Group));
-        if !first || busy || !self.ctx.facts.removes || !self.namespace.is_open() || self.hands_over() {
+        if !first
+            || busy
+            || !self.ctx.facts.removes
+            || !self.namespace.is_open()
+            || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
+        {
             return;
         }
         let (mut swaps, raise) = self.split_by_floor();
@@ -40,7 +45,7 @@ impl Node {
 
     /// Forgets what we remember of nodes, sessions and shards that are long gone.
     pub(super) fn forget_long_gone(&mut self) {
-        self.mirror.prune(self.ctx.now.at - self.ttl_max() * 20);
+        self.mirror.prune(self.ctx.now.at - self.namespace.ttl_max(&self.ctx.config) * 20);
         let known = &self.mirror.shards;
         self.holds.prune(known.len(), |shard| known.contains_key(shard));
         self.fencing.prune(&self.mirror);

@@ -13,11 +13,6 @@ use crate::store::{Key, Lane, Op, Swap, Version};
 use crate::time::Moment;
 
 impl Node {
-    /// The longest ttl that anybody in this namespace may use.
-    pub(super) fn ttl_max(&self) -> std::time::Duration {
-        self.ctx.config.ttl_max.max(self.namespace.ttl_max_heard())
-    }
-
     /// Compares the store's own mark with the one we began with; `true` if it is another store now.
     pub(super) fn generation_changed(&mut self, generation: &str) -> bool {
         let known = self.namespace.generation();
@@ -174,16 +169,20 @@ impl Node {
         let meta = match &seen.record {
             Ok(meta) => meta.clone(),
             Err(error) if error.is_too_new() => {
-                let (why, ttl_max) = (format!("its meta record cannot be read ({error})"), self.ttl_max());
+                let (why, ttl_max) = (
+                    format!("its meta record cannot be read ({error})"),
+                    self.namespace.ttl_max(&self.ctx.config),
+                );
                 return self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
             Err(error) => {
                 let why = format!("its meta record is damaged ({error})");
-                let until = first_seen_at + stretch(self.ttl_max(), self.ctx.config.drift_permille);
+                let until = first_seen_at
+                    + stretch(self.namespace.ttl_max(&self.ctx.config), self.ctx.config.drift_permille);
                 if self.ctx.now.at >= until {
                     return self.begin_incarnation(Some(version), why);
                 }
-                let ttl_max = self.ttl_max();
+                let ttl_max = self.namespace.ttl_max(&self.ctx.config);
                 return self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
         };
@@ -204,7 +203,7 @@ impl Node {
                 "the namespace uses protocol versions {oldest} to {newest}, but this node supports {} to {}: upgrade this node",
                 PROTOCOL.0, PROTOCOL.1
             );
-            let ttl_max = self.ttl_max();
+            let ttl_max = self.namespace.ttl_max(&self.ctx.config);
             return self.life.wait_for(why, ttl_max, &mut self.ctx);
         }
         let ttl_ms = self.ctx.config.ttl.as_millis() as u64;
@@ -234,7 +233,7 @@ impl Node {
             write: WriteId::from_bits(0),
             incarnation: Incarnation::from_bits(self.ctx.rng.bits()),
             state: if settle { MetaState::Settling } else { MetaState::Open },
-            max_ttl_ms: self.ttl_max().as_millis() as u64,
+            max_ttl_ms: self.namespace.ttl_max(&self.ctx.config).as_millis() as u64,
             seq: 0,
             epoch_floor,
             generation: self.namespace.generation().to_owned(),
@@ -273,7 +272,7 @@ impl Node {
             .timers
             .set(Timer::Open, at.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.debounce));
         let why = "the namespace is new, or the store was replaced: waiting in case earlier holders are still running";
-        let ttl_max = self.ttl_max();
+        let ttl_max = self.namespace.ttl_max(&self.ctx.config);
         self.life.wait_for(why.into(), ttl_max, &mut self.ctx);
     }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::Node;
 use super::context::Context;
 use super::hold::Phase;
+use super::offer::Offer;
 use super::requests::Purpose;
 use super::timers::Timer;
 use crate::event::{Action, Returning};
+use crate::mirror::Mirror;
 use crate::name::SessionId;
 use crate::notice::{Cause, SessionState};
 use crate::record::{NodeState, Record};
@@ -34,6 +36,11 @@ impl Departure {
 
     pub(super) fn is_draining(&self) -> bool {
         self.drain_asked || self.is_leaving()
+    }
+
+    /// Whether everything should be handed over: drained, leaving, or unhealthy.
+    pub(super) fn hands_over(&self, offer: &Offer, mirror: &Mirror, ctx: &Context) -> bool {
+        self.is_draining() || !offer.is_accepting() || is_drained_by_operators(mirror, ctx)
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -112,16 +119,12 @@ impl Leaving {
 /// How long after its deadline a leaving node gives up on a store that does not answer.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 
+/// Whether operators drain this node.
+pub(super) fn is_drained_by_operators(mirror: &Mirror, ctx: &Context) -> bool {
+    mirror.control().is_some_and(|control| control.drain.contains_key(&ctx.config.node))
+}
+
 impl Node {
-    pub(super) fn control_drains_me(&self) -> bool {
-        self.mirror.control().is_some_and(|control| control.drain.contains_key(&self.ctx.config.node))
-    }
-
-    /// Whether everything should be handed over: drained, leaving, or unhealthy.
-    pub(super) fn hands_over(&self) -> bool {
-        self.departure.is_draining() || !self.offer.is_accepting() || self.control_drains_me()
-    }
-
     pub(super) fn run_leaving(&mut self) {
         let at = self.ctx.now.at;
         let Some(leaving) = &mut self.departure.leaving else { return };

@@ -30,7 +30,7 @@ impl Node {
             waiting_for: self.life.waiting_for().cloned(),
             stop_in_ms: stop_in.map(ms),
             renewals_failed: self.life.renewals_failed(),
-            draining: self.hands_over(),
+            draining: self.departure.hands_over(&self.offer, &self.mirror, &self.ctx),
             held: self.holds.values().filter(|hold| hold.has_work()).count(),
             wanted: self.planner.plan().wanted_counts().get(&self.ctx.config.node).copied().unwrap_or(0),
         });
@@ -92,7 +92,7 @@ impl Node {
     pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
         let to = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node));
         // Handing over heeds no stabiliser; all that it may lack is a node to hand over to.
-        match (self.hands_over(), to) {
+        match (self.departure.hands_over(&self.offer, &self.mirror, &self.ctx), to) {
             (true, None) => Some(Unmoved::NoReceiver),
             (false, Some(_)) => self.may_move(shard, to).err(),
             (true, Some(_)) | (false, None) => None,

@@ -237,7 +237,7 @@ impl Node {
         let window = Duration::from_secs(3600);
         let at = self.ctx.now.at;
         self.moves.begun_at.retain(|begun| at.since(*begun) < window);
-        let drains = self.hands_over();
+        let drains = self.departure.hands_over(&self.offer, &self.mirror, &self.ctx);
         // A stalled store strands at most `give_up_at_once` shards.
         let mut given_up = self.holds.values().filter(|hold| hold.is_given_up()).count();
         let hurried = self.departure.is_hurried(at);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::name::{Epoch, Incarnation};
 use crate::record::{Meta, MetaMark, MetaState};
 use crate::rules::{Rule, Rules};
@@ -56,8 +57,9 @@ impl Namespace {
         self.meta.as_ref().is_some_and(|meta| meta.epoch_floor == Epoch(0))
     }
 
-    pub(super) fn ttl_max_heard(&self) -> Duration {
-        self.ttl_max_heard
+    /// The longest ttl that anybody in this namespace may use.
+    pub(super) fn ttl_max(&self, config: &Config) -> Duration {
+        config.ttl_max.max(self.ttl_max_heard)
     }
 
     /// A node uses this ttl. No session is taken for dead, and no namespace is opened, before the longest ttl has passed.

@@ -88,12 +88,12 @@ impl Node {
     }
 
     fn as_member(&self, session: crate::name::SessionId) -> Member {
-        let (groups, declined) = self.advertised();
+        let (groups, declined) = self.declines.advertised(&self.offer, &self.mirror);
         Member {
             session,
             state: if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active },
-            accepting: self.offers(),
-            returning: self.returns(),
+            accepting: self.life.takes_shards(&self.offer),
+            returning: self.life.returns(&self.offer, &self.departure, &self.ctx.rules),
             weight: self.offer.weight(),
             capacity: self.offer.capacity(),
             zone: self.ctx.config.zone.clone(),
@@ -125,7 +125,7 @@ impl Node {
     fn is_about_to_retire(&self, shard: &ShardId) -> bool {
         let record = self.mirror.shard_record(shard);
         let vacant = record.is_some_and(|record| matches!(record.state, ShardState::Vacant { .. }));
-        vacant && self.is_unheard_of(shard)
+        vacant && self.declines.is_unheard_of(shard, &self.planner)
     }
 
     /// How many shards of each group the plan gives to nobody, although nodes serve the group.
@@ -146,8 +146,8 @@ impl Node {
         for notice in self.reported.room(self.homeless()) {
             self.ctx.tell(notice);
         }
-        self.tell_overrides();
-        for warning in self.reported.warnings_now(self.warnings()) {
+        self.reported.tell_overrides(&self.offer, &self.holds, &self.mirror, &mut self.ctx);
+        for warning in self.reported.warnings_now(self.planner.warnings(&self.mirror, &self.ctx)) {
             self.ctx.tell(Notice::Warning(warning));
         }
     }

@@ -55,11 +55,12 @@ impl Node {
         let pardoned = hold.is_pardoned();
         let must_stop = self.must_stop(shard, epoch);
         let wanted_here = self.planner.plan().wanted(shard) == Some(&self.ctx.config.node);
+        let hands_over = self.departure.hands_over(&self.offer, &self.mirror, &self.ctx);
         match phase {
             Phase::Running => {
                 if let Some(why) = must_stop {
                     self.stop(shard, why, None);
-                } else if wanted_here && !self.hands_over() {
+                } else if wanted_here && !hands_over {
                     self.moves.remove(shard);
                 } else if self.moves.add(shard) {
                     self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
@@ -90,13 +91,13 @@ impl Node {
                 let released =
                     self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
                 let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
-                if must_stop.is_some() || self.departure.is_leaving() || (self.hands_over() && elsewhere) {
+                if must_stop.is_some() || self.departure.is_leaving() || (hands_over && elsewhere) {
                     self.begin_release(shard, must_stop);
                 } else if pardoned || released >= Some(epoch) {
                     self.unquarantine(shard);
                 }
             }
-            Phase::Asking if must_stop.is_some() || self.hands_over() => {
+            Phase::Asking if must_stop.is_some() || hands_over => {
                 self.holds.remove(shard);
             }
             // A gate that does not answer has refused.
@@ -106,7 +107,7 @@ impl Node {
             }
             Phase::Asking => self.ctx.agenda.wake_at(shard, asked_at + self.ctx.config.ttl),
             Phase::Stopped { why, .. } => self.begin_release(shard, why),
-            Phase::Claimed { .. } if must_stop.is_some() || self.hands_over() => {
+            Phase::Claimed { .. } if must_stop.is_some() || hands_over => {
                 self.begin_release(shard, must_stop);
             }
             Phase::Claimed { why } => self.start_if_clear(shard, why),
@@ -119,7 +120,7 @@ impl Node {
     /// Why a shard must not run here, apart from a plan that would rather have it elsewhere.
     fn must_stop(&self, shard: &ShardId, epoch: Epoch) -> Option<StopReason> {
         let settings = self.planner.group(&shard.group)?;
-        let gone = !self.serves(&shard.group)
+        let gone = !self.offer.serves(&shard.group, &self.mirror)
             || match settings.set {
                 ShardSet::Named => !self.declines.is_engaged(shard),
                 ShardSet::Numbered(_) => !self.planner.plan().has(shard),
@@ -143,13 +144,15 @@ impl Node {
         if self.must_decline(shard) {
             self.declines.decline(shard, &mut self.ctx);
         }
-        let engaged = self.declines.is_engaged(shard) && self.kind_otherwise(&shard.group).is_none();
+        let engaged = self.declines.is_engaged(shard)
+            && self.offer.kind_otherwise(&shard.group, &self.mirror).is_none();
         if engaged && self.create_if_missing(shard) {
             return;
         }
         let Claimable::Now { expect, above, why, vacated } = self.look_whether_unowned(shard) else { return };
         if self.names_us(shard)
-            && (self.planner.plan().wanted(shard) != Some(&self.ctx.config.node) || self.hands_over())
+            && (self.planner.plan().wanted(shard) != Some(&self.ctx.config.node)
+                || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx))
         {
             // A claim of ours whose answer was lost, and that we no longer want.
             self.give_up_unrun(shard);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Node;
 use super::assertions::Never;
 use super::hold::{Hold, Phase, Started};
+use super::leaving::is_drained_by_operators;
 use super::requests::Purpose;
 use crate::event::StopReason;
 use crate::name::{Epoch, ShardId, WriteId};
@@ -204,7 +205,7 @@ impl Node {
             }
         }
         let grace = settings.map_or(0, |group| group.policy.restart_grace_ms);
-        if self.departure.returns_soon() && grace > 0 && !self.control_drains_me() {
+        if self.departure.returns_soon() && grace > 0 && !is_drained_by_operators(&self.mirror, &self.ctx) {
             let state = ShardState::Vacant { successor: Some(self.ctx.me()), reserved_ms: Some(grace) };
             return (state, MoveReason::Restart);
         }
@@ -213,7 +214,11 @@ impl Node {
             Some(StopReason::Operator) => MoveReason::Operator,
             Some(StopReason::Moving) => MoveReason::Rebalance,
             Some(StopReason::Disengaged) => MoveReason::Disengaged,
-            _ if self.hands_over() || self.control_drains_me() => MoveReason::Drain,
+            _ if self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
+                || is_drained_by_operators(&self.mirror, &self.ctx) =>
+            {
+                MoveReason::Drain
+            }
             _ => MoveReason::Rebalance,
         };
         (ShardState::Vacant { successor, reserved_ms: None }, reason)

@@ -192,7 +192,10 @@ impl Node {
     fn silent_at(&self, node: &SeenNode) -> Moment {
         let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
         let from = if readable { node.session_seen_at } else { node.silent_from };
-        from + stretch(self.ttl_max().max(node.ttl_longest), self.ctx.config.drift_permille)
+        from + stretch(
+            self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
+            self.ctx.config.drift_permille,
+        )
     }
 
     /// When the next record has been silent for so long that no session can be alive in it, of those that cannot be read or

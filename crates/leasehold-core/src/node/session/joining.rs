@@ -51,7 +51,7 @@ impl Node {
         };
         let version = seen.version.clone();
         let Ok(record) = &seen.record else {
-            let ttl_max = self.ttl_max();
+            let ttl_max = self.namespace.ttl_max(&self.ctx.config);
             // While we had a session nobody had to prove anything.
             self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl_max / 2);
             return self.life.wait_for(
@@ -143,7 +143,7 @@ impl Node {
             };
         };
         // It is fenced like any other that is silent, and then this node joins over the tombstone.
-        let wait = self.ttl_max().max(lost.ttl());
+        let wait = self.namespace.ttl_max(&self.ctx.config).max(lost.ttl());
         self.fencing.note_lost_session(&lost, wait, &mut self.mirror, &mut self.ctx);
         self.life.wait_for(
             "the record of our earlier session is missing: waiting until that session must have ended".into(),
@@ -154,7 +154,11 @@ impl Node {
 
     /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
     fn name_is_unproved(&mut self) {
-        let until = self.ctx.now.at + crate::config::stretch(self.ttl_max(), self.ctx.config.drift_permille);
+        let until = self.ctx.now.at
+            + crate::config::stretch(
+                self.namespace.ttl_max(&self.ctx.config),
+                self.ctx.config.drift_permille,
+            );
         self.former.set_unproved_until(until);
     }
 

@@ -2,10 +2,13 @@
 
 use crate::name::{SessionId, WriteId};
 use crate::node::Node;
+use crate::node::leaving::Departure;
+use crate::node::life::Life;
+use crate::node::offer::Offer;
 use crate::node::timers::Timer;
 use crate::notice::{Cause, SessionState};
 use crate::record::{FORMAT, NodeRecord, NodeState, PROTOCOL, Report};
-use crate::rules::Rule;
+use crate::rules::{Rule, Rules};
 
 /// The most shards that a report lists of each kind.
 const REPORTED_MAX: usize = 32;
@@ -56,15 +59,15 @@ impl Node {
         state: NodeState,
     ) -> NodeRecord {
         let published = self.publication();
-        let (groups, declined) = self.advertised();
+        let (groups, declined) = self.declines.advertised(&self.offer, &self.mirror);
         NodeRecord {
             format: FORMAT,
             write,
             node: self.ctx.me(),
             session,
             state,
-            accepting: self.offers(),
-            returning: self.returns(),
+            accepting: self.life.takes_shards(&self.offer),
+            returning: self.life.returns(&self.offer, &self.departure, &self.ctx.rules),
             weight: self.offer.weight(),
             capacity: self.offer.capacity(),
             zone: self.ctx.config.zone.clone(),
@@ -97,27 +100,23 @@ impl Node {
                 .then(|| self.life.state().as_str().to_owned()),
             stuck: stuck.take(REPORTED_MAX).collect(),
             unmoved: unmoved.filter_map(|s| Some((s.clone(), self.why_unmoved(s)?.to_string()))).collect(),
-            unserved: self.unserved().take(REPORTED_MAX).collect(),
+            unserved: self.offer.unserved(&self.mirror).take(REPORTED_MAX).collect(),
             outage: self.former.outage().cloned(),
             extra: Default::default(),
         }
     }
+}
 
+impl Life {
     /// Whether this node lost a session and will take shards again once a new one has been healthy for a while.
-    pub(in crate::node) fn returns(&self) -> bool {
-        let recovers = matches!(self.life.state(), SessionState::Recovering | SessionState::Detached);
-        self.offer.is_accepting()
-            && recovers
-            && !self.departure.is_leaving()
-            && self.ctx.rules.hold(Rule::ReturningCounts)
+    pub(in crate::node) fn returns(&self, offer: &Offer, departure: &Departure, rules: &Rules) -> bool {
+        let recovers = matches!(self.state(), SessionState::Recovering | SessionState::Detached);
+        offer.is_accepting() && recovers && !departure.is_leaving() && rules.hold(Rule::ReturningCounts)
     }
 
     /// Whether this node takes new shards.
-    pub(in crate::node) fn offers(&self) -> bool {
-        self.offer.is_accepting()
-            && !matches!(
-                self.life.state(),
-                SessionState::Recovering | SessionState::Detached | SessionState::Left
-            )
+    pub(in crate::node) fn takes_shards(&self, offer: &Offer) -> bool {
+        offer.is_accepting()
+            && !matches!(self.state(), SessionState::Recovering | SessionState::Detached | SessionState::Left)
     }
 }
