@@ -335,7 +335,7 @@ impl Node {
 
     fn node_has_changed(&mut self, node: crate::name::NodeName, was: Option<crate::name::SessionId>) {
         let seen = self.mirror.nodes.get(&node);
-        let record = seen.and_then(|n| n.seen.as_ref()).and_then(|seen| seen.good());
+        let record = seen.and_then(SeenNode::record);
         let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
         let returning = record.is_some_and(|record| record.returning);
@@ -349,7 +349,7 @@ impl Node {
         let ttl = record.map_or(self.namespace.ttl_max(&self.ctx.config), |record| record.ttl());
         let told = record.and_then(|record| record.meta.as_ref()).map_or(0, |meta| meta.max_ttl_ms);
         self.namespace.hear_of_ttl(ttl.max(std::time::Duration::from_millis(told)), &self.ctx.rules);
-        self.publication_changed(&node);
+        self.publishing.publication_changed(record, &self.holds, self.session.as_ref(), &mut self.ctx);
         if there || seen_lost {
             self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl / 2);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Node;
 use super::context::Context;
+use super::namespace::Namespace;
 use super::requests::{Purpose, Sent};
 use super::timers::Timer;
 use crate::config::stretch;
@@ -171,14 +172,16 @@ impl Fencing {
         Some((record, expect))
     }
 
-    /// A shard's record names a session that has no record. It counts as alive for that long, from when we first saw this.
+    /// A shard's record names a session that has no record. It counts as alive for the longest ttl that it can have, from when
+    /// we first saw this.
     pub(super) fn note_lost_session(
         &mut self,
         holder: &Holder,
-        may_live_for: Duration,
+        namespace: &Namespace,
         mirror: &mut Mirror,
         ctx: &mut Context,
     ) {
+        let may_live_for = namespace.ttl_max(&ctx.config).max(holder.ttl());
         mirror.note_absent(ctx.now.at, &holder.node);
         self.note_lost(holder.node.clone(), holder.session, may_live_for);
         ctx.timers.set_earlier(Timer::Probe, ctx.now.at + holder.ttl() / 2);

@@ -151,9 +151,8 @@ impl Node {
         }
         match write.kind {
             WriteKind::Claim | WriteKind::Release | WriteKind::Create => {
-                self.holds.remove(shard);
+                self.holds.give_back(shard, self.session.as_ref(), &self.mirror, &mut self.ctx);
                 self.vacancies.restart(shard);
-                self.take_back(shard);
             }
             WriteKind::Rewrite => self.check_held(Source::Fresh(0), shard),
         }

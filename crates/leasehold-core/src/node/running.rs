@@ -61,8 +61,7 @@ impl Node {
         match hold.phase() {
             Phase::Running => self.work_ended(&shard, how),
             Phase::Stopping { why: StopReason::NotOurs, .. } => {
-                self.holds.remove(&shard);
-                self.take_back(&shard);
+                self.holds.give_back(&shard, self.session.as_ref(), &self.mirror, &mut self.ctx);
                 self.ctx.agenda.add(shard);
             }
             Phase::Stopping { why, .. } => {

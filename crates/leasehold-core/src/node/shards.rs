@@ -150,7 +150,7 @@ impl Node {
             return;
         }
         let Claimable::Now { expect, above, why, vacated } = self.look_whether_unowned(shard) else { return };
-        if self.names_us(shard)
+        if self.claimability().names_us(shard)
             && (self.planner.plan().wanted(shard) != Some(&self.ctx.config.node)
                 || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx))
         {

@@ -61,8 +61,7 @@ impl Node {
     fn give_up(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
         if !hold.has_work() {
-            self.holds.remove(shard);
-            self.take_back(shard);
+            self.holds.give_back(shard, self.session.as_ref(), &self.mirror, &mut self.ctx);
             self.ctx.agenda.add(shard.clone());
         } else if !matches!(hold.phase(), Phase::Stopping { why: StopReason::NotOurs, .. }) {
             let kill_at = self.ctx.now.at + self.ctx.config.kill_budget;
@@ -77,7 +76,7 @@ impl Node {
         if !self.holds.contains(&shard) {
             self.vacancies.restart(&shard);
         }
-        self.note_missing_holder(&shard);
+        self.fencing.note_missing_holder(&shard, &self.namespace, &mut self.mirror, &mut self.ctx);
         self.outcome_seen(source, &shard);
         self.moves.note_taken(&shard, &self.mirror, self.ctx.now.at);
         self.check_held(source, &shard);

@@ -110,7 +110,7 @@ impl Node {
             Some(Some(record)) if record.is_release() => Replaces::Release,
             Some(Some(record)) if record.why == MoveReason::Engaged => Replaces::Nothing,
             Some(Some(_)) => Replaces::Other,
-            None if !self.had_record(shard) => Replaces::Nothing,
+            None if !self.planner.had_record(shard, self.others()) => Replaces::Nothing,
             None | Some(None) => Replaces::Lost,
         };
         let record = self.claim_record(shard, above, why);
@@ -119,7 +119,7 @@ impl Node {
             return;
         }
         self.outbox.add(shard);
-        self.publish(shard);
+        self.holds.publish(shard, self.session.as_ref(), &mut self.ctx);
     }
 
     /// Claims a shard that we hold once more, at a higher epoch, so that its work can start again.
@@ -143,7 +143,7 @@ impl Node {
             hold.claim(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
         }
         self.outbox.add(shard);
-        self.publish(shard);
+        self.holds.publish(shard, self.session.as_ref(), &mut self.ctx);
     }
 
     /// Gives a shard up. Nothing of it runs any more.
@@ -247,7 +247,7 @@ impl Node {
         let (base, epoch) = match seen {
             None => {
                 let vanished = self.mirror.vanished.get(shard).map(|(_, epoch)| *epoch);
-                (None, self.first_epoch(shard).max(vanished.unwrap_or_default()))
+                (None, self.publishing.first_epoch(shard, self.others()).max(vanished.unwrap_or_default()))
             }
             Some(seen) => match seen.good() {
                 Some(record) if record.state == ShardState::Retired => {
@@ -263,8 +263,9 @@ impl Node {
             self.ctx.agenda.wake_at(shard, self.pace.paused_until());
             return true;
         }
-        if base.is_none() && self.is_withheld(shard) {
-            self.wait_while_withheld(shard);
+        if base.is_none() && self.others().is_withheld(shard) {
+            let silent_at = self.others().next_silent_at();
+            self.publishing.wait_while_withheld(shard, silent_at, &mut self.ctx);
             return true;
         }
         let group_floor = self.planner.epoch_floor(&shard.group);
@@ -327,8 +328,12 @@ impl Node {
 
     pub(super) fn send_writes(&mut self) {
         let mut outdated = Vec::new();
+        let is_announced = |shard: &ShardId| {
+            self.session.as_ref().is_some_and(|session| session.has_announced(shard))
+                || !self.ctx.rules.hold(Rule::PublishedBeforeTrust)
+        };
         let published: BTreeSet<ShardId> =
-            self.outbox.iter().filter(|shard| self.is_announced(shard)).cloned().collect();
+            self.outbox.iter().filter(|shard| is_announced(shard)).cloned().collect();
         while !self.outbox.is_empty() && self.session.is_some() && !self.requests_full() {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();

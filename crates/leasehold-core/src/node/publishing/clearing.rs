@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{Others, Publishing};
 use crate::mirror::Reach;
 use crate::name::{Epoch, ShardId};
 use crate::node::Node;
@@ -23,8 +24,11 @@ impl Node {
     /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
     pub(in crate::node) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
         let epoch = self.holds.get(shard).map(|hold| hold.epoch()).unwrap_or_default();
-        if !self.is_published(shard, epoch) && self.ctx.rules.hold(Rule::PublishBeforeStart) {
-            if !self.latest_publication().is_some_and(|latest| latest.covers(shard, epoch)) {
+        let session = self.session.as_ref();
+        if !session.is_some_and(|session| session.publishes(shard, epoch))
+            && self.ctx.rules.hold(Rule::PublishBeforeStart)
+        {
+            if !session.is_some_and(|session| session.latest_publication().covers(shard, epoch)) {
                 self.ctx.record_changed();
             }
             return;
@@ -39,7 +43,8 @@ impl Node {
             return;
         }
         self.publishing.awaited.remove(shard);
-        if let Some(above) = self.epoch_too_low(shard) {
+        let hold = self.holds.get(shard);
+        if let Some(above) = hold.and_then(|hold| self.publishing.epoch_too_low(shard, hold, self.others())) {
             return self.claim_above(shard, above, why);
         }
         self.start(shard, why);
@@ -74,8 +79,10 @@ impl Node {
 
     /// If another session publishes a shard that we claimed, waits for it to say otherwise, or to be over.
     fn wait_for_blocker(&mut self, shard: &ShardId) -> bool {
-        let Some(blocker) = self.published_elsewhere(shard, Reach::Start).cloned() else { return false };
-        let held = self.published_elsewhere(shard, Reach::Hold).is_some();
+        let Some(blocker) = self.others().published_elsewhere(shard, Reach::Start).cloned() else {
+            return false;
+        };
+        let held = self.others().published_elsewhere(shard, Reach::Hold).is_some();
         let node = self.mirror.nodes.get(&blocker);
         let known =
             node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
@@ -87,28 +94,10 @@ impl Node {
         if self.publishing.awaited.insert(shard.clone()) {
             self.ctx.record_changed();
         }
-        self.wait_for_silence(shard);
+        if let Some(at) = self.others().next_silent_at() {
+            self.ctx.agenda.wake_at(shard, at);
+        }
         true
-    }
-
-    /// The epoch above which a claimed shard must start, if its claim is not. Another session may have had it meanwhile:
-    /// one that took its publication back has published its epochs; those of one that died are unknown.
-    fn epoch_too_low(&self, shard: &ShardId) -> Option<Epoch> {
-        let hold = self.holds.get(shard)?;
-        let (replaced, blockers) = (hold.check().replaced?, &hold.check().blockers);
-        let died = || blockers.iter().any(|session| self.mirror.dead.contains_key(session));
-        let above = match replaced {
-            Replaces::Release => return None,
-            _ if hold.check().was_held || died() => self.unknown_epoch(shard),
-            Replaces::Nothing if self.was_ever_held(shard) => self.unknown_epoch(shard),
-            // What is known now, and was perhaps not known when it was claimed.
-            Replaces::Lost => self.epoch_published_by_others(&shard.group),
-            Replaces::Nothing | Replaces::Other if !blockers.is_empty() => {
-                self.epoch_published_by_others(&shard.group)
-            }
-            Replaces::Nothing | Replaces::Other => return None,
-        };
-        (hold.epoch() <= above && self.ctx.rules.hold(Rule::EpochRises)).then_some(above)
     }
 
     /// Reads all node records, and `meta` after them, for the claimed shards that wait for it.
@@ -139,6 +128,27 @@ impl Node {
             self.publishing.unconfirmed.remove(shard);
         });
         self.look_at(shards);
+    }
+}
+
+impl Publishing {
+    /// The epoch above which a claimed shard must start, if its claim is not. Another session may have had it meanwhile:
+    /// one that took its publication back has published its epochs; those of one that died are unknown.
+    fn epoch_too_low(&self, shard: &ShardId, hold: &Hold, others: Others<'_>) -> Option<Epoch> {
+        let (replaced, blockers) = (hold.check().replaced?, &hold.check().blockers);
+        let died = || blockers.iter().any(|session| others.mirror.dead.contains_key(session));
+        let above = match replaced {
+            Replaces::Release => return None,
+            _ if hold.check().was_held || died() => self.unknown_epoch(shard, others),
+            Replaces::Nothing if others.was_ever_held(shard) => self.unknown_epoch(shard, others),
+            // What is known now, and was perhaps not known when it was claimed.
+            Replaces::Lost => others.epoch_published(&shard.group),
+            Replaces::Nothing | Replaces::Other if !blockers.is_empty() => {
+                others.epoch_published(&shard.group)
+            }
+            Replaces::Nothing | Replaces::Other => return None,
+        };
+        (hold.epoch() <= above && others.ctx.rules.hold(Rule::EpochRises)).then_some(above)
     }
 }
 

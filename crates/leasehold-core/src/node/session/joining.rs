@@ -144,7 +144,7 @@ impl Node {
         };
         // It is fenced like any other that is silent, and then this node joins over the tombstone.
         let wait = self.namespace.ttl_max(&self.ctx.config).max(lost.ttl());
-        self.fencing.note_lost_session(&lost, wait, &mut self.mirror, &mut self.ctx);
+        self.fencing.note_lost_session(&lost, &self.namespace, &mut self.mirror, &mut self.ctx);
         self.life.wait_for(
             "the record of our earlier session is missing: waiting until that session must have ended".into(),
             wait,

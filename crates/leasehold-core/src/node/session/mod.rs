@@ -180,6 +180,16 @@ impl Session {
         self.pending.last().map_or(&self.published, |renewal| &renewal.published)
     }
 
+    /// Whether our record publishes a shard, or may do so soon.
+    pub(in crate::node) fn may_be_published(&self, shard: &ShardId) -> bool {
+        self.latest_publication().has(shard)
+    }
+
+    /// Whether others can see that this session may start a shard, at whatever epoch.
+    pub(in crate::node) fn has_announced(&self, shard: &ShardId) -> bool {
+        self.publishes(shard, Epoch(0))
+    }
+
     /// The work is told that its grants are lost, and yet the session goes on; `true` the first time.
     #[cfg(feature = "sabotage")]
     pub(in crate::node) fn tell_lost(&mut self) -> bool {

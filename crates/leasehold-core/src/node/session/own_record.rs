@@ -58,7 +58,7 @@ impl Node {
         seq: u64,
         state: NodeState,
     ) -> NodeRecord {
-        let published = self.publication();
+        let published = self.publishing.publication(&self.holds, &self.planner, &self.life, self.others());
         let (groups, declined) = self.declines.advertised(&self.offer, &self.mirror);
         NodeRecord {
             format: FORMAT,
@@ -79,7 +79,7 @@ impl Node {
             seq,
             unproved: self.ctx.now.at < self.former.unproved_until(),
             publishes: Some(published),
-            awaits: self.awaits(),
+            awaits: self.publishing.awaits(&self.holds, self.others()),
             meta: self.namespace.mark(),
             // A node that shows no view is given nothing voluntarily.
             view: if !self.ctx.timers.is_set(Timer::Shy) { self.planner.plan().view } else { 0 },

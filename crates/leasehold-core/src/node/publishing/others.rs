@@ -1,0 +1,95 @@
+//! What the records of the other nodes say of shards: who may run one, and how high their epochs were.
+
+use crate::config::stretch;
+use crate::mirror::{Mirror, Reach, SeenNode};
+use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::node::context::Context;
+use crate::node::namespace::Namespace;
+use crate::record::NodeRecord;
+use crate::rules::Rule;
+use crate::time::Moment;
+
+/// What the records of the other nodes say of shards.
+#[derive(Clone, Copy)]
+pub(in crate::node) struct Others<'a> {
+    pub(in crate::node) mirror: &'a Mirror,
+    pub(in crate::node) namespace: &'a Namespace,
+    pub(in crate::node) ctx: &'a Context,
+}
+
+impl<'a> Others<'a> {
+    /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
+    pub(super) fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&'a NodeName> {
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
+        let may_run = |node: &SeenNode| {
+            self.mirror.may_run(node, shard, reach, self.ctx.now.at >= self.silent_at(node))
+        };
+        others.into_iter().find(|(_, node)| may_run(node)).map(|(name, _)| name)
+    }
+
+    /// When nobody can be alive any more in a record that cannot be read, unless it changes; or, in one that can be read, the
+    /// former session that its own may live beside: that one could not renew since we first saw the other.
+    fn silent_at(&self, node: &SeenNode) -> Moment {
+        let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
+        let from = if readable { node.session_seen_at } else { node.silent_from };
+        from + stretch(
+            self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
+            self.ctx.config.drift_permille,
+        )
+    }
+
+    /// When the next record has been silent for so long that no session can be alive in it, of those that cannot be read or
+    /// whose session may live beside a former one.
+    pub(in crate::node) fn next_silent_at(&self) -> Option<Moment> {
+        let unclear = |node: &&SeenNode| {
+            node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
+        };
+        let silent_at = self.mirror.nodes.values().filter(unclear).map(|node| self.silent_at(node));
+        silent_at.filter(|at| *at > self.ctx.now.at).min()
+    }
+
+    /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
+    /// it before that session says otherwise or is over.
+    pub(in crate::node) fn is_withheld(&self, shard: &ShardId) -> bool {
+        self.ctx.rules.hold(Rule::PublishedIsHeld) && self.published_elsewhere(shard, Reach::Hold).is_some()
+    }
+
+    /// Whether another live session seems to hold a shard, and says so only by a hash.
+    pub(super) fn is_hit_by_a_hash(&self, shard: &ShardId) -> bool {
+        self.mirror.nodes.iter().any(|(name, node)| {
+            let record = node.record();
+            let published =
+                record.filter(|record| record.state.is_alive()).and_then(|r| r.publishes.as_ref());
+            !self.ctx.is_me(name) && published.is_some_and(|published| published.holds_by_hash(shard))
+        })
+    }
+
+    /// Whether anybody else may have run a shard, as far as records still tell: a live session that holds it, or one that
+    /// is over and could have started it.
+    pub(in crate::node) fn was_ever_held(&self, shard: &ShardId) -> bool {
+        let said = |record: &NodeRecord| {
+            let over = !record.state.is_alive() || self.mirror.dead.contains_key(&record.session);
+            let published = record.publishes.as_ref();
+            published.is_some_and(|it| if over { it.has(shard) } else { it.holds(shard) })
+        };
+        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && node.said().any(said))
+    }
+
+    /// The highest epoch that any other node published for a group.
+    pub(super) fn epoch_published(&self, group: &GroupName) -> Epoch {
+        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
+        let records = others.flat_map(|(_, node)| node.said());
+        let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
+        published.max().unwrap_or_default()
+    }
+
+    /// Whether there was a session of which nobody knows which epochs it held: its record was damaged.
+    pub(in crate::node) fn are_epochs_unknown(&self) -> bool {
+        let unknown = |node: &SeenNode| match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => record.publishes.is_none(),
+            Some(Err(_)) => true,
+            None => node.last.as_ref().is_some_and(|last| last.publishes.is_none()),
+        };
+        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && unknown(node))
+    }
+}
