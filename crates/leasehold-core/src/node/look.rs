@@ -94,7 +94,7 @@ impl Node {
         // Handing over heeds no stabiliser; all that it may lack is a node to hand over to.
         match (self.departure.hands_over(&self.offer, &self.mirror, &self.ctx), to) {
             (true, None) => Some(Unmoved::NoReceiver),
-            (false, Some(_)) => self.may_move(shard, to).err(),
+            (false, Some(_)) => self.movability().may_move(shard, to).err(),
             (true, Some(_)) | (false, None) => None,
         }
     }

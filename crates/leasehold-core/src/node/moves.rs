@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
+use super::freeze::Freeze;
 use super::hold::{Hold, Phase};
+use super::holds::Holds;
+use super::planner::Planner;
 use super::timers::Timer;
 use crate::event::StopReason;
 use crate::may_move::{Move, Receiver, Room, Unmoved, may_move};
@@ -90,18 +94,28 @@ impl Moves {
     }
 }
 
-impl Node {
+/// What decides whether a shard that runs here may move voluntarily, and whether there is room for it.
+pub(super) struct Movability<'a> {
+    moves: &'a Moves,
+    planner: &'a Planner,
+    mirror: &'a Mirror,
+    holds: &'a Holds,
+    freeze: &'a Freeze,
+    ctx: &'a Context,
+}
+
+impl<'a> Movability<'a> {
     /// Whether a shard that runs here may be moved voluntarily to this node; if not, why.
-    pub(super) fn may_move(&self, shard: &ShardId, to: Option<&NodeName>) -> Result<(), Unmoved> {
+    pub(super) fn may_move(&self, shard: &ShardId, to: Option<&'a NodeName>) -> Result<(), Unmoved> {
         let under_way = self.moves_under_way();
         let room = to.map_or(Room::default(), |to| {
             let room = self.room_at(to, &shard.group);
-            self.less_under_way(room, &under_way, to, &shard.group)
+            less_under_way(room, &under_way, to, &shard.group)
         });
         may_move(&self.move_of(shard, to, room))
     }
 
-    fn move_of<'a>(&'a self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
+    fn move_of(&self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
         let control = self.mirror.control();
         let policy = self.planner.group(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
         let in_group =
@@ -129,7 +143,7 @@ impl Node {
         }
     }
 
-    fn receiver<'a>(&self, node: &'a NodeName, room: Room) -> Receiver<'a> {
+    fn receiver(&self, node: &'a NodeName, room: Room) -> Receiver<'a> {
         let member = self.planner.member(node);
         let seen = self.mirror.nodes.get(node);
         let record = seen.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
@@ -178,22 +192,11 @@ impl Node {
         moves
     }
 
-    fn less_under_way(&self, room: Room, moves: &UnderWay, to: &NodeName, group: &GroupName) -> Room {
-        let groups = moves.get(to);
-        let in_all: u32 = groups.map_or(0, |groups| groups.values().sum());
-        let of_group = groups.and_then(|groups| groups.get(group)).copied().unwrap_or(0);
-        room.less(in_all, of_group)
-    }
-
     /// Nodes that are all full and each have what the next one should have would wait for each other without end. If this
     /// node and the receiver are in such a ring, it gives its shard up nevertheless, as the others in the ring do: each
     /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
-    fn swap_places(&mut self, to: &NodeName, under_way: &UnderWay) -> bool {
-        if self.ctx.now.at < self.moves.swap_places_at || under_way.contains_key(to) || !self.leads_here(to) {
-            return false;
-        }
-        self.moves.swap_places_at = self.ctx.now.at + self.ctx.config.ttl * 2;
-        true
+    fn may_swap_places(&self, to: &NodeName, under_way: &UnderWay) -> bool {
+        self.ctx.now.at >= self.moves.swap_places_at && !under_way.contains_key(to) && self.leads_here(to)
     }
 
     /// Whether a node has a shard that should be here, or with a node that has one that should be here, and so on. Only
@@ -227,6 +230,27 @@ impl Node {
             self.planner.member(node).is_some_and(|member| !member.takes_now() && member.receives());
         returning && self.ctx.now.at < seen_at + self.ctx.config.returns_within(&self.ctx.facts)
     }
+}
+
+fn less_under_way(room: Room, moves: &UnderWay, to: &NodeName, group: &GroupName) -> Room {
+    let groups = moves.get(to);
+    let in_all: u32 = groups.map_or(0, |groups| groups.values().sum());
+    let of_group = groups.and_then(|groups| groups.get(group)).copied().unwrap_or(0);
+    room.less(in_all, of_group)
+}
+
+impl Node {
+    /// What decides whether a shard that runs here may move voluntarily.
+    pub(super) fn movability(&self) -> Movability<'_> {
+        Movability {
+            moves: &self.moves,
+            planner: &self.planner,
+            mirror: &self.mirror,
+            holds: &self.holds,
+            freeze: &self.freeze,
+            ctx: &self.ctx,
+        }
+    }
 
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
@@ -243,7 +267,7 @@ impl Node {
         let hurried = self.departure.is_hurried(at);
         let mut homeless = 0;
         let mut rooms: BTreeMap<(NodeName, GroupName), Room> = BTreeMap::new();
-        let mut under_way = self.moves_under_way();
+        let mut under_way = self.movability().moves_under_way();
         let surplus: Vec<ShardId> = self.moves.surplus.iter().cloned().collect();
         for shard in surplus {
             if self.holds.get(&shard).is_none_or(|hold| hold.phase() != Phase::Running) {
@@ -254,22 +278,23 @@ impl Node {
             if drains {
                 if to.is_none() && !self.departure.is_leaving() {
                     homeless += 1;
-                } else if !hurried && to.as_ref().is_some_and(|to| self.comes_back(to)) {
+                } else if !hurried && to.as_ref().is_some_and(|to| self.movability().comes_back(to)) {
                     // Nobody would run it until then.
                 } else if hurried || given_up < self.ctx.config.give_up_at_once {
                     given_up += 1;
                     self.stop(&shard, StopReason::Draining, None);
                 }
             } else if given_up < self.ctx.config.give_up_at_once
-                && may_move(&self.move_of(&shard, to.as_ref(), Room::default())).is_ok()
+                && may_move(&self.movability().move_of(&shard, to.as_ref(), Room::default())).is_ok()
                 && let Some(to) = to
             {
                 let room = rooms.entry((to.clone(), shard.group.clone()));
-                let room = *room.or_insert_with(|| self.room_at(&to, &shard.group));
-                if self.less_under_way(room, &under_way, &to, &shard.group).is_none_left()
-                    && !self.swap_places(&to, &under_way)
-                {
-                    continue;
+                let room = *room.or_insert_with(|| self.movability().room_at(&to, &shard.group));
+                if less_under_way(room, &under_way, &to, &shard.group).is_none_left() {
+                    if !self.movability().may_swap_places(&to, &under_way) {
+                        continue;
+                    }
+                    self.moves.swap_places_at = at + self.ctx.config.ttl * 2;
                 }
                 *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 given_up += 1;
