@@ -4,9 +4,14 @@
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
 use super::leaving::is_drained_by_operators;
+use super::namespace::Namespace;
+use super::planner::Planner;
 use super::requests::Purpose;
 use super::timers::Timer;
+use super::vacancies::Vacancies;
+use crate::mirror::Mirror;
 use crate::name::{NodeName, ShardId};
 use crate::notice::{Notice, SessionState};
 use crate::record::MoveReason;
@@ -36,49 +41,15 @@ enum CanAcquire {
     NoRoom,
 }
 
-impl Node {
-    /// Whether this node takes an unowned shard now, and as what that counts. If its turn comes later, we come back then.
-    pub(super) fn take_turn(
-        &mut self,
-        shard: &ShardId,
-        why: MoveReason,
-        vacated: bool,
-    ) -> Option<MoveReason> {
-        match self.whose_turn(shard, vacated) {
-            Turn::Ours => Some(why),
-            Turn::Undecided => None,
-            Turn::Nobodys => {
-                self.vacancies.forget_turn(shard);
-                None
-            }
-            Turn::NotBefore(at) => {
-                self.ctx.agenda.wake_at(shard, at);
-                None
-            }
-            Turn::Others { ours_at } => {
-                self.vacancies.begin_turn(shard, self.ctx.now.at);
-                self.take_from_others(shard, ours_at?)
-            }
-        }
-    }
+/// What decides whose turn it is to take an unowned shard.
+struct Turns<'a> {
+    vacancies: &'a Vacancies,
+    planner: &'a Planner,
+    mirror: &'a Mirror,
+    ctx: &'a Context,
+}
 
-    /// Some other node should have taken an unowned shard; from then on this node may.
-    fn take_from_others(&mut self, shard: &ShardId, ours_at: Moment) -> Option<MoveReason> {
-        let delay = self.ctx.config.turn_lasts(&self.ctx.facts);
-        if self.ctx.now.at < ours_at {
-            let jitter = self.ctx.rng.up_to(delay / 4);
-            self.ctx.agenda.wake_at(shard, ours_at + jitter);
-            return None;
-        }
-        // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
-        // and a node that took what others are about to write would only have to give it back.
-        if self.is_behind() {
-            self.ctx.agenda.wake_at(shard, self.ctx.now.at + delay);
-            return None;
-        }
-        Some(MoveReason::Takeover)
-    }
-
+impl Turns<'_> {
     /// Whose turn it is to take an unowned shard.
     fn whose_turn(&self, shard: &ShardId, vacated: bool) -> Turn {
         let unowned_since = self.vacancies.unowned_since(shard).unwrap_or(self.ctx.now.at);
@@ -121,6 +92,74 @@ impl Node {
         let record = self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.best());
         record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.ctx.config.recover_window)
     }
+}
+
+impl Vacancies {
+    /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
+    pub(super) fn begin_to_look(&mut self, has_session: bool, namespace: &Namespace, ctx: &mut Context) {
+        let (interval, window) = (ctx.config.acquire_retry_interval, ctx.config.acquire_retry_window);
+        if !has_session || !namespace.is_open() || interval.is_zero() || window.is_zero() {
+            return;
+        }
+        self.set_look_until(ctx.now.at + window);
+        ctx.timers.set(Timer::Acquire, ctx.now.at + interval + ctx.rng.up_to(interval / 4));
+    }
+}
+
+/// Some other node should have taken an unowned shard; from then on this node may.
+fn take_from_others(
+    shard: &ShardId,
+    ours_at: Moment,
+    is_behind: bool,
+    ctx: &mut Context,
+) -> Option<MoveReason> {
+    let delay = ctx.config.turn_lasts(&ctx.facts);
+    if ctx.now.at < ours_at {
+        let jitter = ctx.rng.up_to(delay / 4);
+        ctx.agenda.wake_at(shard, ours_at + jitter);
+        return None;
+    }
+    // What is ours comes first. On a store that takes few writes a second everybody is late at a cold start,
+    // and a node that took what others are about to write would only have to give it back.
+    if is_behind {
+        ctx.agenda.wake_at(shard, ctx.now.at + delay);
+        return None;
+    }
+    Some(MoveReason::Takeover)
+}
+
+impl Node {
+    /// Whether this node takes an unowned shard now, and as what that counts. If its turn comes later, we come back then.
+    pub(super) fn take_turn(
+        &mut self,
+        shard: &ShardId,
+        why: MoveReason,
+        vacated: bool,
+    ) -> Option<MoveReason> {
+        let turns = Turns {
+            vacancies: &self.vacancies,
+            planner: &self.planner,
+            mirror: &self.mirror,
+            ctx: &self.ctx,
+        };
+        match turns.whose_turn(shard, vacated) {
+            Turn::Ours => Some(why),
+            Turn::Undecided => None,
+            Turn::Nobodys => {
+                self.vacancies.forget_turn(shard);
+                None
+            }
+            Turn::NotBefore(at) => {
+                self.ctx.agenda.wake_at(shard, at);
+                None
+            }
+            Turn::Others { ours_at } => {
+                self.vacancies.begin_turn(shard, self.ctx.now.at);
+                let is_behind = self.outbox.is_behind(&self.requests, &self.pace);
+                take_from_others(shard, ours_at?, is_behind, &mut self.ctx)
+            }
+        }
+    }
 
     /// Whether this node takes one more shard now. Whatever forbids it makes us look again when it ends.
     pub(super) fn make_room(&mut self, shard: &ShardId) -> bool {
@@ -158,17 +197,6 @@ impl Node {
             true => CanAcquire::Yes,
             false => CanAcquire::NoRoom,
         }
-    }
-
-    /// After a new plan: what should come here is looked at for a while, in case the watch is silent.
-    pub(super) fn begin_to_look_for_wanted(&mut self) {
-        let (interval, window) =
-            (self.ctx.config.acquire_retry_interval, self.ctx.config.acquire_retry_window);
-        if self.session.is_none() || !self.namespace.is_open() || interval.is_zero() || window.is_zero() {
-            return;
-        }
-        self.vacancies.set_look_until(self.ctx.now.at + window);
-        self.ctx.timers.set(Timer::Acquire, self.ctx.now.at + interval + self.ctx.rng.up_to(interval / 4));
     }
 
     pub(super) fn look_for_wanted(&mut self) {

@@ -372,11 +372,11 @@ impl Node {
             self.ctx.tell(Notice::NodeGone { node: node.clone(), session: was, how });
             match how {
                 // It comes back under a new session at once, and would have to be given everything back.
-                Gone::Left if returning => self.replan_soon(),
+                Gone::Left if returning => self.planner.replan_soon(&mut self.freeze, &mut self.ctx),
                 Gone::Left => self.ctx.replan_now(),
                 Gone::Fenced | Gone::Vanished => {
                     self.freeze.count_vanished(self.planner.roster().len(), &mut self.ctx);
-                    self.replan_soon();
+                    self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
                 }
             }
         }
@@ -384,7 +384,7 @@ impl Node {
             self.moves.trust_again(&node);
             self.gathering.wait_for_more(&mut self.ctx);
             self.ctx.tell(Notice::NodeJoined { node, session: is });
-            self.replan_soon();
+            self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
         }
         self.ctx.agenda.add_everything();
     }

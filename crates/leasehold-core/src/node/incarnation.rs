@@ -90,7 +90,7 @@ impl Node {
                     // Nobody could take anything until now: the turns of the ranks begin here.
                     self.vacancies.restart_all();
                     self.ctx.agenda.add_everything();
-                    self.begin_to_look_for_wanted();
+                    self.vacancies.begin_to_look(self.session.is_some(), &self.namespace, &mut self.ctx);
                 }
                 self.schedule_opening();
             }

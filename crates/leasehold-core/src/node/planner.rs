@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::context::Context;
 use super::timers::Timer;
@@ -84,6 +85,12 @@ impl Planner {
         if self.group(&shard.group).is_some_and(unknown) {
             ctx.timers.set(Timer::Fill, (ctx.now.at + ctx.config.debounce).max(not_before));
         }
+    }
+
+    /// How long the work of a shard may take to stop before it counts as stuck.
+    pub(super) fn stop_timeout(&self, shard: &ShardId) -> Duration {
+        let policy = self.group(&shard.group).map(|group| group.policy.stop_timeout_ms);
+        Duration::from_millis(policy.unwrap_or(30_000))
     }
 
     /// Every new epoch in this group is above this.

@@ -1,30 +1,79 @@
 //! Roster and plan as this node sees them, with the debounce, and the groups' settings in the store.
 
 use super::Node;
+use super::context::Context;
+use super::declines::Declines;
+use super::freeze::Freeze;
+use super::planner::Planner;
 use super::timers::Timer;
+use crate::mirror::Mirror;
 use crate::name::{GroupName, NodeName, ShardId};
 use crate::notice::Notice;
 use crate::plan::{self, Member, Roster};
 use crate::record::{NodeState, Served, ShardState};
 use crate::time::Moment;
 
-impl Node {
+impl Planner {
     /// Makes a new plan after the debounce, so that several changes make one plan.
-    pub(super) fn replan_soon(&mut self) {
-        let at = self.ctx.now.at + self.ctx.config.debounce;
-        let latest_at = self.planner.begin_debounce(self.ctx.now.at + self.ctx.config.debounce * 4);
-        if self.ctx.timers.at(Timer::Replan) > self.ctx.now.at {
-            self.ctx.timers.set(Timer::Replan, at.min(latest_at));
+    pub(super) fn replan_soon(&mut self, freeze: &mut Freeze, ctx: &mut Context) {
+        let at = ctx.now.at + ctx.config.debounce;
+        let latest_at = self.begin_debounce(ctx.now.at + ctx.config.debounce * 4);
+        if ctx.timers.at(Timer::Replan) > ctx.now.at {
+            ctx.timers.set(Timer::Replan, at.min(latest_at));
         }
-        self.freeze.prolong(self.ctx.now.at, self.ctx.config.ttl * 2);
+        freeze.prolong(ctx.now.at, ctx.config.ttl * 2);
     }
 
-    pub(super) fn replan_if_never(&mut self) {
-        if self.planner.plan().groups.is_empty() && !self.ctx.timers.is_set(Timer::Replan) {
-            self.replan_soon();
+    /// Makes the first plan, if there is none and nothing else will.
+    pub(super) fn replan_if_never(&mut self, freeze: &mut Freeze, ctx: &mut Context) {
+        if self.plan().groups.is_empty() && !ctx.timers.is_set(Timer::Replan) {
+            self.replan_soon(freeze, ctx);
         }
     }
 
+    /// How many shards of each group the plan gives to nobody, although nodes serve the group.
+    fn homeless(&self, declines: &Declines, mirror: &Mirror) -> Vec<(GroupName, usize)> {
+        let mut homeless = Vec::new();
+        for (name, group) in &self.plan().groups {
+            let unplaced = group.question.shards.iter().zip(&group.answer.to).filter(|(_, to)| to.is_none());
+            let count =
+                unplaced.filter(|(shard, _)| !declines.is_about_to_retire(shard, self, mirror)).count();
+            // Without any node that serves the group there is nobody to be full.
+            let count = if group.question.nodes.is_empty() { 0 } else { count };
+            homeless.push((name.clone(), count));
+        }
+        homeless
+    }
+}
+
+impl Declines {
+    /// A named shard that nobody holds and that is not engaged here. A node that has it engaged reports if there is no room for it;
+    /// if nobody has, it is retired in a while.
+    fn is_about_to_retire(&self, shard: &ShardId, planner: &Planner, mirror: &Mirror) -> bool {
+        let record = mirror.shard_record(shard);
+        let vacant = record.is_some_and(|record| matches!(record.state, ShardState::Vacant { .. }));
+        vacant && self.is_unheard_of(shard, planner)
+    }
+}
+
+/// Nodes that ended a lost session and have not been seen to open another one: they count until they must be back. Also
+/// until when, if there are any.
+fn about_to_return(mirror: &Mirror, ctx: &Context) -> (Roster, Moment) {
+    let within = ctx.config.returns_within(&ctx.facts);
+    let (mut roster, mut until) = (Roster::new(), Moment::NEVER);
+    for (name, node) in &mirror.nodes {
+        let Some(record) = node.record() else { continue };
+        let back_at = node.first_seen_at + within;
+        if record.state == NodeState::Left && record.returning && ctx.now.at < back_at {
+            let member = Member { state: NodeState::Active, ..Member::of(record) };
+            roster.insert(name.clone(), member);
+            until = until.min(back_at);
+        }
+    }
+    (roster, until)
+}
+
+impl Node {
     /// A node renewed its record: most of the time nothing in it changed.
     pub(super) fn refresh_member(&mut self, name: &NodeName) {
         let record = self.mirror.node_record(name);
@@ -51,30 +100,13 @@ impl Node {
         match withdraws {
             true => self.ctx.replan_now(),
             false if declines_many => self.ctx.replan_within_debounce(),
-            false => self.replan_soon(),
+            false => self.planner.replan_soon(&mut self.freeze, &mut self.ctx),
         }
-    }
-
-    /// Nodes that ended a lost session and have not been seen to open another one: they count until they must be back. Also
-    /// until when, if there are any.
-    fn about_to_return(&self) -> (Roster, Moment) {
-        let within = self.ctx.config.returns_within(&self.ctx.facts);
-        let (mut roster, mut until) = (Roster::new(), Moment::NEVER);
-        for (name, node) in &self.mirror.nodes {
-            let Some(record) = node.record() else { continue };
-            let back_at = node.first_seen_at + within;
-            if record.state == NodeState::Left && record.returning && self.ctx.now.at < back_at {
-                let member = Member { state: NodeState::Active, ..Member::of(record) };
-                roster.insert(name.clone(), member);
-                until = until.min(back_at);
-            }
-        }
-        (roster, until)
     }
 
     /// The roster as we know it now, and until when it counts nodes that have not come back yet.
     fn current_roster(&self) -> (Roster, Moment) {
-        let (mut roster, until) = self.about_to_return();
+        let (mut roster, until) = about_to_return(&self.mirror, &self.ctx);
         plan::apply_control(&mut roster, self.mirror.control());
         roster.extend(plan::roster(&self.mirror));
         roster.remove(&self.ctx.config.node);
@@ -117,33 +149,12 @@ impl Node {
         }
         self.ctx.agenda.add_everything();
         self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
-        self.begin_to_look_for_wanted();
-    }
-
-    /// A named shard that nobody holds and that is not engaged here. A node that has it engaged reports if there is no room for it;
-    /// if nobody has, it is retired in a while.
-    fn is_about_to_retire(&self, shard: &ShardId) -> bool {
-        let record = self.mirror.shard_record(shard);
-        let vacant = record.is_some_and(|record| matches!(record.state, ShardState::Vacant { .. }));
-        vacant && self.declines.is_unheard_of(shard, &self.planner)
-    }
-
-    /// How many shards of each group the plan gives to nobody, although nodes serve the group.
-    fn homeless(&self) -> Vec<(GroupName, usize)> {
-        let mut homeless = Vec::new();
-        for (name, group) in &self.planner.plan().groups {
-            let unplaced = group.question.shards.iter().zip(&group.answer.to).filter(|(_, to)| to.is_none());
-            let count = unplaced.filter(|(shard, _)| !self.is_about_to_retire(shard)).count();
-            // Without any node that serves the group there is nobody to be full.
-            let count = if group.question.nodes.is_empty() { 0 } else { count };
-            homeless.push((name.clone(), count));
-        }
-        homeless
+        self.vacancies.begin_to_look(self.session.is_some(), &self.namespace, &mut self.ctx);
     }
 
     /// After a new plan, people hear what is new: shards without room, settings in the store, and what does not fit together.
     fn tell_about_plan(&mut self) {
-        for notice in self.reported.room(self.homeless()) {
+        for notice in self.reported.room(self.planner.homeless(&self.declines, &self.mirror)) {
             self.ctx.tell(notice);
         }
         self.reported.tell_overrides(&self.offer, &self.holds, &self.mirror, &mut self.ctx);

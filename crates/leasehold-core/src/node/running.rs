@@ -37,7 +37,7 @@ impl Node {
         self.ctx.out.push(Action::Stop { shard: shard.clone(), epoch, why, kill_at });
         self.ctx.tell(Notice::Stopping { shard: shard.clone(), epoch, why });
         if why != StopReason::NotOurs {
-            let limit = self.ctx.now.at + self.stop_timeout(shard);
+            let limit = self.ctx.now.at + self.planner.stop_timeout(shard);
             self.ctx.agenda.wake_at(shard, limit);
             #[cfg(feature = "sabotage")]
             if !self.ctx.rules.hold(crate::rules::Rule::StopBeforeRelease) {

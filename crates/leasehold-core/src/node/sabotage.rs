@@ -85,7 +85,7 @@ impl Node {
     /// `FenceBeforeTakeover`: takes a silent session for dead without saying so in its record.
     pub(super) fn take_for_dead(&mut self, session: SessionId) {
         self.mirror.note_over(self.ctx.now.at, session);
-        self.replan_soon();
+        self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
         self.ctx.agenda.add_everything();
     }
 }

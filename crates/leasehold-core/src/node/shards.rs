@@ -67,7 +67,7 @@ impl Node {
                 }
             }
             Phase::Stopping { why, since, stuck: false } => {
-                let limit = since + self.stop_timeout(shard);
+                let limit = since + self.planner.stop_timeout(shard);
                 if self.ctx.now.at < limit {
                     return self.ctx.agenda.wake_at(shard, limit);
                 }
@@ -132,11 +132,6 @@ impl Node {
         (released >= Some(epoch)).then_some(StopReason::Operator)
     }
 
-    pub(super) fn stop_timeout(&self, shard: &ShardId) -> std::time::Duration {
-        let policy = self.planner.group(&shard.group).map(|group| group.policy.stop_timeout_ms);
-        std::time::Duration::from_millis(policy.unwrap_or(30_000))
-    }
-
     pub(super) fn consider_free(&mut self, shard: &ShardId) {
         if self.holds.is_orphaned(shard) || self.reconsider_declined(shard) {
             return;
@@ -164,7 +159,7 @@ impl Node {
         }
         let admitted = self.declines.take_admitted(shard);
         if self.ctx.config.gate == Gate::Ask && self.life.state() != SessionState::Left && !admitted {
-            let write = Write::new(WriteKind::Claim, expect, self.claim_record(shard, above, why));
+            let write = Write::new(WriteKind::Claim, expect, self.drafts().claim_record(shard, above, why));
             let hold = Hold::asking(write, self.ctx.now.at);
             if !self.hold(shard, hold) {
                 return;

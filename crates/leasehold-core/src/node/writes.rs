@@ -4,11 +4,18 @@ use std::collections::BTreeSet;
 
 use super::Node;
 use super::assertions::Never;
+use super::context::Context;
 use super::hold::{Hold, Phase, Started};
-use super::leaving::is_drained_by_operators;
-use super::requests::Purpose;
+use super::leaving::{Departure, is_drained_by_operators};
+use super::namespace::Namespace;
+use super::offer::Offer;
+use super::outbox::Outbox;
+use super::pace::Pace;
+use super::planner::Planner;
+use super::requests::{Purpose, Requests};
 use crate::event::StopReason;
-use crate::name::{Epoch, ShardId, WriteId};
+use crate::mirror::Mirror;
+use crate::name::{Epoch, SessionId, ShardId, WriteId};
 use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, ShardState};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Op, Swap, Version};
@@ -65,8 +72,35 @@ pub(super) enum Stage {
     Unknown,
 }
 
-impl Node {
-    pub(super) fn shard_record(
+impl Outbox {
+    /// Whether records of shards wait to be written until the store has answered others.
+    pub(super) fn is_behind(&self, requests: &Requests, pace: &Pace) -> bool {
+        !self.is_empty() && pace.is_full(requests)
+    }
+}
+
+impl Pace {
+    /// Whether as many requests with shard writes are under way as may be at once.
+    fn is_full(&self, requests: &Requests) -> bool {
+        requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= self.requests_at_once()
+    }
+}
+
+/// What the records of shards should say.
+pub(super) struct Drafts<'a> {
+    mirror: &'a Mirror,
+    namespace: &'a Namespace,
+    planner: &'a Planner,
+    offer: &'a Offer,
+    departure: &'a Departure,
+    /// Our session.
+    session: Option<SessionId>,
+    ctx: &'a Context,
+}
+
+impl Drafts<'_> {
+    /// The record of a shard with this in it, and with what else its record has that we do not know.
+    fn shard_record(
         &self,
         shard: &ShardId,
         epoch: Epoch,
@@ -96,12 +130,57 @@ impl Node {
             true => above.next_above([group_floor, meta_floor]),
             false => above.max(Epoch(1)),
         };
-        let session = self.session_id().expect("only a node with a session claims");
+        let session = self.session.expect("only a node with a session claims");
         let holder = Holder { node: self.ctx.me(), session, ttl_ms: self.ctx.config.ttl.as_millis() as u64 };
         let pardoned = self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
         let seen = self.mirror.shard_record(shard);
         let quarantined = seen.is_some_and(|record| record.quarantined && pardoned < Some(record.epoch));
         self.shard_record(shard, epoch, ShardState::Held { holder }, quarantined, why)
+    }
+
+    /// What the record of a shard says that we give up.
+    fn vacated_state(&self, shard: &ShardId, why: Option<StopReason>) -> (ShardState, MoveReason) {
+        let settings = self.planner.group(&shard.group);
+        if why == Some(StopReason::Disengaged) {
+            let named = settings.is_some_and(|group| group.set == ShardSet::Named);
+            let smaller = settings.is_some() && !self.planner.plan().has(shard);
+            if named || smaller {
+                return (ShardState::Retired, MoveReason::Disengaged);
+            }
+        }
+        let grace = settings.map_or(0, |group| group.policy.restart_grace_ms);
+        if self.departure.returns_soon() && grace > 0 && !is_drained_by_operators(self.mirror, self.ctx) {
+            let state = ShardState::Vacant { successor: Some(self.ctx.me()), reserved_ms: Some(grace) };
+            return (state, MoveReason::Restart);
+        }
+        let successor = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node)).cloned();
+        let reason = match why {
+            Some(StopReason::Operator) => MoveReason::Operator,
+            Some(StopReason::Moving) => MoveReason::Rebalance,
+            Some(StopReason::Disengaged) => MoveReason::Disengaged,
+            _ if self.departure.hands_over(self.offer, self.mirror, self.ctx)
+                || is_drained_by_operators(self.mirror, self.ctx) =>
+            {
+                MoveReason::Drain
+            }
+            _ => MoveReason::Rebalance,
+        };
+        (ShardState::Vacant { successor, reserved_ms: None }, reason)
+    }
+}
+
+impl Node {
+    /// What the records of shards should say.
+    pub(super) fn drafts(&self) -> Drafts<'_> {
+        Drafts {
+            mirror: &self.mirror,
+            namespace: &self.namespace,
+            planner: &self.planner,
+            offer: &self.offer,
+            departure: &self.departure,
+            session: self.session_id(),
+            ctx: &self.ctx,
+        }
     }
 
     pub(super) fn claim(&mut self, shard: &ShardId, base: Option<Version>, above: Epoch, why: MoveReason) {
@@ -113,7 +192,7 @@ impl Node {
             None if !self.planner.had_record(shard, self.others()) => Replaces::Nothing,
             None | Some(None) => Replaces::Lost,
         };
-        let record = self.claim_record(shard, above, why);
+        let record = self.drafts().claim_record(shard, above, why);
         let write = Write { replaces, ..Write::new(WriteKind::Claim, base, record) };
         if !self.hold(shard, Hold::writing(Phase::Claiming, write)) {
             return;
@@ -136,7 +215,7 @@ impl Node {
         }
         let (above, base, quarantined) =
             (above.max(hold.epoch()), hold.version().cloned(), hold.is_quarantined());
-        let mut record = self.claim_record(shard, above, why);
+        let mut record = self.drafts().claim_record(shard, above, why);
         record.quarantined = quarantined;
         if let Some(hold) = self.holds.get_mut(shard) {
             let replaces = Replaces::Release;
@@ -162,7 +241,7 @@ impl Node {
         let (epoch, base, quarantined) = (hold.epoch(), hold.version().cloned(), hold.is_quarantined());
         let moving = why == Some(StopReason::Moving);
         let started = hold.started();
-        let (state, mut why) = self.vacated_state(shard, why);
+        let (state, mut why) = self.drafts().vacated_state(shard, why);
         if started == Started::No && self.ctx.rules.hold(Rule::UnstartedIsNoRelease) {
             // Nobody checked whether another node runs it: the next node that claims it must.
             why = MoveReason::Unstarted;
@@ -172,7 +251,7 @@ impl Node {
         {
             self.moves.give_up_for(shard, to.clone(), epoch);
         }
-        let record = self.shard_record(shard, epoch, state, quarantined, why);
+        let record = self.drafts().shard_record(shard, epoch, state, quarantined, why);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.release(Write::new(WriteKind::Release, base, record));
         }
@@ -185,43 +264,14 @@ impl Node {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let (base, epoch, quarantined) = (Some(seen.version.clone()), record.epoch, record.quarantined);
-        let (state, why) = self.vacated_state(shard, None);
+        let (state, why) = self.drafts().vacated_state(shard, None);
         let why = if self.ctx.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
-        let record = self.shard_record(shard, epoch, state, quarantined, why);
+        let record = self.drafts().shard_record(shard, epoch, state, quarantined, why);
         let write = Write::new(WriteKind::Release, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return;
         }
         self.outbox.add(shard);
-    }
-
-    fn vacated_state(&self, shard: &ShardId, why: Option<StopReason>) -> (ShardState, MoveReason) {
-        let settings = self.planner.group(&shard.group);
-        if why == Some(StopReason::Disengaged) {
-            let named = settings.is_some_and(|group| group.set == ShardSet::Named);
-            let smaller = settings.is_some() && !self.planner.plan().has(shard);
-            if named || smaller {
-                return (ShardState::Retired, MoveReason::Disengaged);
-            }
-        }
-        let grace = settings.map_or(0, |group| group.policy.restart_grace_ms);
-        if self.departure.returns_soon() && grace > 0 && !is_drained_by_operators(&self.mirror, &self.ctx) {
-            let state = ShardState::Vacant { successor: Some(self.ctx.me()), reserved_ms: Some(grace) };
-            return (state, MoveReason::Restart);
-        }
-        let successor = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node)).cloned();
-        let reason = match why {
-            Some(StopReason::Operator) => MoveReason::Operator,
-            Some(StopReason::Moving) => MoveReason::Rebalance,
-            Some(StopReason::Disengaged) => MoveReason::Disengaged,
-            _ if self.departure.hands_over(&self.offer, &self.mirror, &self.ctx)
-                || is_drained_by_operators(&self.mirror, &self.ctx) =>
-            {
-                MoveReason::Drain
-            }
-            _ => MoveReason::Rebalance,
-        };
-        (ShardState::Vacant { successor, reserved_ms: None }, reason)
     }
 
     /// Writes the record of a shard that we hold again: it was damaged, or something in it changed.
@@ -233,7 +283,7 @@ impl Node {
             return;
         }
         let state = ShardState::Held { holder: crate::record::Holder { node: me, session, ttl_ms } };
-        let record = self.shard_record(shard, hold.epoch(), state, hold.is_quarantined(), why);
+        let record = self.drafts().shard_record(shard, hold.epoch(), state, hold.is_quarantined(), why);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.rewrite(Write::new(WriteKind::Rewrite, hold.version().cloned(), record));
         }
@@ -272,7 +322,7 @@ impl Node {
         let meta_floor = self.namespace.epoch_floor();
         let epoch = epoch.max(group_floor).max(meta_floor);
         let state = ShardState::Vacant { successor: None, reserved_ms: None };
-        let record = self.shard_record(shard, epoch, state, false, MoveReason::Engaged);
+        let record = self.drafts().shard_record(shard, epoch, state, false, MoveReason::Engaged);
         let write = Write::new(WriteKind::Create, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return true;
@@ -287,13 +337,14 @@ impl Node {
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
         let young = self.ctx.now.at < seen.first_seen_at + self.ctx.config.ttl * 2;
-        if !vacant || young || self.requests_full() {
+        if !vacant || young || self.pace.is_full(&self.requests) {
             return;
         }
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
-        let record = self.shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
+        let record =
+            self.drafts().shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
         let write = Write::new(WriteKind::Create, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return;
@@ -317,15 +368,6 @@ impl Node {
         true
     }
 
-    /// Whether records of shards wait to be written until the store has answered others.
-    pub(super) fn is_behind(&self) -> bool {
-        !self.outbox.is_empty() && self.requests_full()
-    }
-
-    fn requests_full(&self) -> bool {
-        self.requests.count(|purpose| matches!(purpose, Purpose::Shards(_))) >= self.pace.requests_at_once()
-    }
-
     pub(super) fn send_writes(&mut self) {
         let mut outdated = Vec::new();
         let is_announced = |shard: &ShardId| {
@@ -334,7 +376,7 @@ impl Node {
         };
         let published: BTreeSet<ShardId> =
             self.outbox.iter().filter(|shard| is_announced(shard)).cloned().collect();
-        while !self.outbox.is_empty() && self.session.is_some() && !self.requests_full() {
+        while !self.outbox.is_empty() && self.session.is_some() && !self.pace.is_full(&self.requests) {
             let mut swaps = Vec::new();
             let mut sent = Vec::new();
             while swaps.len() < self.ctx.facts.swaps_max.max(1)

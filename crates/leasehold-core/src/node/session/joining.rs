@@ -241,6 +241,6 @@ impl Node {
         let to = self.life.session_begins(self.ctx.now.at);
         self.life.set_state(to, Cause::Joined, &mut self.ctx);
         self.mend_groups();
-        self.replan_soon();
+        self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
     }
 }

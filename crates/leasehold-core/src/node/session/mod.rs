@@ -75,7 +75,7 @@ impl Node {
         if self.session.is_some() {
             self.mend_groups();
             self.verify_held();
-            self.replan_if_never();
+            self.planner.replan_if_never(&mut self.freeze, &mut self.ctx);
             self.gc();
         } else if self.life.state() != SessionState::Left {
             self.try_to_join();
