@@ -8,7 +8,7 @@ use super::context::Context;
 use super::leaving::is_drained_by_operators;
 use super::namespace::Namespace;
 use super::planner::Planner;
-use super::requests::Purpose;
+use super::requests::{Ask, Purpose};
 use super::timers::Timer;
 use super::vacancies::Vacancies;
 use crate::mirror::Mirror;
@@ -219,7 +219,7 @@ impl Node {
         }
         if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
             self.ctx.tell(Notice::Retried { shards: missing.len() });
-            self.look_at(missing);
+            self.ask(Ask::look_at(missing));
         }
         self.ctx.timers.set(Timer::Acquire, self.ctx.now.at + interval + self.ctx.rng.up_to(interval / 4));
     }

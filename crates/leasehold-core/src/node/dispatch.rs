@@ -1,14 +1,20 @@
 //! Where the store's answers and the watch's events come in, and what a changed record sets off.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Node;
+use super::context::Context;
+use super::holds::Holds;
+use super::outbox::Outbox;
 use super::publishing::claims_seen;
-use super::requests::{Purpose, Sent};
+use super::requests::{Ask, Purpose, Sent};
 use super::timers::Timer;
-use crate::mirror::{Change, SeenNode, Source};
+use crate::mirror::{Change, Mirror, SeenNode, Source};
+use crate::name::{NodeName, SessionId};
 use crate::notice::{Gone, Notice};
 use crate::record::{NodeState, RecordError};
 use crate::rules::Rule;
-use crate::store::{Answer, Freshness, Key, Lane, Listing, Op, Stored, Swapped, WatchEvent};
+use crate::store::{Answer, Freshness, Key, Listing, Stored, Swapped, WatchEvent};
 
 impl Node {
     pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
@@ -46,7 +52,10 @@ impl Node {
         match &sent.purpose {
             Purpose::Renew(write) => {
                 self.pace.adapt(None, self.ctx.config.try_timeout);
-                return self.renewal_unanswered(*write, error);
+                if let Some(session) = &self.session {
+                    session.renewal_unanswered(*write, error, &mut self.life, &mut self.ctx);
+                }
+                return;
             }
             Purpose::Shards(writes) => {
                 self.pace.adapt(None, self.ctx.config.try_timeout);
@@ -99,11 +108,10 @@ impl Node {
     /// All node records, and `meta`, which was read after them and is looked at first.
     fn on_nodes(&mut self, sent: &Sent, listing: &Listing) {
         let (source, crossings) = (Source::Fresh(sent.issued), self.mirror.crossings());
-        let listed: std::collections::BTreeMap<&Key, &Stored> =
+        let listed: BTreeMap<&Key, &Stored> =
             listing.entries.iter().map(|(key, stored)| (key, stored)).collect();
         let known = self.mirror.nodes.iter().filter(|(_, node)| node.seen.is_some());
-        let mut keys: std::collections::BTreeSet<Key> =
-            known.map(|(name, _)| Key::Node(name.clone())).collect();
+        let mut keys: BTreeSet<Key> = known.map(|(name, _)| Key::Node(name.clone())).collect();
         keys.extend(listed.keys().filter(|key| matches!(key, Key::Node(_))).map(|key| (*key).clone()));
         for key in std::iter::once(Key::Meta).chain(keys) {
             if !self.take_in(source, &key, listed.get(&key).copied()) {
@@ -211,7 +219,7 @@ impl Node {
         let mut changed = Vec::new();
         let mut doubtful = Vec::new();
         let mut rolled_back = None;
-        let was_alive = self.alive_sessions();
+        let was_alive = alive_sessions(&self.mirror);
         let me = self.ctx.me();
         self.mirror.observe_listing(self.ctx.now.at, source, listing, |key, change| match change {
             Change::None => {}
@@ -239,28 +247,17 @@ impl Node {
             }
         }
         if source == Source::Lagging {
-            self.doubt(listing, doubtful);
+            // It proves nothing, but it is a reason to read what it shows differently from what we know.
+            self.look_again(doubtful);
+            self.outbox.doubt_unlisted(listing, &self.holds, &mut self.ctx);
         }
         true
-    }
-
-    /// A listing that may be behind proves nothing, but it is a reason to read what it shows differently from
-    /// what we know, and what we hold and it does not show.
-    fn doubt(&mut self, listing: &Listing, doubtful: Vec<Key>) {
-        self.look_again(doubtful);
-        let listed: std::collections::BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
-        let held = self.holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
-        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
-        if !missing.is_empty() {
-            self.outbox.doubt(missing.into_iter().cloned());
-            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
-        }
     }
 
     /// Reads these records themselves: what is read is never behind, whatever listings and watches are.
     pub(super) fn look_again(&mut self, keys: Vec<Key>) {
         if !keys.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::LookAgain)) {
-            self.ask(Lane::Work, Op::Read(keys), Purpose::LookAgain);
+            self.ask(Ask::read(keys, Purpose::LookAgain));
         }
     }
 
@@ -292,18 +289,14 @@ impl Node {
         }
     }
 
-    fn alive_sessions(&self) -> std::collections::BTreeMap<crate::name::NodeName, crate::name::SessionId> {
-        self.mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
-    }
-
     /// `was_alive`: the session that was alive under the name, if it is the record of a node.
     fn record_has_changed(
         &mut self,
         source: Source,
         key: &Key,
-        was_alive: Option<crate::name::SessionId>,
+        was_alive: Option<SessionId>,
     ) -> bool {
-        if let Some(error) = self.corruption(key) {
+        if let Some(error) = corruption(key, &self.mirror) {
             self.ctx.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
         }
         match key {
@@ -322,18 +315,7 @@ impl Node {
         true
     }
 
-    fn corruption(&self, key: &Key) -> Option<RecordError> {
-        match key {
-            Key::Meta => self.mirror.meta.as_ref()?.record.as_ref().err(),
-            Key::Control => self.mirror.control.as_ref()?.record.as_ref().err(),
-            Key::Group(group) => self.mirror.groups.get(group)?.record.as_ref().err(),
-            Key::Node(node) => self.mirror.nodes.get(node)?.seen.as_ref()?.record.as_ref().err(),
-            Key::Shard(shard) => self.mirror.shards.get(shard)?.record.as_ref().err(),
-        }
-        .cloned()
-    }
-
-    fn node_has_changed(&mut self, node: crate::name::NodeName, was: Option<crate::name::SessionId>) {
+    fn node_has_changed(&mut self, node: NodeName, was: Option<SessionId>) {
         let seen = self.mirror.nodes.get(&node);
         let record = seen.and_then(SeenNode::record);
         let is = seen.and_then(SeenNode::alive);
@@ -388,4 +370,34 @@ impl Node {
         }
         self.ctx.agenda.add_everything();
     }
+}
+
+impl Outbox {
+    /// A listing that may be behind proves nothing, but it is a reason to read what we hold and it does not show.
+    fn doubt_unlisted(&mut self, listing: &Listing, holds: &Holds, ctx: &mut Context) {
+        let listed: BTreeSet<&Key> = listing.entries.iter().map(|(key, _)| key).collect();
+        let held = holds.iter().filter(|(_, hold)| hold.has_work()).map(|(shard, _)| shard);
+        let missing: Vec<_> = held.filter(|shard| !listed.contains(&Key::Shard((*shard).clone()))).collect();
+        if !missing.is_empty() {
+            self.doubt(missing.into_iter().cloned());
+            ctx.timers.set(Timer::ReadBack, ctx.now.at);
+        }
+    }
+}
+
+/// The sessions that are alive as far as records say, by node.
+fn alive_sessions(mirror: &Mirror) -> BTreeMap<NodeName, SessionId> {
+    mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
+}
+
+/// What is wrong with a record, if it cannot be read.
+fn corruption(key: &Key, mirror: &Mirror) -> Option<RecordError> {
+    match key {
+        Key::Meta => mirror.meta.as_ref()?.record.as_ref().err(),
+        Key::Control => mirror.control.as_ref()?.record.as_ref().err(),
+        Key::Group(group) => mirror.groups.get(group)?.record.as_ref().err(),
+        Key::Node(node) => mirror.nodes.get(node)?.seen.as_ref()?.record.as_ref().err(),
+        Key::Shard(shard) => mirror.shards.get(shard)?.record.as_ref().err(),
+    }
+    .cloned()
 }

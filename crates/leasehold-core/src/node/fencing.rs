@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::Node;
 use super::context::Context;
 use super::namespace::Namespace;
-use super::requests::{Purpose, Sent};
+use super::publishing::Others;
+use super::requests::{Ask, Purpose, Requests, Sent};
 use super::timers::Timer;
 use crate::config::stretch;
 use crate::mirror::{Mirror, Source};
@@ -16,7 +17,7 @@ use crate::name::{NodeName, SessionId, WriteId};
 use crate::notice::{Gone, Notice};
 use crate::record::{FORMAT, Holder, NodeRecord, NodeState, PROTOCOL, Record};
 use crate::rules::Rule;
-use crate::store::{Key, Lane, Op, Stored, Swap, Swapped, Version};
+use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use crate::time::Moment;
 
 /// What we know of sessions that may be over, and whether we could have heard of them.
@@ -199,6 +200,46 @@ impl Fencing {
             self.proven_gone.clear();
         }
     }
+
+    /// Why this node's session may be over, if it may.
+    fn suspect(&self, name: &NodeName, session: Option<SessionId>, others: Others<'_>) -> Option<Suspect> {
+        let Others { mirror, namespace, ctx } = others;
+        if ctx.is_me(name) && session.is_some() {
+            return None;
+        }
+        let node = mirror.nodes.get(name)?;
+        let silent_from = node.silent_from;
+        if node.seen.as_ref().is_some_and(|seen| self.is_silent(name, &seen.version)) {
+            return None;
+        }
+        let ttl = match node.seen.as_ref().map(|seen| &seen.record) {
+            Some(Ok(record)) => {
+                let ours = session == Some(record.session);
+                if ours || !record.state.is_alive() || mirror.dead.contains_key(&record.session) {
+                    return None;
+                }
+                record.ttl()
+            }
+            // It counts with the longest ttl that it can have had.
+            Some(Err(_)) => namespace.ttl_max(&ctx.config).max(node.ttl_longest),
+            None => match (self.lost_sessions.get(name), node.lost()) {
+                (Some((_, wait)), _) => *wait,
+                (None, Some(last)) if !mirror.dead.contains_key(&last.session) => last.ttl(),
+                (None, _) => return None,
+            },
+        };
+        Some(Suspect { ttl, silent_from })
+    }
+
+    /// The node records that shards wait for are read: what became of the sessions that they name.
+    pub(super) fn reads_to_ask(&mut self, requests: &Requests) -> Option<Ask> {
+        if self.reads_wanted.is_empty() || requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
+            return None;
+        }
+        let nodes: Vec<NodeName> = std::mem::take(&mut self.reads_wanted).into_iter().collect();
+        let keys = nodes.iter().cloned().map(Key::Node).collect();
+        Some(Ask::read(keys, Purpose::Probe(nodes)))
+    }
 }
 
 /// How many sessions whose process is gone are remembered, at most.
@@ -210,41 +251,22 @@ struct Suspect {
     silent_from: Moment,
 }
 
+impl Suspect {
+    /// When its session is over, unless it is heard of before.
+    fn dead_at(&self, ctx: &Context) -> Moment {
+        let wait = if ctx.rules.hold(Rule::SilenceLastsTtl) { self.ttl } else { self.ttl / 2 };
+        self.silent_from + stretch(wait, ctx.config.drift_permille)
+    }
+}
+
+/// The version of a node's record that only a newer version of this program can read, if it is one: it is never written over.
+fn unreadable_here(name: &NodeName, mirror: &Mirror) -> Option<Version> {
+    let seen = mirror.nodes.get(name)?.seen.as_ref()?;
+    seen.record.as_ref().err().filter(|error| error.is_too_new())?;
+    Some(seen.version.clone())
+}
+
 impl Node {
-    /// Why this node's session may be over, if it may.
-    fn suspect(&self, name: &NodeName) -> Option<Suspect> {
-        if self.ctx.is_me(name) && self.session.is_some() {
-            return None;
-        }
-        let node = self.mirror.nodes.get(name)?;
-        let silent_from = node.silent_from;
-        if node.seen.as_ref().is_some_and(|seen| self.fencing.is_silent(name, &seen.version)) {
-            return None;
-        }
-        let ttl = match node.seen.as_ref().map(|seen| &seen.record) {
-            Some(Ok(record)) => {
-                let ours = self.session_id() == Some(record.session);
-                if ours || !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
-                    return None;
-                }
-                record.ttl()
-            }
-            // It counts with the longest ttl that it can have had.
-            Some(Err(_)) => self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
-            None => match (self.fencing.lost_sessions.get(name), node.lost()) {
-                (Some((_, wait)), _) => *wait,
-                (None, Some(last)) if !self.mirror.dead.contains_key(&last.session) => last.ttl(),
-                (None, _) => return None,
-            },
-        };
-        Some(Suspect { ttl, silent_from })
-    }
-
-    fn dead_at(&self, suspect: &Suspect) -> Moment {
-        let wait = if self.ctx.rules.hold(Rule::SilenceLastsTtl) { suspect.ttl } else { suspect.ttl / 2 };
-        suspect.silent_from + stretch(wait, self.ctx.config.drift_permille)
-    }
-
     /// Looks at those that have been silent for a while. At rest nobody is, and this costs nothing.
     pub(super) fn probe(&mut self) {
         self.ctx.timers.stop(Timer::Probe);
@@ -258,7 +280,9 @@ impl Node {
         let mut due = Vec::new();
         let mut next_at = Moment::NEVER;
         for name in names {
-            let Some(suspect) = self.suspect(&name) else { continue };
+            let Some(suspect) = self.fencing.suspect(&name, self.session_id(), self.others()) else {
+                continue;
+            };
             #[cfg(feature = "sabotage")]
             self.distrust_clock(&name);
             let doubtful_at = suspect.silent_from + suspect.ttl / 2;
@@ -266,7 +290,7 @@ impl Node {
                 next_at = next_at.min(doubtful_at);
                 continue;
             }
-            let dead_at = self.dead_at(&suspect);
+            let dead_at = suspect.dead_at(&self.ctx);
             let again_at = at + suspect.ttl / 5;
             next_at = next_at.min(if dead_at > at { again_at.min(dead_at) } else { again_at });
             due.push(name);
@@ -274,17 +298,17 @@ impl Node {
         self.ctx.timers.set(Timer::Probe, next_at);
         if !due.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
             let keys = due.iter().cloned().map(Key::Node).collect();
-            self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(due));
+            self.ask(Ask::read(keys, Purpose::Probe(due)));
         }
     }
 
     pub(super) fn on_probed(&mut self, sent: &Sent, nodes: &[NodeName]) {
         for name in nodes {
             // A change that the read showed has already begun a new wait.
-            if let Some(suspect) = self.suspect(name)
-                && sent.sent_at >= self.dead_at(&suspect)
+            if let Some(suspect) = self.fencing.suspect(name, self.session_id(), self.others())
+                && sent.sent_at >= suspect.dead_at(&self.ctx)
             {
-                match self.unreadable_here(name) {
+                match unreadable_here(name, &self.mirror) {
                     Some(version) => {
                         self.fencing.note_silent(name, version, &mut self.mirror, &mut self.ctx);
                     }
@@ -293,13 +317,6 @@ impl Node {
             }
         }
         self.ctx.agenda.add_everything();
-    }
-
-    /// The version of a node's record that only a newer version of this program can read, if it is one: it is never written over.
-    fn unreadable_here(&self, name: &NodeName) -> Option<Version> {
-        let seen = self.mirror.nodes.get(name)?.seen.as_ref()?;
-        seen.record.as_ref().err().filter(|error| error.is_too_new())?;
-        Some(seen.version.clone())
     }
 
     /// The kernel says that a session's process is gone, with all that it started: no need to wait.
@@ -336,7 +353,7 @@ impl Node {
         let value: Arc<[u8]> = record.encode().into();
         let swap = Swap { key: Key::Node(name.clone()), expect, value: Some(value.clone()) };
         let purpose = Purpose::Fence { node: name.clone(), session: record.session, silent_from, value };
-        self.ask_swap(Lane::Work, swap, purpose);
+        self.ask(Ask::swap(Lane::Work, swap, purpose));
     }
 
     pub(super) fn on_fenced(
@@ -361,17 +378,5 @@ impl Node {
                 self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + self.ctx.config.try_timeout)
             }
         }
-    }
-
-    /// Reads the node records that shards wait for: what became of the sessions that they name.
-    pub(super) fn ask_reads(&mut self) {
-        if self.fencing.reads_wanted.is_empty()
-            || self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_)))
-        {
-            return;
-        }
-        let nodes: Vec<NodeName> = std::mem::take(&mut self.fencing.reads_wanted).into_iter().collect();
-        let keys = nodes.iter().cloned().map(Key::Node).collect();
-        self.ask(Lane::Work, Op::Read(keys), Purpose::Probe(nodes));
     }
 }

@@ -2,7 +2,8 @@
 //! must stay so.
 
 use super::Node;
-use super::requests::Purpose;
+use super::context::Context;
+use super::requests::{Ask, Purpose};
 use super::timers::Timer;
 use crate::mirror::{Lasting, Seen};
 use crate::name::{ShardId, WriteId};
@@ -58,7 +59,8 @@ impl Node {
                 },
                 Some(_) => continue,
             };
-            return self.write_group(record, expect);
+            let ask = Ask::write_group(record, expect, &mut self.ctx);
+            return self.ask(ask);
         }
     }
 
@@ -86,12 +88,15 @@ impl Node {
         let more = GroupRecord { filled, epoch_floor: lasting.epoch_floor, ..record.clone() };
         (more != *record).then_some(more)
     }
+}
 
-    pub(super) fn write_group(&mut self, mut record: GroupRecord, expect: Option<Version>) {
-        record.write = self.ctx.write_id();
-        record.written_unix_ms = self.ctx.now.unix_ms;
+impl Ask {
+    /// Writes a group's settings.
+    pub(super) fn write_group(mut record: GroupRecord, expect: Option<Version>, ctx: &mut Context) -> Self {
+        record.write = ctx.write_id();
+        record.written_unix_ms = ctx.now.unix_ms;
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Group(record.group.clone()), expect, value };
-        self.ask_swap(Lane::Work, swap, Purpose::Group);
+        Ask::swap(Lane::Work, swap, Purpose::Group)
     }
 }

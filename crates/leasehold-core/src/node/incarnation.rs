@@ -1,16 +1,86 @@
 //! Which life of the namespace this is: `meta`, and what to do when the store was emptied, restored or replaced.
 
 use super::Node;
-use super::requests::{Purpose, Sent};
+use super::context::Context;
+use super::life::Life;
+use super::namespace::Namespace;
+use super::requests::{Ask, Purpose, Sent};
 use super::timers::Timer;
-use crate::config::{Namespace, stretch};
-use crate::mirror::Source;
+use crate::config::{self, stretch};
+use crate::mirror::{Mirror, Source};
 use crate::name::{Epoch, Incarnation, WriteId};
 use crate::notice::{Cause, Notice};
 use crate::record::{FORMAT, Meta, MetaState, PROTOCOL, Record};
-use crate::rules::Rule;
-use crate::store::{Key, Lane, Op, Swap, Version};
+use crate::rules::{Rule, Rules};
+use crate::store::{Key, Lane, Swap, Version};
 use crate::time::Moment;
+
+impl Namespace {
+    /// `meta` as we know it, with all that others published of it, and the version that it replaces.
+    fn restored(&self, mirror: &Mirror, rules: &Rules) -> Option<(Meta, Version)> {
+        let version = mirror.meta.as_ref().map(|seen| seen.version.clone())?;
+        let mut known = self.meta().cloned()?;
+        if rules.hold(Rule::MetaRestoredByTheLiving) {
+            for node in mirror.nodes.values() {
+                let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
+                mark.into_iter().for_each(|mark| known.merge(mark));
+            }
+        }
+        Some((known, version))
+    }
+
+    /// Whether `meta` was seen damaged, or older than we know it, before this logical time.
+    fn was_damaged_before(&self, order: u64, mirror: &Mirror) -> bool {
+        let (Some(seen), Some(known)) = (&mirror.meta, self.meta()) else { return false };
+        let damaged = match &seen.record {
+            Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
+            Err(error) => !error.is_too_new(),
+        };
+        damaged && order > seen.order
+    }
+
+    /// The `meta` of a new incarnation. `is_missing`: there is none that it replaces.
+    fn begin_anew(&mut self, is_missing: bool, why: String, mirror: &Mirror, ctx: &mut Context) -> Meta {
+        let known_new =
+            ctx.config.namespace == config::Namespace::New && self.distrusted().is_none() && is_missing;
+        let settle = !known_new && ctx.rules.hold(Rule::SettleBeforeClaim);
+        let trusted_floor = if known_new { Epoch(0) } else { Epoch(ctx.now.unix_ms / 1000) };
+        let epoch_floor = mirror.epoch_seen.max(trusted_floor);
+        let meta = Meta {
+            format: FORMAT,
+            write: WriteId::from_bits(0),
+            incarnation: Incarnation::from_bits(ctx.rng.bits()),
+            state: if settle { MetaState::Settling } else { MetaState::Open },
+            max_ttl_ms: self.ttl_max(&ctx.config).as_millis() as u64,
+            seq: 0,
+            epoch_floor,
+            generation: self.generation().to_owned(),
+            protocol: PROTOCOL,
+            written_unix_ms: 0,
+            extra: Default::default(),
+        };
+        self.begin(meta.incarnation, why);
+        meta
+    }
+
+    /// Asks whether the namespace may be opened, once it may be. Until then the node waits.
+    fn schedule_opening(&self, life: &mut Life, mirror: &Mirror, ctx: &mut Context) {
+        let Some(at) = opens_at(mirror, ctx) else { return };
+        ctx.timers.set(Timer::Open, at.max(ctx.now.at) + ctx.rng.up_to(ctx.config.debounce));
+        let why = "the namespace is new, or the store was replaced: waiting in case earlier holders are still running";
+        life.wait_for(why.into(), self.ttl_max(&ctx.config), ctx);
+    }
+}
+
+/// When `meta` may be opened, counted from when we first saw it as it is.
+pub(super) fn opens_at(mirror: &Mirror, ctx: &Context) -> Option<Moment> {
+    let seen = mirror.meta.as_ref()?;
+    let meta = seen.good()?;
+    (meta.state == MetaState::Settling).then(|| {
+        let ttl_max = std::time::Duration::from_millis(meta.max_ttl_ms);
+        seen.first_seen_at + stretch(ttl_max, ctx.config.drift_permille)
+    })
+}
 
 impl Node {
     /// Compares the store's own mark with the one we began with; `true` if it is another store now.
@@ -92,7 +162,7 @@ impl Node {
                     self.ctx.agenda.add_everything();
                     self.vacancies.begin_to_look(self.session.is_some(), &self.namespace, &mut self.ctx);
                 }
-                self.schedule_opening();
+                self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
             }
             Some((Err(error), _)) if error.is_too_new() => {
                 let what = format!("its meta record cannot be read ({error})");
@@ -131,28 +201,16 @@ impl Node {
 
     /// A renewal that was sent at this logical time has landed: if `meta` was seen damaged before that, it is restored.
     pub(super) fn restore_meta_after(&mut self, order: u64) {
-        let (Some(seen), Some(known)) = (&self.mirror.meta, self.namespace.meta()) else { return };
-        let damaged = match &seen.record {
-            Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
-            Err(error) => !error.is_too_new(),
-        };
         let confirmed = self.session.as_ref().is_some_and(|session| session.is_meta_confirmed());
-        if damaged && confirmed && order > seen.order {
+        if confirmed && self.namespace.was_damaged_before(order, &self.mirror) {
             self.restore_meta();
         }
     }
 
-    /// Writes `meta` as we know it, with all that others published of it.
     fn restore_meta(&mut self) {
-        let Some(version) = self.mirror.meta.as_ref().map(|seen| seen.version.clone()) else { return };
-        let Some(mut known) = self.namespace.meta().cloned() else { return };
-        if self.ctx.rules.hold(Rule::MetaRestoredByTheLiving) {
-            for node in self.mirror.nodes.values() {
-                let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
-                mark.into_iter().for_each(|mark| known.merge(mark));
-            }
+        if let Some((meta, version)) = self.namespace.restored(&self.mirror, &self.ctx.rules) {
+            self.write_meta(meta, Some(version));
         }
-        self.write_meta(known, Some(version));
     }
 
     /// Adopts the incarnation that is there, or makes a new one where that is called for.
@@ -218,30 +276,11 @@ impl Node {
             self.ctx.tell(Notice::Incarnation { why, epoch_floor });
         }
         self.life.wait_no_more();
-        self.schedule_opening();
+        self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
     }
 
     fn begin_incarnation(&mut self, expect: Option<Version>, why: String) {
-        let known_new = self.ctx.config.namespace == Namespace::New
-            && self.namespace.distrusted().is_none()
-            && expect.is_none();
-        let settle = !known_new && self.ctx.rules.hold(Rule::SettleBeforeClaim);
-        let trusted_floor = if known_new { Epoch(0) } else { Epoch(self.ctx.now.unix_ms / 1000) };
-        let epoch_floor = self.mirror.epoch_seen.max(trusted_floor);
-        let meta = Meta {
-            format: FORMAT,
-            write: WriteId::from_bits(0),
-            incarnation: Incarnation::from_bits(self.ctx.rng.bits()),
-            state: if settle { MetaState::Settling } else { MetaState::Open },
-            max_ttl_ms: self.namespace.ttl_max(&self.ctx.config).as_millis() as u64,
-            seq: 0,
-            epoch_floor,
-            generation: self.namespace.generation().to_owned(),
-            protocol: PROTOCOL,
-            written_unix_ms: 0,
-            extra: Default::default(),
-        };
-        self.namespace.begin(meta.incarnation, why);
+        let meta = self.namespace.begin_anew(expect.is_none(), why, &self.mirror, &mut self.ctx);
         self.write_meta(meta, expect);
     }
 
@@ -253,39 +292,13 @@ impl Node {
         meta.seq += 1;
         meta.written_unix_ms = self.ctx.now.unix_ms;
         let swap = Swap { key: Key::Meta, expect, value: Some(meta.encode().into()) };
-        self.ask_swap(Lane::Work, swap, Purpose::Meta);
-    }
-
-    /// When `meta` may be opened, counted from when we first saw it as it is.
-    fn opens_at(&self) -> Option<Moment> {
-        let seen = self.mirror.meta.as_ref()?;
-        let meta = seen.good()?;
-        (meta.state == MetaState::Settling).then(|| {
-            let ttl_max = std::time::Duration::from_millis(meta.max_ttl_ms);
-            seen.first_seen_at + stretch(ttl_max, self.ctx.config.drift_permille)
-        })
-    }
-
-    fn schedule_opening(&mut self) {
-        let Some(at) = self.opens_at() else { return };
-        self.ctx
-            .timers
-            .set(Timer::Open, at.max(self.ctx.now.at) + self.ctx.rng.up_to(self.ctx.config.debounce));
-        let why = "the namespace is new, or the store was replaced: waiting in case earlier holders are still running";
-        let ttl_max = self.namespace.ttl_max(&self.ctx.config);
-        self.life.wait_for(why.into(), ttl_max, &mut self.ctx);
-    }
-
-    pub(super) fn ask_to_open(&mut self) {
-        if self.opens_at().is_some() {
-            self.ask(Lane::Work, Op::Read(vec![Key::Meta]), Purpose::Open);
-        }
+        self.ask(Ask::swap(Lane::Work, swap, Purpose::Meta));
     }
 
     pub(super) fn on_open_read(&mut self, sent: &Sent) {
-        let (Some(at), Some(seen)) = (self.opens_at(), &self.mirror.meta) else { return };
+        let (Some(at), Some(seen)) = (opens_at(&self.mirror, &self.ctx), &self.mirror.meta) else { return };
         if sent.sent_at < at {
-            return self.schedule_opening();
+            return self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
         }
         let (Some(meta), version) = (seen.good().cloned(), seen.version.clone()) else { return };
         // Epochs of the incarnation before may have run ahead of the time at which it ended, but nobody has begun

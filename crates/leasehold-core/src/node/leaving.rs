@@ -6,7 +6,7 @@ use super::Node;
 use super::context::Context;
 use super::hold::Phase;
 use super::offer::Offer;
-use super::requests::Purpose;
+use super::requests::{Ask, Purpose};
 use super::timers::Timer;
 use crate::event::{Action, Returning};
 use crate::mirror::Mirror;
@@ -175,7 +175,7 @@ impl Node {
         let write = self.ctx.write_id();
         let record = self.node_record(write, session, seq, NodeState::Left);
         let swap = Swap { key: Key::Node(me), expect, value: Some(record.encode().into()) };
-        self.ask_swap(Lane::Renewal, swap, Purpose::Left(session));
+        self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Left(session)));
     }
 
     /// Our last word, while the session is still good: everything is stopped and released.
@@ -187,7 +187,7 @@ impl Node {
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(record.encode().into()) };
         self.requests.forget(|purpose| matches!(purpose, Purpose::Renew(_)));
         self.ctx.timers.stop(Timer::Renew);
-        self.ask_swap(Lane::Renewal, swap, Purpose::Left(id));
+        self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Left(id)));
     }
 
     pub(super) fn on_left(&mut self, session: SessionId, outcome: Swapped) {

@@ -233,11 +233,26 @@ impl Node {
                 break;
             }
         }
-        self.ask_reads();
-        self.ask_for_nodes();
-        self.ask_for_claims();
+        self.ask_what_shards_wait_for();
         self.send_writes();
         self.renew_if_changed();
+    }
+
+    /// Reads what shards wait for: the sessions that their records name, and what must be known before a claimed one starts.
+    fn ask_what_shards_wait_for(&mut self) {
+        if let Some(ask) = self.fencing.reads_to_ask(&self.requests) {
+            self.ask(ask);
+        }
+        if self.session.is_none() {
+            return;
+        }
+        if let Some(ask) = self.publishing.nodes_to_read(&self.requests, &self.pace, &self.ctx) {
+            self.ask(ask);
+        }
+        let claims = self.publishing.claims_to_read(&self.holds, &self.requests, &self.pace, &mut self.ctx);
+        if let Some(ask) = claims {
+            self.ask(ask);
+        }
     }
 
     fn on_command(&mut self, command: Command) {

@@ -5,9 +5,12 @@
 //! swap of that version succeeds.
 
 use super::Node;
+use super::context::Context;
 use super::hold::Phase;
+use super::holds::Holds;
+use super::outbox::Outbox;
 use super::publishing::{Check, claim_seen};
-use super::requests::{Purpose, Sent};
+use super::requests::{Ask, Purpose, Requests, Sent};
 use super::timers::Timer;
 use super::writes::{Replaces, Stage, WriteKind};
 use crate::mirror::Source;
@@ -15,10 +18,43 @@ use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
 use crate::record::{Record, ShardRecord, ShardState};
 use crate::rules::Rule;
-use crate::store::{Key, Lane, Op, Stored, Swapped, Version};
+use crate::store::{Key, Stored, Swapped, Version};
 
 /// How many shards one read looks at.
 pub(super) const LOOK_MAX: usize = 256;
+
+impl Ask {
+    /// Looks at the records of shards, as many as one read can.
+    pub(super) fn look_at(mut shards: Vec<ShardId>) -> Self {
+        shards.truncate(LOOK_MAX);
+        let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
+        keys.push(Key::Meta);
+        Ask::read(keys, Purpose::Look(shards))
+    }
+}
+
+impl Outbox {
+    /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
+    pub(super) fn read_back(&mut self, holds: &Holds, requests: &Requests, ctx: &mut Context) -> Option<Ask> {
+        ctx.agenda.add_everything();
+        let unknown =
+            holds.iter().filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unknown));
+        let mut shards: Vec<ShardId> = unknown.map(|(shard, _)| shard.clone()).collect();
+        shards.extend(self.take_doubtful());
+        shards.dedup();
+        if shards.is_empty() {
+            return None;
+        }
+        if requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
+            ctx.timers.set(Timer::ReadBack, ctx.now.at + ctx.config.try_timeout);
+            return None;
+        }
+        if shards.len() > LOOK_MAX {
+            ctx.timers.set(Timer::ReadBack, ctx.now.at + ctx.config.try_timeout / 4);
+        }
+        Some(Ask::look_at(shards))
+    }
+}
 
 impl Node {
     pub(super) fn on_shard_swapped(&mut self, shard: &ShardId, id: WriteId, outcome: Swapped) {
@@ -38,40 +74,6 @@ impl Node {
                 self.ctx.timers.set_earlier(Timer::ReadBack, self.ctx.now.at + pause);
             }
         }
-    }
-
-    /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
-    pub(super) fn read_back(&mut self) {
-        self.ctx.timers.stop(Timer::ReadBack);
-        if self.session.is_none() {
-            return;
-        }
-        self.ctx.agenda.add_everything();
-        let unknown = self
-            .holds
-            .iter()
-            .filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unknown));
-        let mut shards: Vec<ShardId> = unknown.map(|(shard, _)| shard.clone()).collect();
-        shards.extend(self.outbox.take_doubtful());
-        shards.dedup();
-        if shards.is_empty() {
-            return;
-        }
-        if self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at + self.ctx.config.try_timeout);
-            return;
-        }
-        if shards.len() > LOOK_MAX {
-            self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at + self.ctx.config.try_timeout / 4);
-        }
-        self.look_at(shards);
-    }
-
-    pub(super) fn look_at(&mut self, mut shards: Vec<ShardId>) {
-        shards.truncate(LOOK_MAX);
-        let mut keys: Vec<Key> = shards.iter().cloned().map(Key::Shard).collect();
-        keys.push(Key::Meta);
-        self.ask(Lane::Work, Op::Read(keys), Purpose::Look(shards));
     }
 
     pub(super) fn on_looked(&mut self, shards: &[ShardId], sent: &Sent, found: &[Option<Stored>]) {
@@ -99,7 +101,7 @@ impl Node {
         let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
         #[cfg(feature = "sabotage")]
         if evidence == Evidence::ReadBack && !self.ctx.rules.hold(Rule::NoBlindRetry) {
-            return self.retry_blindly(shard, current);
+            return self.outbox.retry_blindly(shard, current, &mut self.holds);
         }
         let record = current.and_then(|stored| ShardRecord::decode(&stored.value).ok());
         if let (Some(stored), Some(record)) = (current, &record)
@@ -116,7 +118,7 @@ impl Node {
         }
         #[cfg(feature = "sabotage")]
         if evidence == Evidence::ReadBack && unchanged && write.kind == WriteKind::Release {
-            return self.run_on(shard);
+            return self.holds.run_on(shard, &mut self.ctx);
         }
         self.write_lost(shard);
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
+use super::context::Context;
+use super::session::Session;
 use crate::event::Action;
+use crate::mirror::Mirror;
 use crate::name::{NodeName, SessionId, ShardId, WriteId};
 use crate::store::{Answer, Key, Lane, Op, Request, RequestId, StoreError, StoreErrorKind, Swap};
 use crate::time::Moment;
@@ -58,6 +61,31 @@ impl Purpose {
     }
 }
 
+/// What is to be asked of the store, and why.
+#[derive(Debug)]
+pub(super) struct Ask {
+    lane: Lane,
+    op: Op,
+    purpose: Purpose,
+}
+
+impl Ask {
+    /// For everything but the session itself.
+    pub(super) fn work(op: Op, purpose: Purpose) -> Self {
+        Ask { lane: Lane::Work, op, purpose }
+    }
+
+    /// Reads these records.
+    pub(super) fn read(keys: Vec<Key>, purpose: Purpose) -> Self {
+        Ask::work(Op::Read(keys), purpose)
+    }
+
+    /// Writes one record.
+    pub(super) fn swap(lane: Lane, swap: Swap, purpose: Purpose) -> Self {
+        Ask { lane, op: Op::Swap(vec![swap]), purpose }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) purpose: Purpose,
@@ -90,33 +118,35 @@ impl Requests {
     pub(super) fn forget(&mut self, which: impl Fn(&Purpose) -> bool) {
         self.sent.retain(|_, sent| !which(&sent.purpose));
     }
-}
 
-impl Node {
-    pub(super) fn ask(&mut self, lane: Lane, op: Op, purpose: Purpose) {
-        let id = RequestId(self.requests.next);
-        self.requests.next += 1;
+    /// Asks the store. A call never outlasts the time that the session has left, so that nobody waits for it past the deadline.
+    fn ask(&mut self, ask: Ask, session: Option<&Session>, mirror: &mut Mirror, ctx: &mut Context) {
+        let Ask { lane, op, purpose } = ask;
+        let id = RequestId(self.next);
+        self.next += 1;
         let within = match op {
-            Op::List => self.ctx.config.list_within(),
-            Op::Read(_) | Op::ListNodes | Op::Swap(_) => self.ctx.config.try_timeout,
+            Op::List => ctx.config.list_within(),
+            Op::Read(_) | Op::ListNodes | Op::Swap(_) => ctx.config.try_timeout,
         };
-        let mut give_up_at = self.ctx.now.at + within;
-        if let Some(session) = &self.session {
-            // A call never outlasts the time that is left, so that nobody waits for it past the deadline.
-            give_up_at = give_up_at.min(session.over_at().max(self.ctx.now.at));
+        let mut give_up_at = ctx.now.at + within;
+        if let Some(session) = session {
+            give_up_at = give_up_at.min(session.over_at().max(ctx.now.at));
         }
         let keys = match &op {
             Op::Read(keys) => keys.clone(),
             Op::List | Op::ListNodes => Vec::new(),
             Op::Swap(swaps) => swaps.iter().map(|swap| swap.key.clone()).collect(),
         };
-        let (issued, sent_at) = (self.mirror.tick(), self.ctx.now.at);
-        self.requests.sent.insert(id, Sent { purpose, keys, issued, sent_at, give_up_at });
-        self.ctx.out.push(Action::Ask(Request { id, lane, op, give_up_at }));
+        let (issued, sent_at) = (mirror.tick(), ctx.now.at);
+        self.sent.insert(id, Sent { purpose, keys, issued, sent_at, give_up_at });
+        ctx.out.push(Action::Ask(Request { id, lane, op, give_up_at }));
     }
+}
 
-    pub(super) fn ask_swap(&mut self, lane: Lane, swap: Swap, purpose: Purpose) {
-        self.ask(lane, Op::Swap(vec![swap]), purpose);
+impl Node {
+    /// Asks the store. A part returns what it wants to ask; only this asks.
+    pub(super) fn ask(&mut self, ask: Ask) {
+        self.requests.ask(ask, self.session.as_ref(), &mut self.mirror, &mut self.ctx);
     }
 
     pub(super) fn on_answer(&mut self, id: RequestId, answer: Answer) {

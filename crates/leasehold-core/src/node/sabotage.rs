@@ -2,7 +2,11 @@
 //! build with the feature `sabotage` has them: tests switch a rule off and must notice.
 
 use super::Node;
-use super::requests::Purpose;
+use super::context::Context;
+use super::holds::Holds;
+use super::outbox::Outbox;
+use super::requests::{Ask, Purpose};
+use super::session::Session;
 use super::writes::Stage;
 use crate::event::{Action, StopReason};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
@@ -29,28 +33,7 @@ impl Node {
         let record = self.node_record(write, session, seq, NodeState::Active);
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Node(self.ctx.me()), expect: Some(version), value };
-        self.ask_swap(Lane::Renewal, swap, Purpose::Group);
-    }
-
-    /// `LostIsForEver`: waits for a late confirmation of a session whose grants are lost already; `true` if it does.
-    pub(super) fn revive_what_is_lost(&mut self) -> bool {
-        let Some(session) = &mut self.session else { return false };
-        if self.ctx.rules.hold(Rule::LostIsForEver) || self.ctx.now.at >= session.valid_until() {
-            return false;
-        }
-        if session.tell_lost() {
-            self.ctx.out.push(Action::Lose);
-        }
-        true
-    }
-
-    /// `UnchangedIsUnknown`: a release that is not seen yet has failed, so the shard is still ours and goes on as it was.
-    pub(super) fn run_on(&mut self, shard: &ShardId) {
-        let Some(hold) = self.holds.get_mut(shard) else { return };
-        hold.take_write();
-        hold.run(hold.started_at());
-        let epoch = hold.epoch();
-        self.ctx.out.push(crate::event::Action::Start { shard: shard.clone(), epoch });
+        self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Group));
     }
 
     /// `NoForeignClocks`: judges others by the time in their records.
@@ -74,18 +57,44 @@ impl Node {
         }
     }
 
-    /// `NoBlindRetry`: writes the same once more, over whatever is there now.
-    pub(super) fn retry_blindly(&mut self, shard: &ShardId, current: Option<&Stored>) {
-        let Some(write) = self.holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
-        write.base = current.map(|stored| stored.version.clone());
-        write.stage = Stage::Waiting;
-        self.outbox.add(shard);
-    }
-
     /// `FenceBeforeTakeover`: takes a silent session for dead without saying so in its record.
     pub(super) fn take_for_dead(&mut self, session: SessionId) {
         self.mirror.note_over(self.ctx.now.at, session);
         self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
         self.ctx.agenda.add_everything();
+    }
+}
+
+impl Session {
+    /// `LostIsForEver`: waits for a late confirmation of a session whose grants are lost already; `true` if it does.
+    pub(super) fn revive_what_is_lost(&mut self, ctx: &mut Context) -> bool {
+        if ctx.rules.hold(Rule::LostIsForEver) || ctx.now.at >= self.valid_until() {
+            return false;
+        }
+        if self.tell_lost() {
+            ctx.out.push(Action::Lose);
+        }
+        true
+    }
+}
+
+impl Holds {
+    /// `UnchangedIsUnknown`: a release that is not seen yet has failed, so the shard is still ours and goes on as it was.
+    pub(super) fn run_on(&mut self, shard: &ShardId, ctx: &mut Context) {
+        let Some(hold) = self.get_mut(shard) else { return };
+        hold.take_write();
+        hold.run(hold.started_at());
+        let epoch = hold.epoch();
+        ctx.out.push(Action::Start { shard: shard.clone(), epoch });
+    }
+}
+
+impl Outbox {
+    /// `NoBlindRetry`: writes the same once more, over whatever is there now.
+    pub(super) fn retry_blindly(&mut self, shard: &ShardId, current: Option<&Stored>, holds: &mut Holds) {
+        let Some(write) = holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
+        write.base = current.map(|stored| stored.version.clone());
+        write.stage = Stage::Waiting;
+        self.add(shard);
     }
 }

@@ -5,8 +5,9 @@
 //! a copy of that state in step: `due_at` has both kinds.
 
 use super::Node;
-use super::requests::Purpose;
-use crate::store::{Lane, Op};
+use super::incarnation::opens_at;
+use super::requests::{Ask, Purpose};
+use crate::store::{Key, Op};
 use crate::time::Moment;
 
 /// Something that happens at a moment.
@@ -190,15 +191,24 @@ impl Node {
             Timer::List => {
                 self.ctx.timers.stop(timer);
                 if !self.requests.any(|purpose| matches!(purpose, Purpose::List)) {
-                    self.ask(Lane::Work, Op::List, Purpose::List);
+                    self.ask(Ask::work(Op::List, Purpose::List));
                 }
             }
             Timer::Open => {
                 self.ctx.timers.stop(timer);
-                self.ask_to_open();
+                if opens_at(&self.mirror, &self.ctx).is_some() {
+                    self.ask(Ask::read(vec![Key::Meta], Purpose::Open));
+                }
             }
             Timer::Probe => self.probe(),
-            Timer::ReadBack => self.read_back(),
+            Timer::ReadBack => {
+                self.ctx.timers.stop(timer);
+                if self.session.is_some()
+                    && let Some(ask) = self.outbox.read_back(&self.holds, &self.requests, &mut self.ctx)
+                {
+                    self.ask(ask);
+                }
+            }
             Timer::Acquire => self.look_for_wanted(),
             Timer::Unfreeze => self.freeze.end(&mut self.ctx),
             Timer::Shy => {

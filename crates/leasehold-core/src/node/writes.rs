@@ -12,13 +12,13 @@ use super::offer::Offer;
 use super::outbox::Outbox;
 use super::pace::Pace;
 use super::planner::Planner;
-use super::requests::{Purpose, Requests};
+use super::requests::{Ask, Purpose, Requests};
 use crate::event::StopReason;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, SessionId, ShardId, WriteId};
 use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, ShardState};
 use crate::rules::Rule;
-use crate::store::{Key, Lane, Op, Swap, Version};
+use crate::store::{Key, Op, Swap, Version};
 
 /// A write of a shard's record that is not known to have landed.
 #[derive(Debug)]
@@ -415,7 +415,7 @@ impl Node {
                 sent.push((shard, id));
             }
             if !swaps.is_empty() {
-                self.ask(Lane::Work, Op::Swap(swaps), Purpose::Shards(sent));
+                self.ask(Ask::work(Op::Swap(swaps), Purpose::Shards(sent)));
             }
         }
         for shard in outdated {

@@ -10,12 +10,13 @@ use crate::node::Node;
 use crate::node::context::Context;
 use crate::node::hold::Hold;
 use crate::node::holds::Holds;
-use crate::node::requests::Purpose;
+use crate::node::pace::Pace;
+use crate::node::requests::{Ask, Purpose, Requests};
 use crate::node::timers::Timer;
 use crate::node::writes::Replaces;
 use crate::record::MoveReason;
 use crate::rules::Rule;
-use crate::store::{Freshness, Key, Lane, Listing, Op, Version};
+use crate::store::{Freshness, Key, Listing, Op, Version};
 
 /// The most claimed shards whose records are read one by one before they start.
 const LOOKED_AT_MAX: usize = 32;
@@ -99,39 +100,49 @@ impl Node {
         }
         true
     }
+}
 
-    /// Reads all node records, and `meta` after them, for the claimed shards that wait for it.
-    pub(in crate::node) fn ask_for_nodes(&mut self) {
-        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Nodes));
-        let paused = self.ctx.now.at < self.pace.paused_until();
-        if !self.publishing.unread.is_empty() && self.session.is_some() && !busy && !paused {
-            self.ask(Lane::Work, Op::ListNodes, Purpose::Nodes);
-        }
+impl Publishing {
+    /// All node records are read, and `meta` after them, for the claimed shards that wait for it.
+    pub(in crate::node) fn nodes_to_read(
+        &self,
+        requests: &Requests,
+        pace: &Pace,
+        ctx: &Context,
+    ) -> Option<Ask> {
+        let busy = requests.any(|purpose| matches!(purpose, Purpose::Nodes));
+        let paused = ctx.now.at < pace.paused_until();
+        let reads = !self.unread.is_empty() && !busy && !paused;
+        reads.then(|| Ask::work(Op::ListNodes, Purpose::Nodes))
     }
 
-    /// Reads the records of claimed shards once more: a few of them each, and many with everything else.
-    pub(in crate::node) fn ask_for_claims(&mut self) {
-        let claims = &mut self.publishing.unconfirmed;
-        claims.retain(|shard| self.holds.contains(shard));
-        let busy = self.requests.any(|purpose| matches!(purpose, Purpose::Look(_) | Purpose::List));
-        if claims.is_empty() || busy || self.session.is_none() || self.ctx.now.at < self.pace.paused_until() {
-            return;
+    /// The records of claimed shards are read once more: a few of them each, and many with everything else.
+    pub(in crate::node) fn claims_to_read(
+        &mut self,
+        holds: &Holds,
+        requests: &Requests,
+        pace: &Pace,
+        ctx: &mut Context,
+    ) -> Option<Ask> {
+        let claims = &mut self.unconfirmed;
+        claims.retain(|shard| holds.contains(shard));
+        let busy = requests.any(|purpose| matches!(purpose, Purpose::Look(_) | Purpose::List));
+        if claims.is_empty() || busy || ctx.now.at < pace.paused_until() {
+            return None;
         }
-        if claims.len() > LOOKED_AT_MAX && self.ctx.facts.reads == Freshness::Newest {
+        if claims.len() > LOOKED_AT_MAX && ctx.facts.reads == Freshness::Newest {
             claims.clear();
-            self.ctx.timers.stop(Timer::List);
-            return self.ask(Lane::Work, Op::List, Purpose::List);
+            ctx.timers.stop(Timer::List);
+            return Some(Ask::work(Op::List, Purpose::List));
         }
         let mut shards: Vec<ShardId> = claims.iter().cloned().collect();
         shards.truncate(LOOKED_AT_MAX.max(crate::node::outcomes::LOOK_MAX));
         shards.iter().for_each(|shard| {
-            self.publishing.unconfirmed.remove(shard);
+            self.unconfirmed.remove(shard);
         });
-        self.look_at(shards);
+        Some(Ask::look_at(shards))
     }
-}
 
-impl Publishing {
     /// The epoch above which a claimed shard must start, if its claim is not. Another session may have had it meanwhile:
     /// one that took its publication back has published its epochs; those of one that died are unknown.
     fn epoch_too_low(&self, shard: &ShardId, hold: &Hold, others: Others<'_>) -> Option<Epoch> {

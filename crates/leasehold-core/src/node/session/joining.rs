@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use super::Session;
 use crate::event::Action;
-use crate::mirror::Source;
+use crate::mirror::{Mirror, Source};
 use crate::name::{SessionId, WriteId};
 use crate::node::Node;
-use crate::node::requests::Purpose;
+use crate::node::context::Context;
+use crate::node::former::Former;
+use crate::node::holds::Holds;
+use crate::node::namespace::Namespace;
+use crate::node::requests::{Ask, Purpose};
 use crate::node::timers::Timer;
 use crate::notice::{Cause, Notice};
 use crate::record::{NodeState, Published, Record};
@@ -41,7 +45,7 @@ impl Node {
         if self.departure.is_leaving() && self.former.is_empty() {
             return;
         }
-        if !self.former_is_over() && self.ctx.rules.hold(Rule::LeftOnlyWhenStopped) {
+        if !self.former.is_over(&self.holds, &self.mirror) && self.ctx.rules.hold(Rule::LeftOnlyWhenStopped) {
             return self.wait_to_be_fenced();
         }
         let me = self.ctx.me();
@@ -63,7 +67,7 @@ impl Node {
         // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
         if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
             if record.unproved {
-                self.name_is_unproved();
+                self.former.name_is_unproved(&self.namespace, &self.ctx);
             }
             return self.send_join(Some(version), None);
         }
@@ -99,13 +103,6 @@ impl Node {
         }
     }
 
-    /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
-    /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
-    fn former_is_over(&self) -> bool {
-        !self.holds.has_orphans()
-            || self.former.last().is_some_and(|session| self.mirror.dead.contains_key(&session))
-    }
-
     /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
     fn wait_to_be_fenced(&mut self) {
         let (me, ttl) = (self.ctx.me(), self.ctx.config.ttl);
@@ -132,7 +129,7 @@ impl Node {
         let foreign = named.iter().filter(|holder| !self.former.contains(holder.session));
         let foreign = foreign.max_by_key(|holder| holder.ttl_ms).map(|holder| (*holder).clone());
         let ours = named.iter().any(|holder| self.former.contains(holder.session));
-        self.name_is_unproved();
+        self.former.name_is_unproved(&self.namespace, &self.ctx);
         let Some(lost) = foreign else {
             return match self.former.last() {
                 // All of it is stopped: saying so frees what it held at once.
@@ -150,16 +147,6 @@ impl Node {
             wait,
             &mut self.ctx,
         );
-    }
-
-    /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
-    fn name_is_unproved(&mut self) {
-        let until = self.ctx.now.at
-            + crate::config::stretch(
-                self.namespace.ttl_max(&self.ctx.config),
-                self.ctx.config.drift_permille,
-            );
-        self.former.set_unproved_until(until);
     }
 
     fn send_join(&mut self, expect: Option<Version>, adopt: Option<SessionId>) {
@@ -181,7 +168,7 @@ impl Node {
         self.join = Some(PendingJoin { session, write, sent_at, published, value: value.clone() });
         self.ctx.out.push(Action::OpenSession(session));
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
-        self.ask_swap(Lane::Renewal, swap, Purpose::Join);
+        self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Join));
     }
 
     pub(in crate::node) fn on_joined(&mut self, outcome: Swapped) {
@@ -242,5 +229,20 @@ impl Node {
         self.life.set_state(to, Cause::Joined, &mut self.ctx);
         self.mend_groups();
         self.planner.replan_soon(&mut self.freeze, &mut self.ctx);
+    }
+}
+
+impl Former {
+    /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
+    /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
+    fn is_over(&self, holds: &Holds, mirror: &Mirror) -> bool {
+        !holds.has_orphans() || self.last().is_some_and(|session| mirror.dead.contains_key(&session))
+    }
+
+    /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
+    fn name_is_unproved(&mut self, namespace: &Namespace, ctx: &Context) {
+        let until =
+            ctx.now.at + crate::config::stretch(namespace.ttl_max(&ctx.config), ctx.config.drift_permille);
+        self.set_unproved_until(until);
     }
 }

@@ -88,7 +88,9 @@ impl Node {
             return;
         }
         #[cfg(feature = "sabotage")]
-        if self.revive_what_is_lost() {
+        if let Some(session) = &mut self.session
+            && session.revive_what_is_lost(&mut self.ctx)
+        {
             return;
         }
         self.detach(Cause::DeadlineReached);

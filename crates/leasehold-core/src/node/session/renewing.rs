@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Session;
 use crate::mirror::Source;
 use crate::name::WriteId;
 use crate::node::Node;
-use crate::node::requests::{Purpose, Sent};
+use crate::node::context::Context;
+use crate::node::life::Life;
+use crate::node::requests::{Ask, Purpose, Sent};
 use crate::node::timers::Timer;
 use crate::notice::Cause;
 use crate::record::{NodeRecord, NodeState, Published, Record};
@@ -46,7 +49,7 @@ impl Node {
         session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
         session.last_sent_at = sent_at.at;
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
-        self.ask_swap(Lane::Renewal, swap, Purpose::Renew(write));
+        self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Renew(write)));
     }
 
     /// What others should know soon is published before the next renewal is due.
@@ -70,12 +73,15 @@ impl Node {
         let Some(session) = &mut self.session else { return };
         let Some(renewal) = session.pending.iter().find(|renewal| renewal.write == write).cloned() else {
             // It is known already what became of it.
-            return self.go_on_renewing();
+            return session.go_on_renewing(&mut self.ctx);
         };
         match outcome {
             Swapped::Applied(version) => self.renewal_landed(renewal, version),
             Swapped::Lost(current) => self.renewal_lost(current, sent),
-            Swapped::Unknown => self.renewal_failed("its outcome is unknown".into()),
+            Swapped::Unknown => {
+                let error = "its outcome is unknown".into();
+                self.life.renewal_failed(error, session.last_sent_at, &mut self.ctx);
+            }
         }
     }
 
@@ -105,12 +111,6 @@ impl Node {
         self.restore_meta_after(renewal.order);
     }
 
-    fn go_on_renewing(&mut self) {
-        if self.session.is_some() && !self.ctx.timers.is_set(Timer::Renew) {
-            self.ctx.timers.set(Timer::Renew, self.ctx.now.at);
-        }
-    }
-
     /// Our record is not what we thought. It may be our own earlier renewal, whose answer was lost.
     fn renewal_lost(&mut self, current: Option<Stored>, sent: &Sent) {
         let Some(stored) = current else { return self.detach(Cause::RecordGone) };
@@ -124,10 +124,12 @@ impl Node {
                         self.ctx.record_changed();
                     }
                     // What we knew to have landed, while this one was under way: nothing is lost but this try.
-                    None if session.version.as_ref() == Some(&stored.version) => self.go_on_renewing(),
+                    None if session.version.as_ref() == Some(&stored.version) => {
+                        session.go_on_renewing(&mut self.ctx);
+                    }
                     None if !self.ctx.rules.hold(Rule::OwnRecordNotOlder) => {
                         session.version = Some(stored.version);
-                        self.go_on_renewing();
+                        session.go_on_renewing(&mut self.ctx);
                     }
                     None if record.seq < session.seq => {
                         self.store_changed("our own record is older than our last renewal".into());
@@ -145,23 +147,31 @@ impl Node {
             // we write over the damage.
             Err(_) => {
                 session.version = Some(stored.version);
-                self.renewal_failed("our record in the store was damaged".into());
+                let error = "our record in the store was damaged".into();
+                self.life.renewal_failed(error, session.last_sent_at, &mut self.ctx);
             }
+        }
+    }
+}
+
+impl Session {
+    fn go_on_renewing(&self, ctx: &mut Context) {
+        if !ctx.timers.is_set(Timer::Renew) {
+            ctx.timers.set(Timer::Renew, ctx.now.at);
         }
     }
 
     /// There was no answer to a renewal.
-    pub(in crate::node) fn renewal_unanswered(&mut self, write: WriteId, error: String) {
-        let pending = self.session.as_ref().is_some_and(|s| s.pending.iter().any(|p| p.write == write));
-        match pending {
-            true => self.renewal_failed(error),
-            false => self.go_on_renewing(),
-        }
-    }
-
-    fn renewal_failed(&mut self, error: String) {
-        if let Some(session) = &self.session {
-            self.life.renewal_failed(error, session.last_sent_at, &mut self.ctx);
+    pub(in crate::node) fn renewal_unanswered(
+        &self,
+        write: WriteId,
+        error: String,
+        life: &mut Life,
+        ctx: &mut Context,
+    ) {
+        match self.pending.iter().any(|renewal| renewal.write == write) {
+            true => life.renewal_failed(error, self.last_sent_at, ctx),
+            false => self.go_on_renewing(ctx),
         }
     }
 }
