@@ -343,7 +343,10 @@ impl Node {
         }
         if was == is && is.is_some() {
             // A renewal. Its content may still have changed.
-            return self.refresh_member(&node);
+            if self.planner.refresh_member(&node, &self.mirror, &mut self.freeze, &mut self.ctx) {
+                self.moves.look_at_surplus(&mut self.ctx);
+            }
+            return;
         }
         if let Some(was) = was {
             let how = match state {

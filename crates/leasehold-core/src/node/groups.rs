@@ -3,10 +3,11 @@
 
 use super::Node;
 use super::context::Context;
+use super::planner::Planner;
 use super::requests::{Ask, Purpose};
 use super::timers::Timer;
-use crate::mirror::{Lasting, Seen};
-use crate::name::{ShardId, WriteId};
+use crate::mirror::{Lasting, Mirror, Seen};
+use crate::name::{GroupName, NodeName, ShardId, WriteId};
 use crate::notice::Notice;
 use crate::record::{FORMAT, GroupRecord, Record, ShardSet};
 use crate::store::{Key, Lane, Swap, Version};
@@ -49,44 +50,48 @@ impl Node {
                 {
                     (before.clone(), Some(version.clone()))
                 }
-                Some(Seen { record: Ok(record), version, .. }) => match self.says_more(record, lasting) {
-                    Some(more) => {
-                        let version = version.clone();
-                        self.pace.filled(self.ctx.now.at + self.ctx.config.renew_every);
-                        (more, Some(version))
-                    }
-                    None => continue,
-                },
+                Some(Seen { record: Ok(record), version, .. })
+                    if self.planner.is_first_of(&record.group, &self.ctx.config.node) =>
+                {
+                    let may_fill = self.ctx.now.at >= self.pace.fill_next_at();
+                    let Some(more) = says_more(record, lasting, may_fill, &self.mirror) else { continue };
+                    let version = version.clone();
+                    self.pace.filled(self.ctx.now.at + self.ctx.config.renew_every);
+                    (more, Some(version))
+                }
                 Some(_) => continue,
             };
             let ask = Ask::write_group(record, expect, &mut self.ctx);
             return self.ask(ask);
         }
     }
+}
 
-    /// A slot's record that is missing was lost if there was one before: one node keeps that in the group's record, and
-    /// restores what was removed from it.
-    fn says_more(&self, record: &GroupRecord, lasting: Lasting) -> Option<GroupRecord> {
-        let plan = self.planner.plan().groups.get(&record.group)?;
-        let first = plan.answer.to.iter().find_map(|to| *to)?;
-        if plan.question.nodes.get(first as usize)?.name != self.ctx.config.node {
-            return None;
+/// A group's record with more than it says, if there is more. A slot's record that is missing was lost if there was one before:
+/// the group's record keeps that, and what was removed from it is restored. `may_fill`: slots that have a record are added.
+fn says_more(record: &GroupRecord, lasting: Lasting, may_fill: bool, mirror: &Mirror) -> Option<GroupRecord> {
+    let filled = match record.shards {
+        // Not with every record that comes, in a group whose slots are taken one after the other.
+        ShardSet::Numbered(slots) if !lasting.filled.covers(slots) && may_fill => {
+            let there = |slot: &u32| {
+                let shard = ShardId::slot(&record.group, *slot);
+                !lasting.filled.contains(*slot) && mirror.shards.contains_key(&shard)
+            };
+            lasting.filled.union(&(0..slots).filter(there).collect())
         }
-        let filled = match record.shards {
-            // Not with every record that comes, in a group whose slots are taken one after the other.
-            ShardSet::Numbered(slots)
-                if !lasting.filled.covers(slots) && self.ctx.now.at >= self.pace.fill_next_at() =>
-            {
-                let there = |slot: &u32| {
-                    let shard = ShardId::slot(&record.group, *slot);
-                    !lasting.filled.contains(*slot) && self.mirror.shards.contains_key(&shard)
-                };
-                lasting.filled.union(&(0..slots).filter(there).collect())
-            }
-            _ => lasting.filled,
-        };
-        let more = GroupRecord { filled, epoch_floor: lasting.epoch_floor, ..record.clone() };
-        (more != *record).then_some(more)
+        _ => lasting.filled,
+    };
+    let more = GroupRecord { filled, epoch_floor: lasting.epoch_floor, ..record.clone() };
+    (more != *record).then_some(more)
+}
+
+impl Planner {
+    /// Whether a node is the first that the plan gives a shard of this group: one node keeps the group's record.
+    fn is_first_of(&self, group: &GroupName, node: &NodeName) -> bool {
+        let Some(plan) = self.plan().groups.get(group) else { return false };
+        let first = plan.answer.to.iter().find_map(|to| *to);
+        let first = first.and_then(|first| plan.question.nodes.get(first as usize));
+        first.is_some_and(|first| first.name == *node)
     }
 }
 

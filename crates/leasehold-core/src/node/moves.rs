@@ -54,6 +54,13 @@ impl Moves {
         &self.surplus
     }
 
+    /// What should not run here is looked at in this step: what it waited for may have happened.
+    pub(super) fn look_at_surplus(&self, ctx: &mut Context) {
+        if !self.surplus.is_empty() {
+            ctx.timers.set(Timer::Surplus, ctx.now.at);
+        }
+    }
+
     /// A shard's record changed.
     pub(super) fn note_moved(&mut self, shard: &ShardId, at: Moment) {
         self.moved_at.insert(shard.clone(), at);

@@ -31,6 +31,41 @@ impl Planner {
         }
     }
 
+    /// A node renewed its record: most of the time nothing in it changed. Says whether it shows another view of the roster.
+    pub(super) fn refresh_member(
+        &mut self,
+        name: &NodeName,
+        mirror: &Mirror,
+        freeze: &mut Freeze,
+        ctx: &mut Context,
+    ) -> bool {
+        let record = mirror.node_record(name);
+        let (Some(record), Some(mut known)) = (record, self.member(name).cloned()) else { return false };
+        let mut fresh: Roster = [(name.clone(), Member::of(record))].into();
+        plan::apply_control(&mut fresh, mirror.control());
+        let Some(fresh) = fresh.remove(name) else { return false };
+        let shows_another_view = known.view != fresh.view;
+        if shows_another_view {
+            known.view = fresh.view;
+            self.note_view(name, fresh.view);
+        }
+        if known == fresh {
+            return shows_another_view;
+        }
+        // It drains, or declines: waiting would only leave its shards without a plan.
+        let withdraws = known.receives() && !fresh.receives() || !fresh.declined.is_subset(&known.declined);
+        let declines = |(name, group): (&GroupName, &Served)| {
+            known.groups.get(name).is_some_and(|known| !known.declines_as(group))
+        };
+        let declines_many = fresh.groups.iter().any(declines);
+        match withdraws {
+            true => ctx.replan_now(),
+            false if declines_many => ctx.replan_within_debounce(),
+            false => self.replan_soon(freeze, ctx),
+        }
+        shows_another_view
+    }
+
     /// How many shards of each group the plan gives to nobody, although nodes serve the group.
     fn homeless(&self, declines: &Declines, mirror: &Mirror) -> Vec<(GroupName, usize)> {
         let mut homeless = Vec::new();
@@ -74,36 +109,6 @@ fn about_to_return(mirror: &Mirror, ctx: &Context) -> (Roster, Moment) {
 }
 
 impl Node {
-    /// A node renewed its record: most of the time nothing in it changed.
-    pub(super) fn refresh_member(&mut self, name: &NodeName) {
-        let record = self.mirror.node_record(name);
-        let (Some(record), Some(mut known)) = (record, self.planner.member(name).cloned()) else { return };
-        let mut fresh: Roster = [(name.clone(), Member::of(record))].into();
-        plan::apply_control(&mut fresh, self.mirror.control());
-        let Some(fresh) = fresh.remove(name) else { return };
-        if known.view != fresh.view {
-            known.view = fresh.view;
-            self.planner.note_view(name, fresh.view);
-            if !self.moves.surplus().is_empty() {
-                self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
-            }
-        }
-        if known == fresh {
-            return;
-        }
-        // It drains, or declines: waiting would only leave its shards without a plan.
-        let withdraws = known.receives() && !fresh.receives() || !fresh.declined.is_subset(&known.declined);
-        let declines = |(name, group): (&GroupName, &Served)| {
-            known.groups.get(name).is_some_and(|known| !known.declines_as(group))
-        };
-        let declines_many = fresh.groups.iter().any(declines);
-        match withdraws {
-            true => self.ctx.replan_now(),
-            false if declines_many => self.ctx.replan_within_debounce(),
-            false => self.planner.replan_soon(&mut self.freeze, &mut self.ctx),
-        }
-    }
-
     /// The roster as we know it now, and until when it counts nodes that have not come back yet.
     fn current_roster(&self) -> (Roster, Moment) {
         let (mut roster, until) = about_to_return(&self.mirror, &self.ctx);

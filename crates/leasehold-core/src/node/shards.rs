@@ -54,7 +54,9 @@ impl Node {
         let (phase, epoch, asked_at) = (hold.phase(), hold.epoch(), hold.started_at());
         let pardoned = hold.is_pardoned();
         let must_stop = self.must_stop(shard, epoch);
-        let wanted_here = self.planner.plan().wanted(shard) == Some(&self.ctx.config.node);
+        let wanted = self.planner.plan().wanted(shard);
+        let wanted_here = wanted == Some(&self.ctx.config.node);
+        let elsewhere = wanted.is_some() && !wanted_here;
         let hands_over = self.departure.hands_over(&self.offer, &self.mirror, &self.ctx);
         match phase {
             Phase::Running => {
@@ -78,7 +80,6 @@ impl Node {
                 self.ctx.tell(Notice::Stuck { shard: shard.clone(), epoch });
             }
             Phase::Resting { until } => {
-                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
                 if must_stop.is_some() || self.departure.is_leaving() || elsewhere {
                     self.begin_release(shard, must_stop);
                 } else if self.ctx.now.at >= until && !self.ctx.plan_is_stale() {
@@ -90,7 +91,6 @@ impl Node {
             Phase::Quarantined => {
                 let released =
                     self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
-                let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
                 if must_stop.is_some() || self.departure.is_leaving() || (hands_over && elsewhere) {
                     self.begin_release(shard, must_stop);
                 } else if pardoned || released >= Some(epoch) {
@@ -112,7 +112,13 @@ impl Node {
             }
             Phase::Claimed { why } => self.start_if_clear(shard, why),
             // A plan that changed while the claim waited for its turn.
-            Phase::Claiming if !wanted_here && self.drop_unsent_claim(shard) => self.consider_free(shard),
+            Phase::Claiming
+                if elsewhere
+                    && !self.claimability().names_us(shard)
+                    && self.outbox.drop_unsent_claim(shard, &mut self.holds) =>
+            {
+                self.consider_free(shard);
+            }
             Phase::Claiming | Phase::Releasing | Phase::Stopping { .. } => {}
         }
     }

@@ -6,6 +6,7 @@ use super::Node;
 use super::assertions::Never;
 use super::context::Context;
 use super::hold::{Hold, Phase, Started};
+use super::holds::Holds;
 use super::leaving::{Departure, is_drained_by_operators};
 use super::namespace::Namespace;
 use super::offer::Offer;
@@ -73,6 +74,20 @@ pub(super) enum Stage {
 }
 
 impl Outbox {
+    /// Forgets a claim that was not sent, because the plan gives the shard to another node; `false` if it may have been sent, or
+    /// if it counts whatever the plan says.
+    pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId, holds: &mut Holds) -> bool {
+        let Some(write) = holds.get(shard).and_then(|hold| hold.write()) else { return false };
+        let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.contains(shard);
+        let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
+        if !unsent || !planned {
+            return false;
+        }
+        self.remove(shard);
+        holds.remove(shard);
+        true
+    }
+
     /// Whether records of shards wait to be written until the store has answered others.
     pub(super) fn is_behind(&self, requests: &Requests, pace: &Pace) -> bool {
         !self.is_empty() && pace.is_full(requests)
@@ -350,22 +365,6 @@ impl Node {
             return;
         }
         self.outbox.add(shard);
-    }
-
-    /// Forgets a claim that was not sent; `false` if it may have been, or if it counts whatever the plan says.
-    pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId) -> bool {
-        let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return false };
-        let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.outbox.contains(shard);
-        let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
-        let elsewhere = self.planner.plan().wanted(shard).is_some_and(|node| !self.ctx.is_me(node));
-        let holder = self.mirror.holder(shard);
-        let is_mine = holder.is_some_and(|holder| Some(holder.session) == self.session_id());
-        if !unsent || !planned || !elsewhere || is_mine {
-            return false;
-        }
-        self.outbox.remove(shard);
-        self.holds.remove(shard);
-        true
     }
 
     pub(super) fn send_writes(&mut self) {

@@ -8,8 +8,10 @@ use crate::mirror::{Mirror, Source};
 use crate::name::{SessionId, WriteId};
 use crate::node::Node;
 use crate::node::context::Context;
+use crate::node::fencing::Fencing;
 use crate::node::former::Former;
 use crate::node::holds::Holds;
+use crate::node::life::Life;
 use crate::node::namespace::Namespace;
 use crate::node::requests::{Ask, Purpose};
 use crate::node::timers::Timer;
@@ -46,7 +48,12 @@ impl Node {
             return;
         }
         if !self.former.is_over(&self.holds, &self.mirror) && self.ctx.rules.hold(Rule::LeftOnlyWhenStopped) {
-            return self.wait_to_be_fenced();
+            return self.former.wait_to_be_fenced(
+                &mut self.fencing,
+                &mut self.life,
+                &mut self.mirror,
+                &mut self.ctx,
+            );
         }
         let me = self.ctx.me();
         let node = self.mirror.nodes.get(&me);
@@ -101,22 +108,6 @@ impl Node {
             };
             self.life.wait_for(why, ttl, &mut self.ctx);
         }
-    }
-
-    /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
-    fn wait_to_be_fenced(&mut self) {
-        let (me, ttl) = (self.ctx.me(), self.ctx.config.ttl);
-        let absent = self.mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
-        if let Some(session) = self.former.last().filter(|_| absent) {
-            self.mirror.note_absent(self.ctx.now.at, &me);
-            self.fencing.note_lost(me, session, ttl);
-        }
-        self.ctx.timers.set_earlier(Timer::Probe, self.ctx.now.at + ttl / 2);
-        if self.ctx.now.at < self.former.kill_at() {
-            return; // It has its time to stop.
-        }
-        let why = "work of our former session has not stopped: waiting until that session is over";
-        self.life.wait_for(why.into(), ttl, &mut self.ctx);
     }
 
     /// There is no record of our name. If shards name a session of it, that record was lost, and the session may live.
@@ -244,5 +235,27 @@ impl Former {
         let until =
             ctx.now.at + crate::config::stretch(namespace.ttl_max(&ctx.config), ctx.config.drift_permille);
         self.set_unproved_until(until);
+    }
+
+    /// Work of our former session does not end: the session is left to be proved dead, by us or by another node.
+    fn wait_to_be_fenced(
+        &self,
+        fencing: &mut Fencing,
+        life: &mut Life,
+        mirror: &mut Mirror,
+        ctx: &mut Context,
+    ) {
+        let (me, ttl) = (ctx.me(), ctx.config.ttl);
+        let absent = mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
+        if let Some(session) = self.last().filter(|_| absent) {
+            mirror.note_absent(ctx.now.at, &me);
+            fencing.note_lost(me, session, ttl);
+        }
+        ctx.timers.set_earlier(Timer::Probe, ctx.now.at + ttl / 2);
+        if ctx.now.at < self.kill_at() {
+            return; // It has its time to stop.
+        }
+        let why = "work of our former session has not stopped: waiting until that session is over";
+        life.wait_for(why.into(), ttl, ctx);
     }
 }
