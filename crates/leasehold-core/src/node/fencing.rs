@@ -202,7 +202,12 @@ impl Fencing {
     }
 
     /// Why this node's session may be over, if it may.
-    fn suspect(&self, name: &NodeName, session: Option<SessionId>, others: Others<'_>) -> Option<Suspect> {
+    pub(super) fn suspect(
+        &self,
+        name: &NodeName,
+        session: Option<SessionId>,
+        others: Others<'_>,
+    ) -> Option<Suspect> {
         let Others { mirror, namespace, ctx } = others;
         if ctx.is_me(name) && session.is_some() {
             return None;
@@ -231,6 +236,25 @@ impl Fencing {
         Some(Suspect { ttl, silent_from })
     }
 
+    /// The nodes that have been silent for so long that they are looked at now, and when to look again.
+    fn silent_nodes(&self, session: Option<SessionId>, others: Others<'_>) -> (Vec<NodeName>, Moment) {
+        let at = others.ctx.now.at;
+        let (mut due, mut next_at) = (Vec::new(), Moment::NEVER);
+        for name in others.mirror.nodes.keys() {
+            let Some(suspect) = self.suspect(name, session, others) else { continue };
+            let doubtful_at = suspect.silent_from + suspect.ttl / 2;
+            if at < doubtful_at {
+                next_at = next_at.min(doubtful_at);
+                continue;
+            }
+            let dead_at = suspect.dead_at(others.ctx);
+            let again_at = at + suspect.ttl / 5;
+            next_at = next_at.min(if dead_at > at { again_at.min(dead_at) } else { again_at });
+            due.push(name.clone());
+        }
+        (due, next_at)
+    }
+
     /// The node records that shards wait for are read: what became of the sessions that they name.
     pub(super) fn reads_to_ask(&mut self, requests: &Requests) -> Option<Ask> {
         if self.reads_wanted.is_empty() || requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
@@ -246,7 +270,7 @@ impl Fencing {
 const PROVEN_GONE_MAX: usize = 1000;
 
 /// How a session may turn out to be over.
-struct Suspect {
+pub(super) struct Suspect {
     ttl: Duration,
     silent_from: Moment,
 }
@@ -275,26 +299,9 @@ impl Node {
             self.ctx.timers.set(Timer::Probe, self.ctx.now.at + self.ctx.config.ttl / 2);
             return;
         }
-        let at = self.ctx.now.at;
-        let names: Vec<NodeName> = self.mirror.nodes.keys().cloned().collect();
-        let mut due = Vec::new();
-        let mut next_at = Moment::NEVER;
-        for name in names {
-            let Some(suspect) = self.fencing.suspect(&name, self.session_id(), self.others()) else {
-                continue;
-            };
-            #[cfg(feature = "sabotage")]
-            self.distrust_clock(&name);
-            let doubtful_at = suspect.silent_from + suspect.ttl / 2;
-            if at < doubtful_at {
-                next_at = next_at.min(doubtful_at);
-                continue;
-            }
-            let dead_at = suspect.dead_at(&self.ctx);
-            let again_at = at + suspect.ttl / 5;
-            next_at = next_at.min(if dead_at > at { again_at.min(dead_at) } else { again_at });
-            due.push(name);
-        }
+        #[cfg(feature = "sabotage")]
+        self.distrust_clocks();
+        let (due, next_at) = self.fencing.silent_nodes(self.session_id(), self.others());
         self.ctx.timers.set(Timer::Probe, next_at);
         if !due.is_empty() && !self.requests.any(|purpose| matches!(purpose, Purpose::Probe(_))) {
             let keys = due.iter().cloned().map(Key::Node).collect();

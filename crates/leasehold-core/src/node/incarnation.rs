@@ -15,7 +15,101 @@ use crate::rules::{Rule, Rules};
 use crate::store::{Key, Lane, Swap, Version};
 use crate::time::Moment;
 
+/// What follows from the `meta` that is there.
+enum Found {
+    /// It is the one that we work under from now on.
+    Adopted,
+    /// We cannot work under it, for this reason.
+    Unusable(String),
+    /// This must be written first, over that version.
+    Write(Meta, Option<Version>),
+}
+
 impl Namespace {
+    /// Adopts the incarnation that is there, or says what keeps us from that.
+    fn find(&mut self, mirror: &Mirror, ctx: &mut Context) -> Found {
+        let Some(seen) = &mirror.meta else {
+            let why = self.distrusted().map_or("the namespace is empty".into(), |(_, why)| why.clone());
+            return self.begin_anew(None, why, mirror, ctx);
+        };
+        let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);
+        let meta = match &seen.record {
+            Ok(meta) => meta.clone(),
+            Err(error) if error.is_too_new() => {
+                return Found::Unusable(format!("its meta record cannot be read ({error})"));
+            }
+            Err(error) => {
+                let why = format!("its meta record is damaged ({error})");
+                let until = first_seen_at + stretch(self.ttl_max(&ctx.config), ctx.config.drift_permille);
+                if ctx.now.at >= until {
+                    return self.begin_anew(Some(version), why, mirror, ctx);
+                }
+                return Found::Unusable(why);
+            }
+        };
+        let distrusted = self.distrusted().cloned();
+        if let Some((Some(old), why)) = &distrusted
+            && *old == meta.incarnation
+        {
+            return self.begin_anew(Some(version), why.clone(), mirror, ctx);
+        }
+        let generation = self.generation();
+        if !meta.generation.is_empty() && !generation.is_empty() && meta.generation != generation {
+            let why = format!("its identity changed from {} to {generation}", meta.generation);
+            return self.begin_anew(Some(version), why, mirror, ctx);
+        }
+        if meta.protocol.0 > PROTOCOL.1 || meta.protocol.1 < PROTOCOL.0 {
+            let (oldest, newest) = meta.protocol;
+            let why = format!(
+                "the namespace uses protocol versions {oldest} to {newest}, but this node supports {} to {}: upgrade this node",
+                PROTOCOL.0, PROTOCOL.1
+            );
+            return Found::Unusable(why);
+        }
+        let ttl_ms = ctx.config.ttl.as_millis() as u64;
+        let floor = if distrusted.is_some() { mirror.epoch_seen } else { Epoch(0) };
+        if meta.max_ttl_ms < ttl_ms || meta.epoch_floor < floor {
+            let max_ttl_ms = meta.max_ttl_ms.max(ttl_ms);
+            let epoch_floor = meta.epoch_floor.max(floor);
+            return Found::Write(Meta { max_ttl_ms, epoch_floor, ..meta }, Some(version));
+        }
+        let epoch_floor = meta.epoch_floor;
+        if let Some(why) = self.adopt(meta) {
+            ctx.tell(Notice::Incarnation { why, epoch_floor });
+        }
+        Found::Adopted
+    }
+
+    /// Begins a new incarnation, over this version of `meta`.
+    fn begin_anew(
+        &mut self,
+        expect: Option<Version>,
+        why: String,
+        mirror: &Mirror,
+        ctx: &mut Context,
+    ) -> Found {
+        let known_new =
+            ctx.config.namespace == config::Namespace::New && self.distrusted().is_none() && expect.is_none();
+        let settle = !known_new && ctx.rules.hold(Rule::SettleBeforeClaim);
+        let trusted_floor = if known_new { Epoch(0) } else { Epoch(ctx.now.unix_ms / 1000) };
+        let epoch_floor = mirror.epoch_seen.max(trusted_floor);
+        let meta = Meta {
+            format: FORMAT,
+            write: WriteId::from_bits(0),
+            incarnation: Incarnation::from_bits(ctx.rng.bits()),
+            state: if settle { MetaState::Settling } else { MetaState::Open },
+            max_ttl_ms: self.ttl_max(&ctx.config).as_millis() as u64,
+            seq: 0,
+            epoch_floor,
+            generation: self.generation().to_owned(),
+            protocol: PROTOCOL,
+            written_unix_ms: 0,
+            extra: Default::default(),
+        };
+        self.begin(meta.incarnation, why);
+        Found::Write(meta, expect)
+    }
+
     /// `meta` as we know it, with all that others published of it, and the version that it replaces.
     fn restored(&self, mirror: &Mirror, rules: &Rules) -> Option<(Meta, Version)> {
         let version = mirror.meta.as_ref().map(|seen| seen.version.clone())?;
@@ -37,30 +131,6 @@ impl Namespace {
             Err(error) => !error.is_too_new(),
         };
         damaged && order > seen.order
-    }
-
-    /// The `meta` of a new incarnation. `is_missing`: there is none that it replaces.
-    fn begin_anew(&mut self, is_missing: bool, why: String, mirror: &Mirror, ctx: &mut Context) -> Meta {
-        let known_new =
-            ctx.config.namespace == config::Namespace::New && self.distrusted().is_none() && is_missing;
-        let settle = !known_new && ctx.rules.hold(Rule::SettleBeforeClaim);
-        let trusted_floor = if known_new { Epoch(0) } else { Epoch(ctx.now.unix_ms / 1000) };
-        let epoch_floor = mirror.epoch_seen.max(trusted_floor);
-        let meta = Meta {
-            format: FORMAT,
-            write: WriteId::from_bits(0),
-            incarnation: Incarnation::from_bits(ctx.rng.bits()),
-            state: if settle { MetaState::Settling } else { MetaState::Open },
-            max_ttl_ms: self.ttl_max(&ctx.config).as_millis() as u64,
-            seq: 0,
-            epoch_floor,
-            generation: self.generation().to_owned(),
-            protocol: PROTOCOL,
-            written_unix_ms: 0,
-            extra: Default::default(),
-        };
-        self.begin(meta.incarnation, why);
-        meta
     }
 
     /// Asks whether the namespace may be opened, once it may be. Until then the node waits.
@@ -218,70 +288,17 @@ impl Node {
         if self.requests.any(|purpose| matches!(purpose, Purpose::Meta)) {
             return;
         }
-        let Some(seen) = &self.mirror.meta else {
-            let why =
-                self.namespace.distrusted().map_or("the namespace is empty".into(), |(_, why)| why.clone());
-            return self.begin_incarnation(None, why);
-        };
-        let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);
-        let meta = match &seen.record {
-            Ok(meta) => meta.clone(),
-            Err(error) if error.is_too_new() => {
-                let (why, ttl_max) = (
-                    format!("its meta record cannot be read ({error})"),
-                    self.namespace.ttl_max(&self.ctx.config),
-                );
-                return self.life.wait_for(why, ttl_max, &mut self.ctx);
+        match self.namespace.find(&self.mirror, &mut self.ctx) {
+            Found::Adopted => {
+                self.life.wait_no_more();
+                self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
             }
-            Err(error) => {
-                let why = format!("its meta record is damaged ({error})");
-                let until = first_seen_at
-                    + stretch(self.namespace.ttl_max(&self.ctx.config), self.ctx.config.drift_permille);
-                if self.ctx.now.at >= until {
-                    return self.begin_incarnation(Some(version), why);
-                }
+            Found::Unusable(why) => {
                 let ttl_max = self.namespace.ttl_max(&self.ctx.config);
-                return self.life.wait_for(why, ttl_max, &mut self.ctx);
+                self.life.wait_for(why, ttl_max, &mut self.ctx);
             }
-        };
-        let distrusted = self.namespace.distrusted().cloned();
-        if let Some((Some(old), why)) = &distrusted
-            && *old == meta.incarnation
-        {
-            return self.begin_incarnation(Some(version), why.clone());
+            Found::Write(meta, expect) => self.write_meta(meta, expect),
         }
-        let generation = self.namespace.generation();
-        if !meta.generation.is_empty() && !generation.is_empty() && meta.generation != generation {
-            let why = format!("its identity changed from {} to {generation}", meta.generation);
-            return self.begin_incarnation(Some(version), why);
-        }
-        if meta.protocol.0 > PROTOCOL.1 || meta.protocol.1 < PROTOCOL.0 {
-            let (oldest, newest) = meta.protocol;
-            let why = format!(
-                "the namespace uses protocol versions {oldest} to {newest}, but this node supports {} to {}: upgrade this node",
-                PROTOCOL.0, PROTOCOL.1
-            );
-            let ttl_max = self.namespace.ttl_max(&self.ctx.config);
-            return self.life.wait_for(why, ttl_max, &mut self.ctx);
-        }
-        let ttl_ms = self.ctx.config.ttl.as_millis() as u64;
-        let floor = if distrusted.is_some() { self.mirror.epoch_seen } else { Epoch(0) };
-        if meta.max_ttl_ms < ttl_ms || meta.epoch_floor < floor {
-            let max_ttl_ms = meta.max_ttl_ms.max(ttl_ms);
-            let epoch_floor = meta.epoch_floor.max(floor);
-            return self.write_meta(Meta { max_ttl_ms, epoch_floor, ..meta }, Some(version));
-        }
-        let epoch_floor = meta.epoch_floor;
-        if let Some(why) = self.namespace.adopt(meta) {
-            self.ctx.tell(Notice::Incarnation { why, epoch_floor });
-        }
-        self.life.wait_no_more();
-        self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
-    }
-
-    fn begin_incarnation(&mut self, expect: Option<Version>, why: String) {
-        let meta = self.namespace.begin_anew(expect.is_none(), why, &self.mirror, &mut self.ctx);
-        self.write_meta(meta, expect);
     }
 
     fn write_meta(&mut self, mut meta: Meta, expect: Option<Version>) {

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::writes::Stage;
 use crate::event::{Action, StopReason};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
-use crate::record::{NodeState, Record};
+use crate::record::{NodeRecord, NodeState, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Version};
 
@@ -37,15 +37,18 @@ impl Node {
     }
 
     /// `NoForeignClocks`: judges others by the time in their records.
-    pub(super) fn distrust_clock(&mut self, name: &NodeName) {
+    pub(super) fn distrust_clocks(&mut self) {
         if self.ctx.rules.hold(Rule::NoForeignClocks) {
             return;
         }
-        let record = self.mirror.node_record(name);
-        if let Some(record) = record
-            && self.ctx.now.unix_ms > record.written_unix_ms + record.ttl_ms
-        {
-            self.fence(&name.clone(), self.ctx.now.at);
+        let names: Vec<NodeName> = self.mirror.nodes.keys().cloned().collect();
+        for name in names {
+            let suspected = self.fencing.suspect(&name, self.session_id(), self.others()).is_some();
+            let record = self.mirror.node_record(&name).filter(|_| suspected);
+            let over = |record: &NodeRecord| self.ctx.now.unix_ms > record.written_unix_ms + record.ttl_ms;
+            if record.is_some_and(over) {
+                self.fence(&name, self.ctx.now.at);
+            }
         }
     }
 
