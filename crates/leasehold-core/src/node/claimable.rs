@@ -172,11 +172,6 @@ impl Node {
             session: self.session_id(),
         }
     }
-
-    /// What the records of the other nodes say of shards.
-    pub(super) fn others(&self) -> Others<'_> {
-        Others { mirror: &self.mirror, namespace: &self.namespace, ctx: &self.ctx }
-    }
 }
 
 impl Planner {

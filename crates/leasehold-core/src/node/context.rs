@@ -1,5 +1,6 @@
 //! What every part works with: the settings, the time, randomness, and what a step leaves to do: actions, timers and shards to
-//! look at again. A method of a part that takes `&mut Context` changes that part and nothing else.
+//! look at again. A method of a part that takes `&mut Context` changes that part, the context, and other parts only if
+//! it takes them by name.
 
 use std::time::Duration;
 

@@ -14,9 +14,18 @@
 //! nothing is left to decide.
 //!
 //! The state is divided into parts by what changes together. Each part is a type whose fields only its own file or folder
-//! can touch; everything else uses its methods. Questions take `&self` and change nothing. A method of a part takes what else
-//! it needs: `&mut Context` (settings, time, what the step leaves to do), and other parts by name. Methods of `Node` decide
-//! what several parts do together.
+//! can touch; everything else uses its methods. Questions take `&self` and change nothing.
+//!
+//! - A method belongs to the part whose duty it is. It takes what else it needs by name: `&mut Context` (settings, time, what
+//!   the step leaves to do), `&Mirror`, `&mut Holds`. So its signature says what it may touch. It stands in the file of its
+//!   subject: `overrides` has methods of `Offer`, `Reported` and `Planner`.
+//! - Questions that need the same parts are methods of a view, which borrows these parts: `Others` (what the records of the
+//!   other nodes say), `Claimability`, `Turns`, `Drafts` (what shard records should say) and `Movability`.
+//! - A part never asks the store. It returns an `Ask`, and `Node::ask` sends it.
+//! - `Node` has the methods that coordinate many parts: they may detach, take in a record or ask the store, or they would need
+//!   five arguments or more.
+//!
+//! The files by their subjects:
 //!
 //! - the store: `requests` (what was asked), `dispatch` (what comes back), `pace` (how fast we ask), `timers` (what happens
 //!   when), `gc` (what is long gone)
@@ -100,7 +109,7 @@ use offer::Offer;
 use outbox::Outbox;
 use pace::Pace;
 use planner::Planner;
-use publishing::Publishing;
+use publishing::{Others, Publishing};
 use reported::Reported;
 use requests::Requests;
 use session::{PendingJoin, Session};
@@ -280,5 +289,10 @@ impl Node {
     /// The session's id, while it is good.
     fn session_id(&self) -> Option<SessionId> {
         self.session.as_ref().map(|session| session.id())
+    }
+
+    /// What the records of the other nodes say of shards.
+    fn others(&self) -> Others<'_> {
+        Others { mirror: &self.mirror, namespace: &self.namespace, ctx: &self.ctx }
     }
 }

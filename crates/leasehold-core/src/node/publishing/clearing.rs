@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Others, Publishing};
-use crate::mirror::Reach;
+use super::others::Blocker;
+use super::{Check, Others, Publishing};
 use crate::name::{Epoch, ShardId};
 use crate::node::Node;
 use crate::node::context::Context;
@@ -22,7 +22,7 @@ use crate::store::{Freshness, Key, Listing, Op, Version};
 const LOOKED_AT_MAX: usize = 32;
 
 impl Node {
-    /// Starts a claimed shard, once that is safe; else asks for what is missing. `true` if it started.
+    /// Starts a claimed shard, once that is safe; else asks for what is missing.
     pub(in crate::node) fn start_if_clear(&mut self, shard: &ShardId, why: MoveReason) {
         let epoch = self.holds.get(shard).map(|hold| hold.epoch()).unwrap_or_default();
         let session = self.session.as_ref();
@@ -58,10 +58,11 @@ impl Node {
             self.publishing.unread.insert(shard.clone());
             return false;
         }
-        let blocked = self.ctx.rules.hold(Rule::PublishedIsHeld) && self.wait_for_blocker(shard);
+        let blocker = self.others().blocker(shard);
         let Some(hold) = self.holds.get_mut(shard) else { return false };
-        let was_blocked = std::mem::replace(&mut hold.check_mut().blocked, blocked);
-        if blocked {
+        let was_blocked = std::mem::replace(&mut hold.check_mut().blocked, blocker.is_some());
+        if let Some(blocker) = blocker {
+            self.publishing.wait_for_blocker(shard, blocker, hold.check_mut(), &mut self.ctx);
             return false;
         }
         if was_blocked {
@@ -77,32 +78,19 @@ impl Node {
         }
         true
     }
-
-    /// If another session publishes a shard that we claimed, waits for it to say otherwise, or to be over.
-    fn wait_for_blocker(&mut self, shard: &ShardId) -> bool {
-        let Some(blocker) = self.others().published_elsewhere(shard, Reach::Start).cloned() else {
-            return false;
-        };
-        let held = self.others().published_elsewhere(shard, Reach::Hold).is_some();
-        let node = self.mirror.nodes.get(&blocker);
-        let known =
-            node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
-        let session = known.map(|record| record.session);
-        if let Some(hold) = self.holds.get_mut(shard) {
-            hold.check_mut().blockers.extend(session);
-            hold.check_mut().was_held |= held || session.is_none();
-        }
-        if self.publishing.awaited.insert(shard.clone()) {
-            self.ctx.record_changed();
-        }
-        if let Some(at) = self.others().next_silent_at() {
-            self.ctx.agenda.wake_at(shard, at);
-        }
-        true
-    }
 }
 
 impl Publishing {
+    /// Another session publishes a shard that we claimed: waits for it to say otherwise, or to be over.
+    fn wait_for_blocker(&mut self, shard: &ShardId, blocker: Blocker, check: &mut Check, ctx: &mut Context) {
+        check.blockers.extend(blocker.session);
+        check.was_held |= blocker.holds || blocker.session.is_none();
+        if self.awaited.insert(shard.clone()) {
+            ctx.record_changed();
+        }
+        ctx.agenda.wake_at(shard, blocker.silent_at);
+    }
+
     /// All node records are read, and `meta` after them, for the claimed shards that wait for it.
     pub(in crate::node) fn nodes_to_read(
         &self,

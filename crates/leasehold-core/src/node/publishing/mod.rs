@@ -164,11 +164,11 @@ impl Publishing {
     pub(in crate::node) fn wait_while_withheld(
         &mut self,
         shard: &ShardId,
-        silent_at: Option<Moment>,
+        silent_at: Moment,
         ctx: &mut Context,
     ) {
         self.withheld.insert(shard.clone());
-        ctx.agenda.wake_at(shard, silent_at.unwrap_or(Moment::NEVER));
+        ctx.agenda.wake_at(shard, silent_at);
     }
 
     /// The highest epoch that anybody published for a group.

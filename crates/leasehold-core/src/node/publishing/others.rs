@@ -2,7 +2,7 @@
 
 use crate::config::stretch;
 use crate::mirror::{Mirror, Reach, SeenNode};
-use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::node::context::Context;
 use crate::node::namespace::Namespace;
 use crate::record::NodeRecord;
@@ -17,9 +17,34 @@ pub(in crate::node) struct Others<'a> {
     pub(in crate::node) ctx: &'a Context,
 }
 
+/// Another session that publishes a shard, so that it must not start here.
+pub(super) struct Blocker {
+    /// Which one, if that is known.
+    pub(super) session: Option<SessionId>,
+    /// Whether a session says that it holds the shard, and not only that it may start it.
+    pub(super) holds: bool,
+    /// When an unclear record has been silent for long enough; [`Moment::NEVER`] if there is none.
+    pub(super) silent_at: Moment,
+}
+
 impl<'a> Others<'a> {
+    /// What keeps a shard that we claimed from starting, if anything does.
+    pub(super) fn blocker(&self, shard: &ShardId) -> Option<Blocker> {
+        if !self.ctx.rules.hold(Rule::PublishedIsHeld) {
+            return None;
+        }
+        let node = self.mirror.nodes.get(self.published_elsewhere(shard, Reach::Start)?);
+        let known =
+            node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
+        Some(Blocker {
+            session: known.map(|record| record.session),
+            holds: self.published_elsewhere(shard, Reach::Hold).is_some(),
+            silent_at: self.next_silent_at(),
+        })
+    }
+
     /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
-    pub(super) fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&'a NodeName> {
+    fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&'a NodeName> {
         let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
         let may_run = |node: &SeenNode| {
             self.mirror.may_run(node, shard, reach, self.ctx.now.at >= self.silent_at(node))
@@ -39,13 +64,13 @@ impl<'a> Others<'a> {
     }
 
     /// When the next record has been silent for so long that no session can be alive in it, of those that cannot be read or
-    /// whose session may live beside a former one.
-    pub(in crate::node) fn next_silent_at(&self) -> Option<Moment> {
+    /// whose session may live beside a former one; [`Moment::NEVER`] if there is none.
+    pub(in crate::node) fn next_silent_at(&self) -> Moment {
         let unclear = |node: &&SeenNode| {
             node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
         };
         let silent_at = self.mirror.nodes.values().filter(unclear).map(|node| self.silent_at(node));
-        silent_at.filter(|at| *at > self.ctx.now.at).min()
+        silent_at.filter(|at| *at > self.ctx.now.at).min().unwrap_or(Moment::NEVER)
     }
 
     /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
