@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::Node;
 use super::context::Context;
+use super::holds::Holds;
 use super::leaving::is_drained_by_operators;
 use super::namespace::Namespace;
 use super::planner::Planner;
-use super::requests::{Ask, Purpose};
+use super::requests::{Ask, Purpose, Requests};
 use super::timers::Timer;
 use super::vacancies::Vacancies;
 use crate::mirror::Mirror;
@@ -103,6 +104,34 @@ impl Vacancies {
         }
         self.set_look_until(ctx.now.at + window);
         ctx.timers.set(Timer::Acquire, ctx.now.at + interval + ctx.rng.up_to(interval / 4));
+    }
+
+    /// Looks at what should be here and is not, or gives up when that has not helped for long enough.
+    fn look_for_wanted(
+        &self,
+        planner: &Planner,
+        holds: &Holds,
+        requests: &Requests,
+        ctx: &mut Context,
+    ) -> Option<Ask> {
+        let me = &ctx.config.node;
+        let missing = planner.plan().iter().filter(|(shard, to)| *to == Some(me) && !holds.contains(shard));
+        let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let interval = ctx.config.acquire_retry_interval;
+        if ctx.now.at >= self.look_until() {
+            ctx.tell(Notice::RetriesExhausted { shards: missing.len() });
+            ctx.timers.set_earlier(Timer::List, ctx.now.at + interval);
+            return None;
+        }
+        let busy = requests.any(|purpose| matches!(purpose, Purpose::Look(_)));
+        if !busy {
+            ctx.tell(Notice::Retried { shards: missing.len() });
+        }
+        ctx.timers.set(Timer::Acquire, ctx.now.at + interval + ctx.rng.up_to(interval / 4));
+        (!busy).then(|| Ask::look_at(missing))
     }
 }
 
@@ -199,28 +228,16 @@ impl Node {
         }
     }
 
+    /// Looks at what should be here and is not.
     pub(super) fn look_for_wanted(&mut self) {
         self.ctx.timers.stop(Timer::Acquire);
         if self.session.is_none() || self.departure.hands_over(&self.offer, &self.mirror, &self.ctx) {
             return;
         }
-        let me = &self.ctx.config.node;
-        let missing =
-            self.planner.plan().iter().filter(|(shard, to)| *to == Some(me) && !self.holds.contains(shard));
-        let missing: Vec<ShardId> = missing.map(|(shard, _)| shard.clone()).collect();
-        if missing.is_empty() {
-            return;
+        let wanted =
+            self.vacancies.look_for_wanted(&self.planner, &self.holds, &self.requests, &mut self.ctx);
+        if let Some(ask) = wanted {
+            self.ask(ask);
         }
-        let interval = self.ctx.config.acquire_retry_interval;
-        if self.ctx.now.at >= self.vacancies.look_until() {
-            self.ctx.tell(Notice::RetriesExhausted { shards: missing.len() });
-            self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at + interval);
-            return;
-        }
-        if !self.requests.any(|purpose| matches!(purpose, Purpose::Look(_))) {
-            self.ctx.tell(Notice::Retried { shards: missing.len() });
-            self.ask(Ask::look_at(missing));
-        }
-        self.ctx.timers.set(Timer::Acquire, self.ctx.now.at + interval + self.ctx.rng.up_to(interval / 4));
     }
 }

@@ -30,10 +30,6 @@ impl Outbox {
         self.unsent.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &ShardId> {
-        self.unsent.iter()
-    }
-
     /// The next shard whose write is sent.
     pub(super) fn next(&mut self) -> Option<ShardId> {
         self.unsent.pop_first()

@@ -1,7 +1,5 @@
 //! What is written into shard records: claims, releases, repairs, and first records of named shards.
 
-use std::collections::BTreeSet;
-
 use super::Node;
 use super::assertions::Never;
 use super::context::Context;
@@ -14,6 +12,7 @@ use super::outbox::Outbox;
 use super::pace::Pace;
 use super::planner::Planner;
 use super::requests::{Ask, Purpose, Requests};
+use super::session::Session;
 use crate::event::StopReason;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, SessionId, ShardId, WriteId};
@@ -73,7 +72,62 @@ pub(super) enum Stage {
     Unknown,
 }
 
+/// Writes that go out in one request.
+#[derive(Default)]
+struct Batch {
+    swaps: Vec<Swap>,
+    /// What each of them writes, and its id.
+    sent: Vec<(ShardId, WriteId)>,
+    /// Shards whose record is not what it was when their claim was made.
+    outdated: Vec<ShardId>,
+}
+
 impl Outbox {
+    /// The next writes to send, as many as one request can have.
+    fn next_batch(
+        &mut self,
+        holds: &mut Holds,
+        session: &Session,
+        mirror: &Mirror,
+        ctx: &mut Context,
+    ) -> Batch {
+        let mut batch = Batch::default();
+        while batch.swaps.len() < ctx.facts.swaps_max.max(1)
+            && let Some(shard) = self.next()
+        {
+            let id = ctx.write_id();
+            let unix_ms = ctx.now.unix_ms;
+            let keeps = ctx.rules.hold(Rule::RecordsStay);
+            let Some(write) = holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {
+                continue;
+            };
+            if write.stage == Stage::Sent {
+                continue;
+            }
+            let known = mirror.shards.get(&shard).map(|seen| &seen.version);
+            if write.kind == WriteKind::Claim && write.tries.is_empty() && known != write.base.as_ref() {
+                // It waited for its turn, and the record is not what it was.
+                batch.outdated.push(shard);
+                continue;
+            }
+            let announced = session.has_announced(&shard) || !ctx.rules.hold(Rule::PublishedBeforeTrust);
+            if write.replaces == Replaces::Release && write.tries.is_empty() && !announced {
+                // Only a session that had published the shard before relies on a release: otherwise another one may
+                // have looked in between, and not seen us.
+                write.replaces = Replaces::Other;
+            }
+            write.stage = Stage::Sent;
+            write.tries.push(id);
+            write.record.write = id;
+            write.record.written_unix_ms = unix_ms;
+            let removes = write.kind == WriteKind::Release && !keeps;
+            let value = (!removes).then(|| write.record.encode().into());
+            batch.swaps.push(Swap { key: Key::Shard(shard.clone()), expect: write.base.clone(), value });
+            batch.sent.push((shard, id));
+        }
+        batch
+    }
+
     /// Forgets a claim that was not sent, because the plan gives the shard to another node; `false` if it may have been sent, or
     /// if it counts whatever the plan says.
     pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId, holds: &mut Holds) -> bool {
@@ -369,52 +423,12 @@ impl Node {
 
     pub(super) fn send_writes(&mut self) {
         let mut outdated = Vec::new();
-        let is_announced = |shard: &ShardId| {
-            self.session.as_ref().is_some_and(|session| session.has_announced(shard))
-                || !self.ctx.rules.hold(Rule::PublishedBeforeTrust)
-        };
-        let published: BTreeSet<ShardId> =
-            self.outbox.iter().filter(|shard| is_announced(shard)).cloned().collect();
-        while !self.outbox.is_empty() && self.session.is_some() && !self.pace.is_full(&self.requests) {
-            let mut swaps = Vec::new();
-            let mut sent = Vec::new();
-            while swaps.len() < self.ctx.facts.swaps_max.max(1)
-                && let Some(shard) = self.outbox.next()
-            {
-                let id = self.ctx.write_id();
-                let unix_ms = self.ctx.now.unix_ms;
-                let keeps = self.ctx.rules.hold(Rule::RecordsStay);
-                let Some(write) = self.holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {
-                    continue;
-                };
-                if write.stage == Stage::Sent {
-                    continue;
-                }
-                let known = self.mirror.shards.get(&shard).map(|seen| &seen.version);
-                if write.kind == WriteKind::Claim && write.tries.is_empty() && known != write.base.as_ref() {
-                    // It waited for its turn, and the record is not what it was.
-                    outdated.push(shard);
-                    continue;
-                }
-                if write.replaces == Replaces::Release
-                    && write.tries.is_empty()
-                    && !published.contains(&shard)
-                {
-                    // Only a session that had published the shard before relies on a release: otherwise another one may
-                    // have looked in between, and not seen us.
-                    write.replaces = Replaces::Other;
-                }
-                write.stage = Stage::Sent;
-                write.tries.push(id);
-                write.record.write = id;
-                write.record.written_unix_ms = unix_ms;
-                let removes = write.kind == WriteKind::Release && !keeps;
-                let value = (!removes).then(|| write.record.encode().into());
-                swaps.push(Swap { key: Key::Shard(shard.clone()), expect: write.base.clone(), value });
-                sent.push((shard, id));
-            }
-            if !swaps.is_empty() {
-                self.ask(Ask::work(Op::Swap(swaps), Purpose::Shards(sent)));
+        while !self.outbox.is_empty() && !self.pace.is_full(&self.requests) {
+            let Some(session) = &self.session else { break };
+            let batch = self.outbox.next_batch(&mut self.holds, session, &self.mirror, &mut self.ctx);
+            outdated.extend(batch.outdated);
+            if !batch.swaps.is_empty() {
+                self.ask(Ask::work(Op::Swap(batch.swaps), Purpose::Shards(batch.sent)));
             }
         }
         for shard in outdated {
