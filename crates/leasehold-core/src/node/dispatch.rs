@@ -290,12 +290,7 @@ impl Node {
     }
 
     /// `was_alive`: the session that was alive under the name, if it is the record of a node.
-    fn record_has_changed(
-        &mut self,
-        source: Source,
-        key: &Key,
-        was_alive: Option<SessionId>,
-    ) -> bool {
+    fn record_has_changed(&mut self, source: Source, key: &Key, was_alive: Option<SessionId>) -> bool {
         if let Some(error) = corruption(key, &self.mirror) {
             self.ctx.tell(Notice::CorruptRecord { key: key.clone(), error: error.to_string() });
         }
