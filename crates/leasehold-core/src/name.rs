@@ -287,17 +287,29 @@ impl<T: FromStr<Err = String>> serde::de::Visitor<'_> for Parse<T> {
     }
 }
 
-/// 32 hexadecimal digits as a number. The standard library's way divides and checks for overflow at every digit.
+/// What each byte is worth as a hexadecimal digit, or [`NO_DIGIT`].
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = 0x80;
+
+/// 32 hexadecimal digits as a number. Every record has several, and no branch can predict random digits.
 fn from_hex_digits(digits: &[u8]) -> Option<u128> {
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+    let digits: &[u8; 32] = digits.try_into().ok()?;
+    let half = |digits: &[u8]| {
+        digits.iter().fold((0_u64, 0_u8), |(sum, seen), digit| {
+            let value = DIGIT_VALUES[usize::from(*digit)];
+            (sum << 4 | u64::from(value), seen | value)
+        })
     };
-    let half =
-        |digits: &[u8]| digits.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(value(*digit)?)));
-    let (high, low) = digits.split_at_checked(16).filter(|(_, low)| low.len() == 16)?;
-    Some(u128::from(half(high)?) << 64 | u128::from(half(low)?))
+    let ((high, in_high), (low, in_low)) = (half(&digits[..16]), half(&digits[16..]));
+    ((in_high | in_low) & NO_DIGIT == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
 fn to_hex_digits(bits: u128) -> [u8; 32] {

@@ -87,7 +87,7 @@ pub struct NodeRecord {
 
 /// The fields of a node record that every renewal changes. Most renewals change nothing else, and every node reads every
 /// renewal: so only this part of them is parsed.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
     format: u32,
@@ -104,11 +104,20 @@ impl Heartbeat {
     /// The heartbeat of a stored node record, and the bytes of the rest. `None` if it is not written as this version writes
     /// it: then the whole record must be parsed.
     pub fn split(bytes: &[u8]) -> Option<(Heartbeat, &[u8])> {
-        let at = bytes.windows(REST.len()).position(|window| window == REST)?;
+        let at = memchr::memmem::find(bytes, REST)?;
         let (head, rest) = bytes.split_at(at);
         // On its own it must be a whole object: then nothing in the rest belongs to it.
         let heartbeat: Heartbeat = serde_json::from_slice(&[head, b"}"].concat()).ok()?;
         (heartbeat.format <= FORMAT && heartbeat.seq <= SEQ_MAX).then_some((heartbeat, rest))
+    }
+
+    /// The record with this heartbeat, as it is stored, of which the rest was encoded before.
+    pub fn join(self, rest: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128 + rest.len());
+        serde_json::to_writer(&mut bytes, &self).expect("a heartbeat is plain data");
+        bytes.pop();
+        bytes.extend_from_slice(rest);
+        bytes
     }
 }
 
@@ -219,6 +228,12 @@ impl NodeRecord {
     /// The placement that the node plans with.
     pub fn placement(&self) -> &str {
         self.placement.as_deref().unwrap_or(RENDEZVOUS)
+    }
+
+    /// The fields that every renewal changes.
+    pub fn heartbeat(&self) -> Heartbeat {
+        let NodeRecord { format, write, seq, written_unix_ms, .. } = *self;
+        Heartbeat { format, write, seq, written_unix_ms }
     }
 
     /// The same record with the heartbeat of a later renewal.

@@ -151,6 +151,7 @@ fn a_renewal_differs_in_its_heartbeat_alone() {
     let (_, rest) = Heartbeat::split(&first).expect("written by this version");
     let (heartbeat, same_rest) = Heartbeat::split(&second).expect("written by this version");
     assert_eq!(rest, same_rest);
+    assert_eq!(next.heartbeat().join(rest), second, "encoded in two parts, it is the same");
     record.renew(heartbeat);
     assert_eq!(record, next);
     assert_eq!(record, NodeRecord::decode(&second).expect("a record"));

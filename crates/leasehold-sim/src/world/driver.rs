@@ -335,14 +335,7 @@ fn decisive(actions: &[Action], point: PausePoint) -> bool {
     })
 }
 
-/// Whether a record contains these bytes. Every write is searched, so this is not `windows`, which compares at each byte.
-pub(crate) fn mentions(mut text: &[u8], word: &[u8]) -> bool {
-    let Some((first, rest)) = word.split_first() else { return true };
-    while let Some(at) = text.iter().position(|byte| byte == first) {
-        text = &text[at + 1..];
-        if text.starts_with(rest) {
-            return true;
-        }
-    }
-    false
+/// Whether a record contains these bytes.
+pub(crate) fn mentions(text: &[u8], word: &[u8]) -> bool {
+    memchr::memmem::find(text, word).is_some()
 }

@@ -203,6 +203,7 @@ impl Node {
             renewed_at: counted_from,
             published: join.published,
             pending: Vec::new(),
+            encoded: None,
             last_sent_at: join.sent_at.at,
             #[cfg(feature = "sabotage")]
             lost_told: false,

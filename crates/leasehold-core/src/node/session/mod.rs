@@ -21,7 +21,7 @@ use crate::store::Version;
 use crate::time::{Moment, Now};
 
 pub(in crate::node) use joining::PendingJoin;
-use renewing::Renewal;
+use renewing::{Encoded, Renewal};
 
 /// A session that is good, as far as its own clock tells.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub(in crate::node) struct Session {
     published: Arc<Published>,
     /// Renewals that were sent and may have landed.
     pending: Vec<Renewal>,
+    encoded: Option<Encoded>,
     last_sent_at: Moment,
     /// The work was told that its grants are lost, and yet the session goes on.
     #[cfg(feature = "sabotage")]

@@ -13,7 +13,7 @@ use crate::node::life::Life;
 use crate::node::requests::{Ask, Purpose, Sent};
 use crate::node::timers::Timer;
 use crate::notice::Cause;
-use crate::record::{NodeRecord, NodeState, Published, Record};
+use crate::record::{Heartbeat, NodeRecord, NodeState, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use crate::time::Now;
@@ -30,6 +30,35 @@ pub(in crate::node) struct Renewal {
     value: Arc<[u8]>,
 }
 
+/// The last record that a session encoded. Most renewals say the same again, and then only their heartbeat is encoded.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    record: NodeRecord,
+    /// Its bytes without the heartbeat.
+    rest: Vec<u8>,
+    published: Arc<Published>,
+}
+
+impl Session {
+    /// A record as it is stored, and what it publishes.
+    fn encode(&mut self, record: NodeRecord) -> (Arc<[u8]>, Arc<Published>) {
+        if let Some(last) = &mut self.encoded {
+            last.record.renew(record.heartbeat());
+            if last.record == record {
+                return (record.heartbeat().join(&last.rest).into(), last.published.clone());
+            }
+        }
+        let value = record.encode();
+        let published = Arc::new(record.publishes.clone().unwrap_or_default());
+        self.encoded = Heartbeat::split(&value).map(|(_, rest)| Encoded {
+            rest: rest.to_vec(),
+            published: published.clone(),
+            record,
+        });
+        (value.into(), published)
+    }
+}
+
 impl Node {
     pub(in crate::node) fn renew(&mut self) {
         let in_flight = self.requests.any(|purpose| matches!(purpose, Purpose::Renew(_)));
@@ -41,11 +70,11 @@ impl Node {
         let state = if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active };
         let write = self.ctx.write_id();
         let record = self.node_record(write, id, seq, state);
-        let (sent_at, value): (Now, Arc<[u8]>) = (self.ctx.now, record.encode().into());
+        let sent_at = self.ctx.now;
         self.ctx.record_sent();
         let order = self.mirror.tick();
-        let published = Arc::new(record.publishes.unwrap_or_default());
         let session = self.session.as_mut().expect("it was there");
+        let (value, published) = session.encode(record);
         session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
         session.last_sent_at = sent_at.at;
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
