@@ -231,8 +231,8 @@ impl Trial {
         let Some((version, record)) = seen.and_then(|seen| Some((&seen.version, seen.good()?))) else {
             return Ok(());
         };
-        let states = self.history.states.get(key).into_iter().flatten().flatten();
-        let stored = states.filter(|stored| stored.version == *version).next_back();
+        let mut states = self.history.states.get(key).into_iter().flatten().flatten();
+        let stored = states.rfind(|stored| stored.version == *version);
         let stored = stored.map(|stored| NodeRecord::decode(&stored.value));
         prop_assert_eq!(stored, Some(Ok(record.as_ref().clone())), "{}", key);
         Ok(())
