@@ -80,3 +80,11 @@ pub struct Now {
     /// notice that the boot clock stood still (a virtual machine that was frozen).
     pub unix_ms: u64,
 }
+
+impl Now {
+    /// How far the wall clock is ahead of the boot clock, in milliseconds. It grows only if the wall clock steps forward, or
+    /// if the boot clock stands still.
+    pub(crate) fn wall_ahead_ms(self) -> i64 {
+        self.unix_ms.cast_signed().saturating_sub(self.at.as_millis().cast_signed())
+    }
+}

@@ -149,6 +149,7 @@ settings! {
         list_every: Kind::Span, "ttl × 4 / 5", "Interval between full listings, in addition to the watch";
         debounce: Kind::Span, "200ms, at most ttl / 20", "Quiet period after a membership change before replanning";
         takeover_delay: Kind::Span, "ttl / 5", "How long each node in the ranking waits before it takes an unowned shard";
+        gather: Kind::Span, "debounce × 2", "How long a node that starts while no shard is owned waits for others to start";
         recover_window: Kind::Span, "ttl / 5", "How long a new session must be healthy after a detach before it takes shards";
         retry_first: Kind::Span, "50ms", "First pause after a store error; it doubles each time";
         retry_max: Kind::Span, "1s", "Longest pause after a store error";

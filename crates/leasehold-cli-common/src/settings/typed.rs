@@ -228,6 +228,8 @@ impl Settings {
         set("debounce", &mut config.debounce);
         set("takeover_delay", &mut config.takeover_delay);
         set("recover_window", &mut config.recover_window);
+        // Programs are started as several replicas at once, also in a new namespace.
+        config.gather = Some(self.span("gather").unwrap_or(config.debounce.saturating_mul(2)));
         set("acquire_retry_interval", &mut config.acquire_retry_interval);
         set("acquire_retry_window", &mut config.acquire_retry_window);
         set("healthy_after", &mut config.healthy_after);
@@ -296,6 +298,7 @@ fn effective(config: &Config, key: &str) -> Option<String> {
         "list_every" => config.list_every,
         "debounce" => config.debounce,
         "takeover_delay" => config.takeover_delay,
+        "gather" => config.gather_for(),
         "recover_window" => config.recover_window,
         "acquire_retry_interval" => config.acquire_retry_interval,
         "acquire_retry_window" => config.acquire_retry_window,

@@ -61,6 +61,9 @@ pub struct Config {
     pub debounce: Duration,
     /// How long the k-th node in rank waits per rank before it takes a shard that stays unowned. At most `ttl`.
     pub takeover_delay: Duration,
+    /// How long a node that starts while no shard is owned waits for others to start; see [`Config::gather_for`]. At most
+    /// `ttl`. `None`: twice `debounce`, and not at all in a namespace that is known to be new.
+    pub gather: Option<Duration>,
     /// How long a new session must be healthy after a detachment before it takes shards. From `renew_every`, so that
     /// at least one renewal falls into it, to ten ttls.
     pub recover_window: Duration,
@@ -150,6 +153,7 @@ impl Config {
             list_every: ttl.saturating_mul(4) / 5,
             debounce: Duration::from_millis(200).min(ttl / 20),
             takeover_delay: ttl / 5,
+            gather: None,
             recover_window: ttl / 5,
             retry: Backoff::Doubling { first: Duration::from_millis(50), max: second },
             acquire_retry_interval: second.min(ttl / 10),
@@ -205,9 +209,10 @@ impl Config {
     /// much after the last of them, and twice as much at most. Those of one deployment then each take their share, and
     /// nothing moves a moment later.
     pub fn gather_for(&self) -> Duration {
-        match self.namespace {
-            Namespace::Unknown => self.debounce.saturating_mul(2),
-            Namespace::New => Duration::ZERO,
+        match (self.gather, self.namespace) {
+            (Some(gather), _) => gather,
+            (None, Namespace::Unknown) => self.debounce.saturating_mul(2),
+            (None, Namespace::New) => Duration::ZERO,
         }
     }
 

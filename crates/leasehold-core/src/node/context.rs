@@ -106,11 +106,13 @@ impl Context {
         self.now.at + every - self.rng.up_to(every / 10)
     }
 
-    /// How long the boot clock stood still since then while the wall clock ran on, if that is more than the margin.
-    pub(super) fn frozen_since(&self, since: Now) -> Option<Duration> {
-        let wall = Duration::from_millis(self.now.unix_ms.saturating_sub(since.unix_ms));
-        let boot = self.now.at.since(since.at);
-        (since.unix_ms != 0 && wall > boot + self.config.margin).then(|| wall - boot)
+    /// How long the boot clock stood still while the wall clock ran on, if that is more than the margin. `wall_ahead_min_ms`:
+    /// the least that the wall clock was ahead since the renewal that the deadlines count from. Steps back of the wall clock
+    /// lower it, so that they hide no freeze that comes after them.
+    pub(super) fn frozen_since(&self, wall_ahead_min_ms: i64) -> Option<Duration> {
+        let by = self.now.wall_ahead_ms().saturating_sub(wall_ahead_min_ms);
+        let by = Duration::from_millis(u64::try_from(by).unwrap_or(0));
+        (by > self.config.margin).then_some(by)
     }
 
     /// Until when work may run, if the last renewal that landed was sent then.

@@ -26,8 +26,10 @@ impl Gathering {
                 && silent_for < holder.ttl() / 2
         };
         let mut holders = mirror.shards.values().filter_map(|seen| seen.good()?.holder());
-        // Where nothing was ever owned, every node has waited for the namespace to open, or the namespace is known to be new.
-        let cold = !has_been_attached && !mirror.shards.is_empty() && !holders.any(is_active);
+        // Where nothing was ever owned, every node has waited for the namespace to open, and they have met by then; or the
+        // namespace is known to be new, and then the settings say whether others start with us.
+        let may_be_first = !mirror.shards.is_empty() || ctx.config.gather.is_some();
+        let cold = !has_been_attached && may_be_first && !holders.any(is_active);
         let gathers = cold && !wait.is_zero() && ctx.rules.hold(Rule::ReturningCounts);
         ctx.timers.set(Timer::Gather, if gathers { at + wait } else { Moment::NEVER });
         self.latest_at = at + wait * 2;

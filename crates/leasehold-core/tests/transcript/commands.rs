@@ -322,6 +322,7 @@ fn config(name: &str, settings: &str) -> Result<Config, String> {
             }
             ("ttl_max", value) => config.ttl_max = span(value)?,
             ("takeover_delay", value) => config.takeover_delay = span(value)?,
+            ("gather", value) => config.gather = Some(span(value)?),
             ("recover_window", value) => config.recover_window = span(value)?,
             ("retry_interval", value) => config.acquire_retry_interval = span(value)?,
             ("retry_window", value) => config.acquire_retry_window = span(value)?,

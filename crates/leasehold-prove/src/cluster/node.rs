@@ -115,6 +115,8 @@ async fn live(options: NodeOptions) -> Result<(), leasehold::BoxError> {
         .ttl(ttl)
         .weight(options.weight)
         .new_namespace()
+        // All nodes of the cluster are started at once: each takes its own share.
+        .configure(|config| config.gather = Some(config.debounce * 2))
         .group(Group::numbered(GROUP, options.shards).policy(options.policy), move |grant| {
             worker::work(work.clone(), manner, grant)
         })

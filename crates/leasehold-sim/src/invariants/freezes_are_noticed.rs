@@ -22,12 +22,13 @@ pub(crate) fn judge(world: &World, process: usize, before: Option<SessionNo>) ->
     let clock = &world.slots[node.slot].clock;
     let renewed = session.deadlines.valid_until.as_nanos() - node.valid_for;
     let renewed_at = clock.when(leasehold_core::Moment::from_nanos(renewed));
-    // A step of the wall clock may hide it.
-    if clock.stepped_at >= renewed_at {
-        return Ok(());
-    }
-    let wall = world.at - renewed_at;
-    let boot = clock.moment(world.at).as_nanos() - renewed;
+    // A step back of the wall clock may hide a freeze before it, and until the core has looked at the clocks again.
+    let (since, shown) = match clock.stepped_at >= renewed_at {
+        true => (node.wall_step_seen_at, clock.moment(node.wall_step_seen_at).as_nanos()),
+        false => (renewed_at, renewed),
+    };
+    let wall = world.at - since;
+    let boot = clock.moment(world.at).as_nanos() - shown;
     if wall <= boot + node.margin + ROUNDING {
         return Ok(());
     }

@@ -25,6 +25,10 @@ impl World {
     /// Passes an event to the core and carries out its actions.
     pub(crate) fn step(&mut self, process: usize, event: Event) -> Judged {
         let now = self.now_of(process);
+        let node = &mut self.processes[process];
+        if self.slots[node.slot].clock.stepped_at >= node.wall_step_seen_at {
+            node.wall_step_seen_at = self.at;
+        }
         let session = self.processes[process].session().filter(|it| it.no.is_some()).map(|it| it.number);
         let mut actions = std::mem::take(&mut self.scratch);
         self.processes[process].core.step(now, event, &mut actions);

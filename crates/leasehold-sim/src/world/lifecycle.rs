@@ -79,6 +79,7 @@ impl World {
             state_since: self.at,
             slept_at: 0,
             thawed_at: 0,
+            wall_step_seen_at: self.at,
             margin,
             busy: (0, 0),
             leaving: Leaving::No,

@@ -180,6 +180,8 @@ pub(crate) struct Process {
     pub(crate) slept_at: Instant,
     /// When its machine last resumed after a freeze; and how long a clock may stop unnoticed.
     pub(crate) thawed_at: Instant,
+    /// When its core first looked at the clocks after the last step of its wall clock.
+    pub(crate) wall_step_seen_at: Instant,
     pub(crate) margin: Instant,
     /// How long its work has to stop, by its settings, and how long killing it takes at most.
     pub(crate) stop_budget: Instant,

@@ -74,6 +74,19 @@ fn taking(c: &Config, found: &mut Found) {
     );
     must(
         found,
+        c.gather_for() <= c.ttl,
+        ("gather_within_ttl", "gather"),
+        || {
+            format!(
+                "gather ({}) must be at most ttl ({}): at a cold start, no shard is owned for up to twice as long",
+                Span(c.gather_for()),
+                Span(c.ttl)
+            )
+        },
+        "lower gather",
+    );
+    must(
+        found,
         c.recover_window >= c.renew_every,
         ("recover_sees_renewal", "recover_window"),
         || {

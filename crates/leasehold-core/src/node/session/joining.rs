@@ -187,7 +187,8 @@ impl Node {
         let counted_from =
             if self.ctx.rules.hold(Rule::DeadlineFromSending) { join.sent_at } else { self.ctx.now };
         let deadlines = self.ctx.deadlines_from(counted_from.at);
-        if self.ctx.now.at >= deadlines.stop_at {
+        let wall_ahead_min_ms = join.sent_at.wall_ahead_ms().min(self.ctx.now.wall_ahead_ms());
+        if self.ctx.now.at >= deadlines.stop_at || self.ctx.frozen_since(wall_ahead_min_ms).is_some() {
             // It took too long: this session is over before it began.
             self.former.add(join.session);
             self.ctx.timers.set(Timer::List, self.ctx.now.at);
@@ -200,7 +201,8 @@ impl Node {
             deadlines,
             opened: self.mirror.tick(),
             meta_confirmed: false,
-            renewed_at: counted_from,
+            renewed_at: counted_from.at,
+            wall_ahead_min_ms,
             published: join.published,
             pending: Vec::new(),
             encoded: None,

@@ -31,8 +31,10 @@ pub(in crate::node) struct Session {
     /// The version of our record that the next renewal replaces.
     version: Option<Version>,
     deadlines: Deadlines,
-    /// When the last renewal that is known to have landed was sent, by both clocks.
-    renewed_at: Now,
+    /// When the last renewal that is known to have landed was sent.
+    renewed_at: Moment,
+    /// The least that the wall clock was ahead of the boot clock since then.
+    wall_ahead_min_ms: i64,
     /// Our logical time when it began.
     opened: u64,
     /// `meta` was read since, and was what we know: then its first record landed in the store that we know.
@@ -56,9 +58,11 @@ impl Node {
             self.life.begin(now.at);
         }
         self.ctx.now = Now { at: now.at.max(before.at), unix_ms: now.unix_ms };
-        let Some(session) = &self.session else { return };
+        let Some(session) = &mut self.session else { return };
         // Counted from the renewal that all deadlines count from: several short freezes are as bad as a long one.
-        let since = if self.ctx.rules.hold(Rule::FreezesAddUp) { session.renewed_at } else { before };
+        let ahead_min_ms = session.compare_clocks(self.ctx.now);
+        let since =
+            if self.ctx.rules.hold(Rule::FreezesAddUp) { ahead_min_ms } else { before.wall_ahead_ms() };
         if let Some(frozen_for) = self.ctx.frozen_since(since) {
             self.detach(Cause::ClockStoodStill(frozen_for));
         }
@@ -147,13 +151,25 @@ impl Session {
         self.deadlines.stop_at
     }
 
-    /// A renewal that was sent then is known to have landed. Deadlines only move forward.
-    fn confirm(&mut self, sent_at: Now, ctx: &mut Context) {
-        let counted_from = if ctx.rules.hold(Rule::DeadlineFromSending) { sent_at } else { ctx.now };
-        if counted_from.at > self.renewed_at.at {
-            self.renewed_at = counted_from;
+    /// Notes how far the wall clock is ahead now; returns the least since the renewal that the deadlines count from.
+    fn compare_clocks(&mut self, now: Now) -> i64 {
+        let ahead_ms = now.wall_ahead_ms();
+        for pending in &mut self.pending {
+            pending.wall_ahead_min_ms = pending.wall_ahead_min_ms.min(ahead_ms);
         }
-        let deadlines = ctx.deadlines_from(self.renewed_at.at);
+        self.wall_ahead_min_ms = self.wall_ahead_min_ms.min(ahead_ms);
+        self.wall_ahead_min_ms
+    }
+
+    /// This renewal is known to have landed. Deadlines only move forward.
+    fn confirm(&mut self, renewal: &Renewal, ctx: &mut Context) {
+        let from_sending = ctx.rules.hold(Rule::DeadlineFromSending);
+        let counted_from = if from_sending { renewal.sent_at } else { ctx.now.at };
+        if counted_from > self.renewed_at {
+            self.renewed_at = counted_from;
+            self.wall_ahead_min_ms = renewal.wall_ahead_min_ms;
+        }
+        let deadlines = ctx.deadlines_from(self.renewed_at);
         if deadlines.valid_until > self.deadlines.valid_until {
             self.deadlines = deadlines;
             #[cfg(feature = "sabotage")]

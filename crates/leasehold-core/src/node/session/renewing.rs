@@ -16,7 +16,7 @@ use crate::notice::Cause;
 use crate::record::{Heartbeat, NodeRecord, NodeState, Published, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Swapped, Version};
-use crate::time::Now;
+use crate::time::Moment;
 
 #[derive(Clone, Debug)]
 pub(in crate::node) struct Renewal {
@@ -24,7 +24,9 @@ pub(in crate::node) struct Renewal {
     pub(in crate::node) seq: u64,
     /// What it publishes.
     pub(in crate::node) published: Arc<Published>,
-    sent_at: Now,
+    pub(super) sent_at: Moment,
+    /// The least that the wall clock was ahead of the boot clock since then.
+    pub(super) wall_ahead_min_ms: i64,
     /// Our logical time when it was sent.
     order: u64,
     value: Arc<[u8]>,
@@ -70,13 +72,21 @@ impl Node {
         let state = if self.departure.is_draining() { NodeState::Draining } else { NodeState::Active };
         let write = self.ctx.write_id();
         let record = self.node_record(write, id, seq, state);
-        let sent_at = self.ctx.now;
+        let (sent_at, wall_ahead_min_ms) = (self.ctx.now.at, self.ctx.now.wall_ahead_ms());
         self.ctx.record_sent();
         let order = self.mirror.tick();
         let session = self.session.as_mut().expect("it was there");
         let (value, published) = session.encode(record);
-        session.pending.push(Renewal { write, seq, published, sent_at, order, value: value.clone() });
-        session.last_sent_at = sent_at.at;
+        session.pending.push(Renewal {
+            write,
+            seq,
+            published,
+            sent_at,
+            wall_ahead_min_ms,
+            order,
+            value: value.clone(),
+        });
+        session.last_sent_at = sent_at;
         let swap = Swap { key: Key::Node(self.ctx.me()), expect, value: Some(value) };
         self.ask(Ask::swap(Lane::Renewal, swap, Purpose::Renew(write)));
     }
@@ -117,19 +127,12 @@ impl Node {
     /// A renewal of this session is known to be in the store. Of those that replace the same version no other can land.
     pub(in crate::node) fn renewal_landed(&mut self, renewal: Renewal, version: Version) {
         let Some(session) = &mut self.session else { return };
-        // The clocks are compared from this renewal on. A step back of the wall clock before it hid freezes until now.
-        if self.ctx.rules.hold(Rule::FreezesAddUp)
-            && renewal.sent_at.at > session.renewed_at.at
-            && let Some(frozen_for) = self.ctx.frozen_since(renewal.sent_at)
-        {
-            return self.detach(Cause::ClockStoodStill(frozen_for));
-        }
         session.version = Some(version.clone());
         session.seq = renewal.seq;
         session.pending.retain(|pending| pending.seq > renewal.seq);
+        session.confirm(&renewal, &mut self.ctx);
         session.published = renewal.published;
-        session.confirm(renewal.sent_at, &mut self.ctx);
-        self.life.renewal_landed(renewal.sent_at.at, &mut self.ctx);
+        self.life.renewal_landed(renewal.sent_at, &mut self.ctx);
         // Claimed shards may have waited for what it publishes.
         self.holds.look_at_claimed(&mut self.ctx);
         if self.ctx.rules.hold(Rule::OwnRecordNotOlder) {
