@@ -20,23 +20,23 @@ mod imp {
     #[derive(Debug)]
     pub(crate) struct AlarmClock {
         timer: OwnedFd,
-        bell: Bell,
+        waker: Waker,
     }
 
     /// Wakes the sleeper.
     #[derive(Clone, Debug)]
-    pub(crate) struct Bell(Arc<OwnedFd>);
+    pub(crate) struct Waker(Arc<OwnedFd>);
 
     impl AlarmClock {
         pub(crate) fn new() -> io::Result<Self> {
             let timer =
                 timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-            let bell = Bell(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-            Ok(AlarmClock { timer, bell })
+            let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+            Ok(AlarmClock { timer, waker })
         }
 
-        pub(crate) fn bell(&self) -> Bell {
-            self.bell.clone()
+        pub(crate) fn waker(&self) -> Waker {
+            self.waker.clone()
         }
 
         /// Sleeps until the moment, or until it is woken. It may also return early for no reason.
@@ -51,7 +51,7 @@ mod imp {
             let setting = Itimerspec { it_interval: zero, it_value };
             timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)?;
             let mut sources =
-                [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(&*self.bell.0, PollFlags::IN)];
+                [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(&*self.waker.0, PollFlags::IN)];
             match poll(&mut sources, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -59,13 +59,13 @@ mod imp {
             // Both are non-blocking: reading only resets them.
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&self.timer, &mut count);
-            let _ = rustix::io::read(&*self.bell.0, &mut count);
+            let _ = rustix::io::read(&*self.waker.0, &mut count);
             Ok(())
         }
     }
 
-    impl Bell {
-        pub(crate) fn ring(&self) {
+    impl Waker {
+        pub(crate) fn wake(&self) {
             // This fails only if the counter is full, and then the sleeper is already being woken.
             let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
         }
@@ -81,43 +81,43 @@ mod imp {
     /// Sleeps in short slices, because condition variables stand still while the machine is suspended.
     #[derive(Debug)]
     pub(crate) struct AlarmClock {
-        bell: Bell,
+        waker: Waker,
     }
 
     /// Wakes the sleeper.
     #[derive(Clone, Debug)]
-    pub(crate) struct Bell(Arc<(Mutex<bool>, Condvar)>);
+    pub(crate) struct Waker(Arc<(Mutex<bool>, Condvar)>);
 
     impl AlarmClock {
         pub(crate) fn new() -> io::Result<Self> {
-            Ok(AlarmClock { bell: Bell(Arc::new((Mutex::new(false), Condvar::new()))) })
+            Ok(AlarmClock { waker: Waker(Arc::new((Mutex::new(false), Condvar::new()))) })
         }
 
-        pub(crate) fn bell(&self) -> Bell {
-            self.bell.clone()
+        pub(crate) fn waker(&self) -> Waker {
+            self.waker.clone()
         }
 
         /// Sleeps until the moment, or until it is woken. It may also return early for no reason.
         pub(crate) fn wait_until(&self, at: Moment) -> io::Result<()> {
-            let (rung, bell) = &*self.bell.0;
+            let (woken, waker) = &*self.waker.0;
             let slice = at.since(crate::clock::now()).min(Duration::from_millis(50));
-            let rung = rung.lock().unwrap_or_else(|e| e.into_inner());
-            let (mut rung, _) =
-                bell.wait_timeout_while(rung, slice, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
-            *rung = false;
+            let woken = woken.lock().unwrap_or_else(|e| e.into_inner());
+            let (mut woken, _) =
+                waker.wait_timeout_while(woken, slice, |woken| !*woken).unwrap_or_else(|e| e.into_inner());
+            *woken = false;
             Ok(())
         }
     }
 
-    impl Bell {
-        pub(crate) fn ring(&self) {
+    impl Waker {
+        pub(crate) fn wake(&self) {
             *self.0.0.lock().unwrap_or_else(|e| e.into_inner()) = true;
             self.0.1.notify_one();
         }
     }
 }
 
-pub(crate) use imp::{AlarmClock, Bell};
+pub(crate) use imp::{AlarmClock, Waker};
 
 #[cfg(test)]
 mod tests {
@@ -134,11 +134,11 @@ mod tests {
         }
         assert!(clock::now().since(at) < Duration::from_secs(5));
 
-        let bell = alarm.bell();
+        let waker = alarm.waker();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 std::thread::sleep(Duration::from_millis(20));
-                bell.ring();
+                waker.wake();
             });
             let start = clock::now();
             let mut woken = start;
@@ -146,7 +146,7 @@ mod tests {
                 alarm.wait_until(Moment::NEVER).unwrap();
                 woken = clock::now();
             }
-            assert!(woken.since(start) < Duration::from_secs(5), "the bell ends a wait without end");
+            assert!(woken.since(start) < Duration::from_secs(5), "the waker ends a wait without end");
         });
     }
 }

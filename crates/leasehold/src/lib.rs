@@ -125,7 +125,7 @@ pub mod placement {
 pub mod record {
     pub use leasehold_core::name::WriteId;
     pub use leasehold_core::record::{
-        Control, DrainWish, Extra, GroupRecord, Policy, RecordError, ShardSet, ZoneRule,
+        Control, DrainRequest, Extra, GroupRecord, Policy, RecordError, ShardSet, ZoneRule,
     };
 }
 
@@ -146,7 +146,7 @@ pub mod view {
 /// use leasehold::explain::{Difference, LeftOut, Move, Ranked};
 /// use leasehold::notice::{OperatorCommand, Cause, Differing, Gone, MoveReason, SessionState, StopReason};
 /// use leasehold::placement::{Assignment, Placement, Question};
-/// use leasehold::record::{Control, DrainWish, GroupRecord, RecordError};
+/// use leasehold::record::{Control, DrainRequest, GroupRecord, RecordError};
 /// use leasehold::registry::{LeaseId, Registry};
 /// use leasehold::store::{Facts, Key, Reading, Store, StoreError, StoreErrorKind, SwapReply, Watch};
 /// use leasehold::view::{GroupView, Me, NodeView, Outage, Problem, ShardKey, ShardView};

@@ -11,7 +11,7 @@ use leasehold_core::work::{Order as Due, Watch};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::alarm_clock::{AlarmClock, Bell};
+use crate::alarm_clock::{AlarmClock, Waker};
 use crate::clock::Clock;
 use crate::session::Session;
 use crate::tasks::{self, RunsOn};
@@ -22,7 +22,7 @@ pub(crate) struct Watchdog(Channel);
 
 #[derive(Debug)]
 enum Channel {
-    Thread { orders: mpsc::Sender<Order>, bell: Bell },
+    Thread { orders: mpsc::Sender<Order>, waker: Waker },
     Task { orders: tokio::sync::mpsc::UnboundedSender<Order> },
 }
 
@@ -59,9 +59,9 @@ impl Watchdog {
 
     fn order(&self, order: Order) {
         match &self.0 {
-            Channel::Thread { orders, bell } => {
+            Channel::Thread { orders, waker } => {
                 let _ = orders.send(order);
-                bell.ring();
+                waker.wake();
             }
             Channel::Task { orders } => {
                 let _ = orders.send(order);
@@ -79,7 +79,7 @@ impl Drop for Watchdog {
 fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Watchdog> {
     let alarm = AlarmClock::new()?;
     let (orders, inbox) = mpsc::channel();
-    let bell = alarm.bell();
+    let waker = alarm.waker();
     std::thread::Builder::new().name("leasehold-watchdog".to_owned()).spawn(move || {
         loop {
             for order in inbox.try_iter() {
@@ -95,7 +95,7 @@ fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Wa
             }
         }
     })?;
-    Ok(Watchdog(Channel::Thread { orders, bell }))
+    Ok(Watchdog(Channel::Thread { orders, waker }))
 }
 
 fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {

@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) watch: ApiClient,
     /// Leases of registered keys, and what is put under them.
     pub(crate) registry: ApiClient,
-    pub(crate) tidying: Tidying,
+    pub(crate) removals: Tidying,
     pub(crate) rate_limit: RateLimit,
 }
 
@@ -59,7 +59,7 @@ impl Kubernetes {
             work: link(),
             watch: link(),
             registry: link(),
-            tidying: Tidying::default(),
+            removals: Tidying::default(),
             rate_limit: RateLimit::new(options.writes_per_second, options.writes_burst),
         };
         Kubernetes { inner: Arc::new(inner) }

@@ -31,11 +31,11 @@ use crate::registered::{Registered, Registration, written};
 /// How often a key is read again because another process wrote it.
 const TRIES: u32 = 10;
 /// How often a process looks for what is long gone.
-const TIDY_EVERY: Duration = Duration::from_secs(600);
+const REMOVE_EVERY: Duration = Duration::from_secs(600);
 /// How many Leases are removed at a time; the rest goes with the next renewal.
 const TIDIED_MAX: usize = 100;
 /// How long that may hold up a call whose own work is done already, at most.
-const TIDY_FOR_MAX: Duration = Duration::from_secs(1);
+const REMOVE_FOR_MAX: Duration = Duration::from_secs(1);
 
 /// When to look for what is long gone: at the first renewal, and then now and then.
 #[derive(Debug, Default)]
@@ -91,13 +91,13 @@ impl Kubernetes {
     }
 
     /// Removes some of what is long gone, in the time that a renewal may spare.
-    async fn tidy(&self, ttl: Duration) {
-        let tidying = &self.inner.tidying;
-        if !tidying.is_due() {
+    async fn remove_expired(&self, ttl: Duration) {
+        let removals = &self.inner.removals;
+        if !removals.is_due() {
             return;
         }
         // First this: should it take too long, it is not tried again with every renewal.
-        tidying.next_after(TIDY_EVERY + rng::up_to(TIDY_EVERY / 4));
+        removals.next_after(REMOVE_EVERY + rng::up_to(REMOVE_EVERY / 4));
         let work = async {
             let mut doomed = self.census().await?.long_gone(&self.inner);
             let more = doomed.len() > TIDIED_MAX;
@@ -105,8 +105,8 @@ impl Kubernetes {
             self.delete_seen(doomed).await?;
             Ok::<_, StoreError>(more)
         };
-        match tokio::time::timeout(TIDY_FOR_MAX.min(ttl / 10), work).await {
-            Ok(Ok(true)) => tidying.next_after(Duration::ZERO),
+        match tokio::time::timeout(REMOVE_FOR_MAX.min(ttl / 10), work).await {
+            Ok(Ok(true)) => removals.next_after(Duration::ZERO),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "expired registered keys were not removed"),
             Err(_) => tracing::debug!("not all expired registered keys were removed in time"),
@@ -166,7 +166,7 @@ impl Registry for Kubernetes {
                     leases.delete(registry, &renewal.metadata.name, &renewed.base).await?;
                     return Ok(LeaseState::Gone);
                 }
-                self.tidy(found.ttl).await;
+                self.remove_expired(found.ttl).await;
                 Ok(LeaseState::Alive)
             }
             // It was removed, or an earlier renewal of ours whose caller stopped waiting was faster.
@@ -222,9 +222,9 @@ impl Registry for Kubernetes {
             let (under, _) = leases.list_dated(work, &leases.layout.selector_under(lease)).await?;
             self.delete_seen(under.iter().map(doomed).collect()).await
         };
-        if !matches!(tokio::time::timeout(TIDY_FOR_MAX, removed).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(REMOVE_FOR_MAX, removed).await, Ok(Ok(()))) {
             tracing::debug!("some keys of a revoked lease are left for a later renewal to remove");
-            self.inner.tidying.next_after(Duration::ZERO);
+            self.inner.removals.next_after(Duration::ZERO);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::options::{Create, Options};
 use crate::records::Head;
 
 /// After this many versions the `-wal` is written back into the database: about 200 pages of 4096 bytes.
-const TIDY_EVERY: u64 = 50;
+const CHECKPOINT_EVERY: u64 = 50;
 /// A `-wal` of this size was written back again and again without starting over, because there was always a reader.
 const WAL_LARGE: u64 = 2 * WAL_BYTES;
 /// How long writers and readers may have to wait so that such a `-wal` can start over: well below every renewal's limit.
@@ -66,7 +66,7 @@ pub(crate) struct FileConnection {
     /// How carefully the file is looked at when it is opened next.
     check: Check,
     /// The revision at which the `-wal` was written back last.
-    tidied: Option<u64>,
+    checkpointed: Option<u64>,
     /// The alarms that were raised before the file was opened.
     alarms: u64,
 }
@@ -123,12 +123,18 @@ impl FileConnection {
     /// Opens the file, as a user asked for it.
     pub(crate) fn open(shared: Arc<Shared>, check: Check) -> Result<Self, StoreError> {
         let database = Database::open(&shared.db_file, shared.options.create, None, check)?;
-        Ok(FileConnection { shared, database: Some(database), check: Check::Whole, tidied: None, alarms: 0 })
+        Ok(FileConnection {
+            shared,
+            database: Some(database),
+            check: Check::Whole,
+            checkpointed: None,
+            alarms: 0,
+        })
     }
 
     /// A connection that is opened at its first call.
     pub(crate) fn unopened(shared: Arc<Shared>) -> Self {
-        FileConnection { shared, database: None, check: Check::Head, tidied: None, alarms: 0 }
+        FileConnection { shared, database: None, check: Check::Head, checkpointed: None, alarms: 0 }
     }
 
     /// Reads one state of the database.
@@ -171,14 +177,14 @@ impl FileConnection {
     }
 
     /// Writes the `-wal` back when enough has been written. Call it when no call waits.
-    pub(crate) fn tidy(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         let Some(revision) = self.shared.seen().map(|seen| seen.revision) else { return };
-        let tidied = *self.tidied.get_or_insert(revision);
+        let checkpointed = *self.checkpointed.get_or_insert(revision);
         // A revision that went back is that of another file.
-        if revision < tidied.saturating_add(TIDY_EVERY) && revision >= tidied {
+        if revision < checkpointed.saturating_add(CHECKPOINT_EVERY) && revision >= checkpointed {
             return;
         }
-        self.tidied = Some(revision);
+        self.checkpointed = Some(revision);
         if let Some(database) = &self.database {
             // Passive: it neither waits for other processes nor makes them wait. An error shows at the next call.
             let _ = database.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));

@@ -233,8 +233,8 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
         .into());
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // Checkpoints happen after a call was answered, see `FileConnection::tidy`; this is the backstop, for a process that writes
-    // without ever being idle on the thread that tidies. It is passive: it does not wait for other processes. A small disk must hold all
+    // Checkpoints happen after a call was answered, see `FileConnection::checkpoint`; this is the backstop, for a process that writes
+    // without ever being idle on the thread that makes them. It is passive: it does not wait for other processes. A small disk must hold all
     // that is written until then.
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;

@@ -27,7 +27,7 @@ pub(crate) struct LaneThread {
 
 /// Which thread writes the `-wal` back into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tidying {
+pub(crate) enum Checkpoints {
     /// This one, between two calls.
     Here,
     /// Another one: a slow disk must not keep the next renewal waiting.
@@ -45,9 +45,13 @@ impl Drop for Caller {
 
 impl LaneThread {
     /// Starts the thread.
-    pub(crate) fn start(name: &str, connection: FileConnection, tidying: Tidying) -> io::Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        connection: FileConnection,
+        checkpoints: Checkpoints,
+    ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        thread::Builder::new().name(name.to_owned()).spawn(move || serve(connection, &queue, tidying))?;
+        thread::Builder::new().name(name.to_owned()).spawn(move || serve(connection, &queue, checkpoints))?;
         Ok(LaneThread { jobs })
     }
 
@@ -73,7 +77,7 @@ impl LaneThread {
     }
 }
 
-fn serve(mut connection: FileConnection, queue: &mpsc::Receiver<Job>, tidying: Tidying) {
+fn serve(mut connection: FileConnection, queue: &mpsc::Receiver<Job>, checkpoints: Checkpoints) {
     while let Ok(job) = queue.recv() {
         if job.abandoned.load(Ordering::Acquire) {
             continue;
@@ -82,8 +86,8 @@ fn serve(mut connection: FileConnection, queue: &mpsc::Receiver<Job>, tidying: T
         let busy_timeout =
             BusyTimeout::new(shared.options.busy_for, job.abandoned, Arc::clone(&shared.waits));
         busy_timeout.during(|| (job.work)(&mut connection));
-        if tidying == Tidying::Here {
-            connection.tidy();
+        if checkpoints == Checkpoints::Here {
+            connection.checkpoint();
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::connection::{Answered, FileConnection, Shared};
 use crate::database::Check;
 use crate::database_file::DatabaseFile;
 use crate::error::{self, refused};
-use crate::lane::{LaneThread, Tidying};
+use crate::lane::{Checkpoints, LaneThread};
 use crate::options::Options;
 use crate::records::{self, Everything};
 use crate::watch;
@@ -59,13 +59,13 @@ impl Local {
         let busy_for = options.busy_for;
         let shared = Arc::new(Shared::new(db_file, namespace.to_owned(), options));
         BusyTimeout::of(busy_for).during(|| {
-            let start = |name, check, tidying| {
+            let start = |name, check, checkpoints| {
                 let connection = FileConnection::open(Arc::clone(&shared), check)?;
-                LaneThread::start(name, connection, tidying)
+                LaneThread::start(name, connection, checkpoints)
                     .map_err(|e| refused(format!("cannot start a thread ({e})")))
             };
-            let work = start("lh-work", Check::Whole, Tidying::Here)?;
-            let renewal = start("lh-renewal", Check::Head, Tidying::Elsewhere)?;
+            let work = start("lh-work", Check::Whole, Checkpoints::Here)?;
+            let renewal = start("lh-renewal", Check::Head, Checkpoints::Elsewhere)?;
             Ok(Local { shared: Arc::clone(&shared), renewal, work, claims: Arc::default() })
         })
     }

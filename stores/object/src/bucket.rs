@@ -90,8 +90,8 @@ impl Bucket {
     }
 
     /// Fails if the check found that the bucket does not honour conditions.
-    pub(crate) fn standing(&self) -> Result<(), StoreError> {
-        self.probe.standing()
+    pub(crate) fn check_verdict(&self) -> Result<(), StoreError> {
+        self.probe.check_verdict()
     }
 
     /// Makes sure that the bucket honours conditions.
@@ -140,7 +140,7 @@ impl Store for Bucket {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
         let last = keys.last().map(of);
         let mut objects: Vec<String> =
@@ -170,12 +170,12 @@ impl Store for Bucket {
     }
 
     async fn list(&self) -> Result<Listing, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         self.folder.list().await
     }
 
     async fn list_nodes(&self) -> Result<Listing, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         self.folder.list_nodes().await
     }
 
@@ -214,7 +214,7 @@ impl Store for Bucket {
     }
 
     async fn watch(&self) -> Result<Option<Watch>, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         Ok(Some(watch::start(self.folder.clone(), self.probe.clone())))
     }
 

@@ -70,7 +70,7 @@ impl Probe {
     }
 
     /// Fails if this process has found the bucket to be bad. Sends nothing.
-    pub(crate) fn standing(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_verdict(&self) -> Result<(), StoreError> {
         match verdicts().get(&self.name) {
             Some(Verdict::Bad(error)) => Err(error.clone()),
             Some(Verdict::Good) | None => Ok(()),

@@ -57,7 +57,7 @@ impl Bucket {
     }
 
     async fn object<T: DeserializeOwned>(&self, object: &str) -> Result<Option<Found<T>>, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         let Got::Found { body, mark, age_s } = self.folder().work.get(object, None).await? else {
             return Ok(None);
         };
@@ -160,7 +160,7 @@ impl Registry for Bucket {
     }
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.standing()?;
+        self.check_verdict()?;
         let listed: Vec<Listed> = self.folder().work.list(REGISTERED).await?;
         let objects = listed.into_iter().map(|listed| listed.object).collect();
         Ok(self.registered(objects).await?.into_iter().collect())

@@ -36,7 +36,7 @@ impl Watcher {
             if self.told.is_some() || self.interrupted {
                 self.wait().await;
             }
-            let looked = match self.probe.standing() {
+            let looked = match self.probe.check_verdict() {
                 Ok(()) => self.folder.look(Sweep::IfMarked).await,
                 // Nothing is delivered from a bucket that does not honour conditions.
                 Err(error) => Err(error),

@@ -268,11 +268,11 @@ fn replication(said: &Said, options: &Options) -> Vec<Finding> {
     } else if wait > 0 && (wait + 1) * 2 <= replicas + 1 {
         let least = replicas.div_ceil(2);
         Finding::bad(what, format!("Both sides of a network partition could confirm writes: `wait={least}` is the smallest majority."))
-    } else if wait > 0 && wait < replicas && options.after_failover == AfterFailover::GoOn {
+    } else if wait > 0 && wait < replicas && options.after_failover == AfterFailover::Continue {
         Finding::doubtful(
             what,
             "A lagging replica may be promoted if the master and the confirming replica fail together. \
-             `after_failover=anew` makes that harmless, but every failover then stops all work for a ttl (see \
+             `after_failover=new-generation` makes that harmless, but every failover then stops all work for a ttl (see \
              docs/redis.md).",
         )
     } else if wait > 0 && wait < replicas {

@@ -50,17 +50,17 @@ pub(crate) enum Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailover {
     /// No confirmed write is lost: work goes on.
-    GoOn,
+    Continue,
     /// The promoted replica may lack confirmed writes: all sessions restart.
-    Anew,
+    NewGeneration,
 }
 
 impl std::str::FromStr for AfterFailover {
     type Err = ();
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
-            "go-on" => Ok(AfterFailover::GoOn),
-            "anew" => Ok(AfterFailover::Anew),
+            "continue" => Ok(AfterFailover::Continue),
+            "new-generation" => Ok(AfterFailover::NewGeneration),
             _ => Err(()),
         }
     }
@@ -102,8 +102,8 @@ impl Options {
         let wait_default = u32::from(!matches!(setup, Setup::Plain));
         let wait = address.parsed("wait", "a number of replicas").unwrap_or(wait_default);
         let wait_for = millis(&mut address, "wait_for", 500);
-        let after_failover = address.parsed("after_failover", "go-on or anew");
-        let after_failover = after_failover.unwrap_or(AfterFailover::GoOn);
+        let after_failover = address.parsed("after_failover", "continue or new-generation");
+        let after_failover = after_failover.unwrap_or(AfterFailover::Continue);
         let timeout = millis(&mut address, "timeout", 2000);
         if wait_for >= timeout {
             address.wrong(format!("`wait_for` ({wait_for:?}) must be shorter than `timeout` ({timeout:?})"));
@@ -116,8 +116,8 @@ impl Options {
     /// On how many replicas a failover without loss may rely, as far as we are concerned.
     pub(crate) fn relies_on(&self) -> u32 {
         match self.after_failover {
-            AfterFailover::GoOn => self.wait,
-            AfterFailover::Anew => 0,
+            AfterFailover::Continue => self.wait,
+            AfterFailover::NewGeneration => 0,
         }
     }
 

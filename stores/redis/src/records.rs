@@ -183,7 +183,7 @@ impl Records {
     ) -> Result<Answered, StoreError> {
         let options = &self.connection.options;
         let wait = if options.wait > 0 { Wait::For(options.wait) } else { Wait::No };
-        let relied = if options.relies_on() < options.wait { " anew" } else { "" };
+        let relied = if options.relies_on() < options.wait { " new-generation" } else { "" };
         let mut rule = format!("{}{relied}", options.wait);
         let changes = matches!(script, Script::Swap | Script::Create);
         for _ in 0..3 {

@@ -37,7 +37,7 @@ impl Redis {
     ///
     /// `rediss`, `rediss+sentinel` and `rediss+cluster` are the same over TLS. Parameters: `namespace` (a parent of the
     /// one given), `wait` (how many replicas must have a write before it counts: 0, and 1 with sentinels or a cluster),
-    /// `wait_for` (500, milliseconds), `after_failover` (`go-on`, or `anew`), `timeout` of a call (2000, milliseconds), `password_file`, `master`,
+    /// `wait_for` (500, milliseconds), `after_failover` (`continue`, or `new-generation`), `timeout` of a call (2000, milliseconds), `password_file`, `master`,
     /// `sentinel_user`, `sentinel_password`, `sentinel_password_file`, `ca`, `cert`, `key`, `server_name`.
     pub fn open(address: &str, namespace: &str) -> Result<Self, StoreError> {
         Redis::at(Options::parse(address, namespace)?)

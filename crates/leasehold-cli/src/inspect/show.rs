@@ -113,7 +113,7 @@ pub(crate) fn nodes(view: &View) -> String {
             node.shards.to_string(),
             node.wanted.to_string(),
             or_dash(node.address.as_ref()),
-            if node.wishes.is_empty() { "-".to_owned() } else { node.wishes.join(", ") },
+            if node.commands.is_empty() { "-".to_owned() } else { node.commands.join(", ") },
         ]);
     }
     table.show()

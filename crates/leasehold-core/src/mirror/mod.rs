@@ -44,6 +44,8 @@ pub struct Mirror {
     pub epoch_seen: Epoch,
     /// The highest store revision seen.
     pub revision_seen: u64,
+    /// Our logical time when we first saw it.
+    revision_order: u64,
     /// Whether a listing has arrived.
     pub ready: bool,
     clock: u64,

@@ -65,11 +65,15 @@ impl Mirror {
         self.foreign = listing.foreign.clone();
         self.unreadable = listing.unreadable.clone();
         if let Some(revision) = listing.revision {
-            if revision < self.revision_seen && matches!(source, Source::Fresh(_)) {
+            // A listing that was under way when the watch showed a higher revision is only older.
+            let asked_after = matches!(source, Source::Fresh(issued) if issued > self.revision_order);
+            if revision < self.revision_seen && asked_after {
                 let what = format!("its revision went back from {} to {revision}", self.revision_seen);
                 each(&Key::Meta, Change::RolledBack(what));
             }
-            self.revision_seen = self.revision_seen.max(revision);
+            if revision > self.revision_seen {
+                (self.revision_seen, self.revision_order) = (revision, self.tick());
+            }
         }
         self.ready = true;
     }

@@ -15,7 +15,7 @@ pub struct Control {
     pub write: WriteId,
     /// Drained nodes: they hand over all shards and take no new ones.
     #[serde(default)]
-    pub drain: BTreeMap<NodeName, DrainWish>,
+    pub drain: BTreeMap<NodeName, DrainRequest>,
     /// Weights that replace the nodes' own.
     #[serde(default)]
     pub weights: BTreeMap<NodeName, u32>,
@@ -41,7 +41,7 @@ pub struct Control {
 
 /// An operator's request to drain a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainWish {
+pub struct DrainRequest {
     /// Who asked for it and why, for people.
     #[serde(default)]
     pub note: String,

@@ -16,7 +16,7 @@ mod slots;
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 
-pub use control::{Control, DrainWish};
+pub use control::{Control, DrainRequest};
 pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule, group_settings};
 pub use meta::{Meta, MetaMark, MetaState};
 pub use node::{Heartbeat, NodeRecord, NodeState, Outage, Report, Served};

@@ -55,15 +55,15 @@ pub fn of_mirror(
                 true => DrainAsked::Yes,
                 false => DrainAsked::No,
             };
-            let mut wishes = Vec::new();
+            let mut commands = Vec::new();
             if let Some(control) = control {
-                wishes.extend(
+                commands.extend(
                     control
                         .drain
                         .get(name)
                         .map(|command| format!("drain {}", command.note).trim().to_owned()),
                 );
-                wishes.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
+                commands.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
             }
             Some(NodeView {
                 name: name.clone(),
@@ -84,7 +84,7 @@ pub fn of_mirror(
                 shards: held,
                 wanted: wanted.get(name).copied().unwrap_or(0),
                 agrees: record.view == plan.view,
-                wishes,
+                commands,
             })
         })
         .collect();

@@ -102,7 +102,7 @@ pub struct NodeView {
     /// Whether it plans with the same view as we do.
     pub agrees: bool,
     /// The operators' commands for it.
-    pub wishes: Vec<String>,
+    pub commands: Vec<String>,
 }
 
 /// What a node is doing, or how it ended.

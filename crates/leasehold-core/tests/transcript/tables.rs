@@ -91,9 +91,10 @@ impl World {
         for node in &view.nodes {
             let state = format!("{:?}", node.state).to_lowercase();
             let accepting = if node.accepting { "" } else { ", not accepting" };
-            let wishes: String = node.wishes.iter().map(|command| format!(", command: {command}")).collect();
+            let commands: String =
+                node.commands.iter().map(|command| format!(", command: {command}")).collect();
             lines.push(format!(
-                "node {} {}: {state}{accepting}, weight {}, holds {} of {}{wishes}",
+                "node {} {}: {state}{accepting}, weight {}, holds {} of {}{commands}",
                 node.name,
                 self.names.session(node.session),
                 node.weight,

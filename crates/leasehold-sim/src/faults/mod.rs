@@ -6,6 +6,8 @@
 //! 3. [`schedule`]: `draw` makes one from the seed. [`words`]: how a schedule prints it.
 //! 4. [`strike`]: how it begins and how it ends. [`damage`] does the same for single records.
 //! 5. [`coverage`]: when it counts as having taken effect. `tests/faults.rs` fails for a kind that never does.
+//! 6. `oracle/healing.rs`: whether it `disturbs` the balance of shards; `world/scenario.rs`: where it is not possible; and
+//!    `as_found` in `tests/regressions.rs`: without it there, the seeds of earlier findings become other schedules.
 
 mod coverage;
 mod damage;

@@ -5,6 +5,7 @@ use leasehold_core::{Epoch, ShardId};
 use std::time::Duration;
 
 use crate::faults::{Fault, FaultKind, Grace, PausePoint, Restart, Shutdown, Traffic};
+use crate::invariants::store_changes_are_real;
 use crate::oracle::Observation;
 use crate::store::impairment::Impairment;
 use crate::world::clock::{Instant, MS, SECOND};
@@ -17,6 +18,7 @@ impl World {
         self.tell("FAULT", || planned.to_string());
         self.healing.struck(self.at, &planned.fault);
         self.stats.faults += 1;
+        self.store_was_touched |= store_changes_are_real::touches_the_store(&planned.fault);
         if let Some(lasts) = planned.fault.lasts() {
             self.active_faults.insert(index);
             self.put(lasts, WorldEvent::FaultEnds(index));

@@ -27,6 +27,7 @@ pub(crate) mod no_stampede;
 pub(crate) mod nobody_stays_detached;
 pub(crate) mod old_grants_fail_checks;
 pub(crate) mod stopped_before_deadline;
+pub(crate) mod store_changes_are_real;
 pub(crate) mod unknown_fields_survive;
 pub(crate) mod unspoken_protocol_is_refused;
 pub(crate) mod writes_at_rest_are_renewals;

@@ -8,7 +8,8 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::faults::{FaultKind, PausePoint};
 use crate::invariants::{
-    deadline_counts_from_sending, freezes_are_noticed, no_busy_loop, unspoken_protocol_is_refused,
+    deadline_counts_from_sending, freezes_are_noticed, no_busy_loop, store_changes_are_real,
+    unspoken_protocol_is_refused,
 };
 use crate::oracle::{Observation, RunEnd, Until};
 use crate::report::outcome::ProcessEvent;
@@ -93,7 +94,7 @@ impl World {
                     let after = self.gate_takes(process);
                     self.put(after, WorldEvent::GateAnswers { process, shard, verdict });
                 }
-                Action::Tell(notice) => self.hear(process, &notice),
+                Action::Tell(notice) => self.hear(process, &notice)?,
                 Action::Done => return self.left(process),
             }
         }
@@ -146,7 +147,8 @@ impl World {
         Ok(())
     }
 
-    fn hear(&mut self, process: usize, notice: &Notice) {
+    fn hear(&mut self, process: usize, notice: &Notice) -> Judged {
+        store_changes_are_real::judge(self, process, notice)?;
         match notice {
             Notice::StateChanged { to, .. } => {
                 let at = self.at;
@@ -159,10 +161,11 @@ impl World {
             Notice::Waiting { why, .. } if why.contains("upgrade") => {
                 self.stats.fault_coverage.note(FaultKind::Protocol)
             }
-            Notice::Renewed { .. } | Notice::Stopping { .. } => return,
+            Notice::Renewed { .. } | Notice::Stopping { .. } => return Ok(()),
             _ => {}
         }
         self.tell_of(process, || notice.to_string());
+        Ok(())
     }
 
     /// Sends a request, after a look at what it would give up.

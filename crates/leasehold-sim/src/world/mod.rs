@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) awaiting_effect: Vec<usize>,
     /// Of active faults that are operators' commands: the node that each is about.
     pub(crate) asked_for: BTreeMap<usize, NodeName>,
+    /// Whether a fault has done anything to the store itself.
+    pub(crate) store_was_touched: bool,
     /// Whether `meta` has ever asked for what this version does not speak.
     pub(crate) raised: bool,
     /// Nodes whose records were deleted, and when.
@@ -119,6 +121,7 @@ impl World {
             twins: Vec::new(),
             awaiting_effect: Vec::new(),
             asked_for: BTreeMap::new(),
+            store_was_touched: false,
             raised: false,
             hidden: BTreeMap::new(),
             healing: Healing::new(&scenario),

@@ -2,7 +2,7 @@
 //! node's own record.
 
 use leasehold_core::name::WriteId;
-use leasehold_core::record::{Control, DrainWish, FORMAT, GroupRecord, Meta, Record, ShardRecord};
+use leasehold_core::record::{Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, ShardRecord};
 use leasehold_core::store::Key;
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
 
@@ -15,7 +15,7 @@ use crate::node::group_name;
 impl Client {
     /// Makes a node hand over all shards and take no new ones, until [`undrain`](Client::undrain).
     pub async fn drain(&self, node: &NodeName, note: &str) -> Result<(), Error> {
-        let wish = || DrainWish { note: note.to_owned(), ..DrainWish::default() };
+        let wish = || DrainRequest { note: note.to_owned(), ..DrainRequest::default() };
         self.control(&format!("draining {node}"), |control| {
             control.drain.entry(node.clone()).or_insert_with(wish);
         })

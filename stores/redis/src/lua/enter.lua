@@ -2,7 +2,7 @@
 -- last touched, and gives the namespace a new generation if acknowledged writes may be missing.
 --
 -- KEYS[1] <namespace>:store  KEYS[2] <namespace>:index  KEYS[3] <namespace>:removed
--- ARGV[1] fresh random id    ARGV[2] replicas that the caller waits for, and 'anew' if it does not rely on them
+-- ARGV[1] fresh random id    ARGV[2] replicas that the caller waits for, and 'new-generation' if it does not rely on them
 -- ARGV[3] and ARGV[4]        generation and highest revision that the caller has seen confirmed
 
 local STORE, INDEX, REMOVED = KEYS[1], KEYS[2], KEYS[3]

@@ -129,7 +129,7 @@ fn who_waits_for_fewer_replicas_makes_it_known() {
 #[test]
 fn a_failover_starts_a_new_generation_if_configured() {
     let Some(mut servers) = RedisSentinel::start(Program::Valkey, 2) else { return };
-    let store = open(&format!("{}?after_failover=anew&wait_for=1500", servers.address()));
+    let store = open(&format!("{}?after_failover=new-generation&wait_for=1500", servers.address()));
     run(async {
         applied(&store, put("nodes/a", None, "1")).await;
         assert_eq!(servers.servers[0].ask(&["HGET", "{test}:store", "wait"]).text(), "0");
