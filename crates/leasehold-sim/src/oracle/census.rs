@@ -1,7 +1,7 @@
 //! A snapshot of the world from outside: which processes live, what they hold, and whether everything has settled.
 
-use leasehold_core::View;
 use leasehold_core::notice::SessionState;
+use leasehold_core::{SessionId, View};
 
 use crate::oracle::records::RecordState;
 use crate::world::World;
@@ -50,11 +50,19 @@ impl World {
         Census { shards: shards.collect(), alive }
     }
 
-    /// Whether any work was told to stop and still runs. Stubborn work can take long, and starts again when it has ended.
+    /// Whether any work was told to stop and still runs, or has ended in a slot that the group no longer has and that its
+    /// holder has yet to retire. Stubborn work can take long, and starts again when it has ended.
     fn is_stopping_work(&self) -> bool {
         let state = &self.oracle.state;
-        self.shards_wanted()
-            .any(|shard| state.shard(shard).open.iter().any(|run| state.runs[*run].told_at.is_some()))
+        let is_told =
+            |shard: usize| state.shard(shard).open.iter().any(|run| state.runs[*run].told_at.is_some());
+        let is_live = |id: SessionId| {
+            let mut alive = self.processes.iter().filter(|node| node.alive);
+            alive.any(|node| node.session().is_some_and(|session| !session.lost && session.id == id))
+        };
+        let is_held = |slot: usize| matches!(self.records.get(slot).state, RecordState::Held { session, .. } if is_live(session));
+        let mut gone = self.slots_wanted()..self.scenario.first_named();
+        self.shards_wanted().any(is_told) || gone.any(|slot| is_told(slot) || is_held(slot))
     }
 
     /// The state of every node, for people.
@@ -111,6 +119,9 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::record::{GroupRecord, Record, ShardSet};
+    use leasehold_core::store::Key;
+
     use super::*;
 
     #[test]
@@ -120,5 +131,20 @@ mod tests {
         let run = world.oracle.state.shard(2).open[0];
         world.oracle.state.runs[run].told_at = Some(world.at);
         assert!(!world.census().all_settled(&world));
+    }
+
+    #[test]
+    fn nor_while_a_slot_that_the_group_lost_is_still_held() {
+        let mut world = World::healed(2, 3);
+        let groups = world.store.records().iter().filter(|(key, _)| matches!(key, Key::Group(_)));
+        let mut groups =
+            groups.filter_map(|(key, stored)| Some((key, GroupRecord::decode(&stored.value).ok()?)));
+        let numbered = groups.find(|(_, group)| matches!(group.shards, ShardSet::Numbered(3)));
+        let (key, mut group) = numbered.map(|(key, group)| (key.clone(), group)).expect("a group of slots");
+        group.shards = ShardSet::Numbered(2);
+        let (at, scenario) = (world.at, world.scenario.clone());
+        world.records.changed(at, &scenario, &key, Some(&group.encode()));
+        assert_eq!(world.slots_wanted(), 2);
+        assert!(!world.census().all_settled(&world), "its holder will write its record once more");
     }
 }
