@@ -213,3 +213,16 @@ fn waits_for_lost_sessions_do_not_follow_each_other() {
         assert!(outcome.violation.is_none(), "{}", report::failure(&options, &outcome));
     }
 }
+
+/// The clock of a node slowed down after its session was lost, while its work refused to stop. The simulator judged the
+/// dead-man timer by the rate that the clock had had before.
+#[test]
+fn a_clock_that_slows_down_after_a_loss_moves_the_deadlines_with_it() {
+    let refusing = (0..5).map(|slot| (5, Fault::Refuse { slot, lasts: 60 * SECOND }));
+    let slower = (0..5).map(|slot| (22, Fault::ClockRate { slot, rate: 990_000 }));
+    let script: Vec<_> =
+        refusing.chain([(20, Fault::RolledBack { by: 10 * SECOND })]).chain(slower).collect();
+    for store in [StoreKind::Kubernetes, StoreKind::Object] {
+        holds(store, script.clone());
+    }
+}

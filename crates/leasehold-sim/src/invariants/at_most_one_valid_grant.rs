@@ -22,8 +22,8 @@ pub(crate) fn judge(state: &State, at: Instant, observation: &Observation) -> Ju
                 ),
             ))
         }
-        Observation::Deadlines { session, until }
-            if until.valid_until > at && !state.sessions[session].frozen =>
+        Observation::Deadlines { session, until } | Observation::ClockRate { session, until }
+            if until.valid_until > at && !state.sessions[session].frozen && !state.sessions[session].lost =>
         {
             state.sessions[session].open.iter().find_map(|run| {
                 let here = &state.runs[*run];

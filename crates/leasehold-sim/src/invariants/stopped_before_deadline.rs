@@ -92,6 +92,7 @@ fn untold(state: &State, at: Instant, run: &Run, how: RunEnd) -> Judgement {
 mod tests {
     use super::*;
     use crate::invariants::tests::{World, begin, end};
+    use crate::oracle::Until;
 
     #[test]
     fn work_past_its_grant_is_noticed() {
@@ -101,6 +102,17 @@ mod tests {
         let mut world = World::with_sessions(1);
         world.good(1, begin(0, 3, 7));
         world.bad(101, end(0), NAME);
+    }
+
+    #[test]
+    fn a_lost_grant_ends_by_the_clock_as_it_runs_now() {
+        let mut world = World::with_sessions(1);
+        world.good(1, begin(0, 3, 7));
+        world.good(2, Observation::Lost { session: 0 });
+        let until = Until { stop_at: 110, kill_at: 115, valid_until: 120 };
+        world.good(3, Observation::ClockRate { session: 0, until });
+        world.good(120, Observation::Moment);
+        world.bad(121, Observation::Moment, NAME);
     }
 
     #[test]

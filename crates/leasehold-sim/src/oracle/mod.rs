@@ -66,6 +66,13 @@ pub enum Observation {
         /// Until when, in true time.
         until: Until,
     },
+    /// The clock of a session's machine runs at another rate from now on. By that clock its deadlines are the same.
+    ClockRate {
+        /// Which session.
+        session: SessionNo,
+        /// When they are in true time now.
+        until: Until,
+    },
     /// The grants of a session are void.
     Lost {
         /// Which session.
@@ -276,7 +283,7 @@ impl State {
                 self.sessions[session].open.retain(|open| *open != run);
                 self.shards[shard].open.retain(|open| *open != run);
             }
-            Observation::Deadlines { session, until } => {
+            Observation::Deadlines { session, until } | Observation::ClockRate { session, until } => {
                 self.sessions[session].until = until;
             }
             Observation::Lost { session } => self.sessions[session].lost = true,

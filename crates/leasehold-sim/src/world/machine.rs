@@ -58,11 +58,8 @@ impl World {
     pub(crate) fn rate_changed(&mut self, slot: usize) -> Judged {
         let Some(process) = self.slots[slot].process else { return Ok(()) };
         for session in self.processes[process].sessions.clone() {
-            // What is lost stays lost, and is killed by the word that it was given.
-            if !session.lost {
-                let until = self.until(process, session.deadlines);
-                self.observe(Observation::Deadlines { session: session.number, until })?;
-            }
+            let until = self.until(process, session.deadlines);
+            self.observe(Observation::ClockRate { session: session.number, until })?;
         }
         self.timers_take_a_turn(process);
         self.processes[process].tick_at = 0;
