@@ -94,7 +94,10 @@ impl From<leasehold::Error> for Failure {
             leasehold::Error::Store { .. }
             | leasehold::Error::Unread { .. }
             | leasehold::Error::Record { .. } => Code::Store,
-            leasehold::Error::Unknown(_) => Code::NotFound,
+            leasehold::Error::UnknownGroup(_)
+            | leasehold::Error::UnknownShard(_)
+            | leasehold::Error::NotServed(_)
+            | leasehold::Error::Invalid(_) => Code::NotFound,
             _ => Code::Failed,
         };
         let told = error.to_string();

@@ -230,7 +230,7 @@ fn check_records(listing: &Listing, findings: &mut Findings) {
     let now = Clock::boot().read();
     observer.listed(now, listing);
     for problem in observer.view(now).problems {
-        if problem.kind == "corrupt_record" {
+        if problem.kind == leasehold::view::ProblemKind::CorruptRecord {
             findings.bad(format!("damaged record {}", problem.subject), &problem.message);
         }
     }

@@ -90,6 +90,17 @@ pub enum Command {
     },
     /// Try a shard again whose work kept crashing.
     Unquarantine(ShardId),
+    /// Stop the work of a shard and give the shard up, so that the next node in rank takes it. For `pause`, counted from the
+    /// end of the work, this node declines the shard. If no other node can take it, nobody holds it until then, and it comes
+    /// back here. Does nothing if the shard is not held at this epoch, or is being given up already.
+    StepDown {
+        /// Which shard.
+        shard: ShardId,
+        /// The epoch of the grant that steps down.
+        epoch: Epoch,
+        /// For how long this node declines the shard.
+        pause: Duration,
+    },
 }
 
 /// Whether a node that leaves comes back under the same name.
@@ -165,6 +176,18 @@ pub enum StopReason {
     Disengaged,
     /// An operator asked for it.
     Operator,
+    /// Its own work asked for it, so that another node gets the shard.
+    SteppedDown,
+    /// Another part of the shard's work failed.
+    Failed,
+}
+
+impl StopReason {
+    /// Whether the shard is still held until its work has ended, so that the work may finish what it has begun.
+    /// Otherwise another node may be starting it, and the work must write nothing more.
+    pub fn is_planned(self) -> bool {
+        !matches!(self, StopReason::Detached | StopReason::NotOurs)
+    }
 }
 
 impl std::fmt::Display for StopReason {
@@ -176,6 +199,8 @@ impl std::fmt::Display for StopReason {
             StopReason::NotOurs => "not ours",
             StopReason::Disengaged => "disengaged",
             StopReason::Operator => "operator",
+            StopReason::SteppedDown => "stepped down",
+            StopReason::Failed => "failed",
         })
     }
 }

@@ -62,7 +62,7 @@ pub struct LeftOut {
     /// The node.
     pub node: NodeName,
     /// Why.
-    pub why: &'static str,
+    pub why: LeftOutReason,
 }
 
 /// A change to try out.
@@ -96,6 +96,38 @@ pub struct Difference {
     pub loads: BTreeMap<NodeName, (usize, usize)>,
     /// Shards that would have no node.
     pub homeless: usize,
+}
+
+/// Why a node cannot have a shard. As text, the end of a sentence about the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LeftOutReason {
+    /// It does not serve the group.
+    DoesNotServe,
+    /// Its acquire gate refuses the whole group.
+    RefusesGroup,
+    /// It hands everything over.
+    Draining,
+    /// It takes no shards: it is unhealthy or recovering.
+    NotAccepting,
+    /// Its weight is 0.
+    NoWeight,
+    /// It declines this shard: its acquire gate refused it, or it was not engaged there.
+    Declines,
+}
+
+impl std::fmt::Display for LeftOutReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            LeftOutReason::DoesNotServe => "does not serve the group",
+            LeftOutReason::RefusesGroup => "refuses the group by its acquire gate",
+            LeftOutReason::Draining => "is draining",
+            LeftOutReason::NotAccepting => "takes no shards (unhealthy or recovering)",
+            LeftOutReason::NoWeight => "has weight 0",
+            LeftOutReason::Declines => "declines this shard",
+        })
+    }
 }
 
 /// A shard that would move.
@@ -165,14 +197,14 @@ pub fn explain(
     })
 }
 
-fn left_out(member: &Member, shard: &ShardId) -> Option<&'static str> {
+fn left_out(member: &Member, shard: &ShardId) -> Option<LeftOutReason> {
     match member.groups.get(&shard.group) {
-        None => Some("does not serve the group"),
-        Some(Served { declined: true, .. }) => Some("refuses the group by its acquire gate"),
-        _ if member.state == NodeState::Draining => Some("is draining"),
-        _ if !member.accepting && !member.returning => Some("takes no shards (unhealthy or recovering)"),
-        _ if member.weight == 0 => Some("has weight 0"),
-        _ if member.declines(shard) => Some("declines this shard"),
+        None => Some(LeftOutReason::DoesNotServe),
+        Some(Served { declined: true, .. }) => Some(LeftOutReason::RefusesGroup),
+        _ if member.state == NodeState::Draining => Some(LeftOutReason::Draining),
+        _ if !member.accepting && !member.returning => Some(LeftOutReason::NotAccepting),
+        _ if member.weight == 0 => Some(LeftOutReason::NoWeight),
+        _ if member.declines(shard) => Some(LeftOutReason::Declines),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::mirror::Mirror;
 use crate::name::{GroupName, NodeName};
+use crate::view::ProblemKind;
 
 /// A mismatch: reported once when it is found, and shown as a problem while it lasts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,12 +49,12 @@ pub enum Warning {
 
 impl Warning {
     /// A fixed word for it.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> ProblemKind {
         match self {
-            Warning::PlacementPanicked { .. } | Warning::PlacementLength { .. } => "placement",
-            Warning::PlacementsDiffer(_) => "placements_differ",
-            Warning::TtlAboveMax { .. } => "ttl_above_max",
-            Warning::GroupRecreated(_) => "group_recreated",
+            Warning::PlacementPanicked { .. } | Warning::PlacementLength { .. } => ProblemKind::Placement,
+            Warning::PlacementsDiffer(_) => ProblemKind::PlacementsDiffer,
+            Warning::TtlAboveMax { .. } => ProblemKind::TtlAboveMax,
+            Warning::GroupRecreated(_) => ProblemKind::GroupRecreated,
         }
     }
 

@@ -13,6 +13,7 @@ pub mod conformance;
 mod death_proofs;
 mod extensions;
 mod finding;
+mod into_store;
 pub mod memory;
 mod namespace;
 mod registry;
@@ -28,6 +29,7 @@ pub use administration::{Administration, Charged};
 pub use death_proofs::DeathProofs;
 pub use extensions::Extensions;
 pub use finding::{Finding, Grade};
+pub use into_store::IntoStore;
 pub use leasehold_core::store::{
     Facts, Freshness, Key, Lane, Listing, Safety, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version,
     WatchEvent,

@@ -78,7 +78,6 @@ fn check() {
                 async move {
                     let _ = send.send(grant.clone());
                     grant.stopped().await;
-                    Ok(())
                 }
             })
             .start()
@@ -238,7 +237,6 @@ fn local() {
                     grant.stopped().await;
                     running.fetch_sub(1, Ordering::SeqCst);
                     gaps.lock().expect("no poison").stopped(grant.shard().to_string());
-                    Ok(())
                 }
             };
             let node = Node::builder(store.clone())

@@ -53,7 +53,7 @@ async fn run(
                     });
                     write?.await??;
                 }
-                Ok(())
+                Ok::<_, BoxError>(())
             }
         })
         .start()

@@ -51,7 +51,6 @@ async fn main() -> Result<(), BoxError> {
                 async move {
                     grant.stopped().await;
                     memory.give_back(grant.shard());
-                    Ok(())
                 }
             })
             .start()

@@ -18,7 +18,6 @@ async fn main() -> Result<(), BoxError> {
             println!("{name} serves {} (epoch {})", grant.shard().name, grant.epoch());
             grant.stopped().await;
             println!("{name} no longer serves {}", grant.shard().name);
-            Ok(())
         });
         nodes.push(node.start().await?);
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::config::{Gate, Namespace};
+use leasehold_core::config::{ConfigError, ConfigErrors, Gate, Namespace};
 use leasehold_core::event::Verdict;
 use leasehold_core::placement::Placement;
 use leasehold_core::{Config, GroupName, NodeName, ShardId};
@@ -14,7 +14,8 @@ use tokio::runtime::Handle;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::grant::Grant;
-use crate::group::{Group, Handler, Outcome};
+use crate::group::Group;
+use crate::handler::{AnyHandler, IntoOutcome};
 use crate::hooks::{Health, Hooks};
 use crate::launch::{DeadManTimer, Setup};
 use crate::node::Node;
@@ -32,12 +33,13 @@ const SOLO_TTL: Duration = Duration::from_secs(3600);
 const HOOK_EVERY_MIN: Duration = Duration::from_millis(10);
 
 /// Configures a [`Node`]. [`start`](Builder::start) reports all problems at once.
+#[must_use = "nothing runs before start"]
 pub struct Builder {
     store: Arc<dyn Store>,
     name: Option<String>,
     ttl: Option<Duration>,
     edits: Vec<Edit>,
-    groups: Vec<(Group, Option<Handler>)>,
+    groups: Vec<(Group, Option<AnyHandler>)>,
     placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,
     hook_every: Option<Duration>,
@@ -141,14 +143,36 @@ impl Builder {
     /// [`Grant::spawn_blocking`], or holds a [`Grant::guard`]. Anything else is invisible to Leasehold and keeps
     /// running beside the next holder.
     ///
+    /// `work` returns nothing, or a `Result<(), E>` with any error that can be boxed: a `std` error, `anyhow::Error`, a
+    /// string. Errors are logged with all their causes. A closure that ends in `Ok(())` must name its error type,
+    /// because nothing else does: `Ok::<_, BoxError>(())`. For work with state of its own, implement
+    /// [`Handler`](crate::Handler).
+    ///
+    /// ```
+    /// use leasehold::{Grant, Group, Node, Outcome};
+    ///
+    /// async fn orders(grant: Grant) -> Outcome {
+    ///     while !grant.stopping().is_cancelled() {
+    ///         grant.check()?; // before each side effect
+    ///         // … process one order
+    ///         # break;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let builder = Node::solo()
+    ///     .group(Group::numbered("orders", 64), orders)
+    ///     .group(Group::leader("cron"), |grant| async move { grant.stopped().await });
+    /// ```
+    ///
     /// A group may be given several times with the same settings, each time with another handler. A shard's work has
     /// ended when all of them have returned.
     pub fn group<F, Fut>(mut self, group: Group, work: F) -> Self
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        self.groups.push((group, Some(Handler::new(work))));
+        self.groups.push((group, Some(AnyHandler::new(work))));
         self
     }
 
@@ -245,7 +269,7 @@ impl Builder {
     pub async fn start(mut self) -> Result<Node, Error> {
         let runtime = match self.runtime.take() {
             Some(runtime) => runtime,
-            None => Handle::try_current().map_err(|e| Error::Machine(e.to_string()))?,
+            None => Handle::try_current().map_err(|_| Error::NoRuntime)?,
         };
         let (config, handlers) = self.settings()?;
         let Builder { store, placement, hooks, hook_every, registry, dead_man, runs_on, clock, .. } = self;
@@ -266,12 +290,12 @@ impl Builder {
     }
 
     /// The settings and handlers, or all problems with them.
-    fn settings(&mut self) -> Result<(Config, Vec<(GroupName, Handler)>), Error> {
+    fn settings(&mut self) -> Result<(Config, Vec<(GroupName, AnyHandler)>), Error> {
         let mut problems = Vec::new();
         let facts = self.store.facts();
         let name = self.name.take().unwrap_or_else(default_name);
         let name = NodeName::new(&name).unwrap_or_else(|e| {
-            problems.push(e.to_string());
+            problems.push(ConfigError::new("library", "name", e.to_string(), "choose another name"));
             NodeName::new("unnamed").expect("a plain word is a name")
         });
         let mut config = match self.ttl {
@@ -286,9 +310,11 @@ impl Builder {
                     match config.groups.iter().find(|known| known.group == group.group) {
                         None => config.groups.push(group),
                         Some(known) if *known == group => {}
-                        Some(_) => problems.push(format!(
-                            "the group {} was added twice with different settings: use the same settings or another name",
-                            group.group
+                        Some(_) => problems.push(ConfigError::new(
+                            "library",
+                            format!("groups[{}]", group.group),
+                            "the group was added twice with different settings",
+                            "use the same settings or another name",
                         )),
                     }
                 }
@@ -299,19 +325,27 @@ impl Builder {
             edit(&mut config);
         }
         if let Err(errors) = config.check_on(&facts) {
-            problems.extend(errors.iter().map(ToString::to_string));
+            problems.extend(errors.iter().cloned());
         }
         if let Some(every) = self.hook_every.filter(|every| *every < HOOK_EVERY_MIN) {
-            problems.push(format!(
-                "hook_every ({every:?}) must be at least {HOOK_EVERY_MIN:?} because it also limits how long a hook may take"
+            problems.push(ConfigError::new(
+                "library",
+                "hook_every",
+                format!("{every:?} is below {HOOK_EVERY_MIN:?}, and it also limits how long a hook may take"),
+                "raise it",
             ));
         }
         problems.extend(self.registry.problems());
         if self.dead_man == DeadManTimer::On && self.runs_on == RunsOn::CurrentRuntime {
-            problems
-                .push("the dead-man timer does not work with virtual time: turn one of them off".to_owned());
+            problems.push(ConfigError::new(
+                "library",
+                "dead_man_timer",
+                "the dead-man timer does not work with virtual time",
+                "turn one of them off",
+            ));
         }
-        if problems.is_empty() { Ok((config, handlers)) } else { Err(Error::Config(problems)) }
+        ConfigErrors::none_in(problems)?;
+        Ok((config, handlers))
     }
 }
 

@@ -1,22 +1,59 @@
 //! The few ways in which a call can fail, each with what to do.
 
+use std::sync::Arc;
+
+use leasehold_core::GroupName;
+use leasehold_core::config::{ConfigError, ConfigErrors};
 use leasehold_core::record::RecordError;
 use leasehold_core::store::{Key, StoreError};
 use leasehold_core::view::unusable;
 
 /// Why a call to the library failed. None of these ends ownership by itself: grants stay valid until they are lost.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The settings are unsafe or impossible. Nothing was started.
-    #[error("invalid settings; nothing was started:{}", Listed(.0))]
-    Config(Vec<String>),
+    /// The settings are unsafe or impossible: all problems at once. Nothing was started or changed.
+    #[error("invalid settings; nothing was started or changed:{}", Listed(.0))]
+    Config(ConfigErrors),
     /// The node has left, or its driver ended: it holds nothing and takes no more commands. Start another one.
     #[error("the node has left and holds nothing: start a new one")]
     Left,
     /// The machine could not provide what is needed (a thread, a timer). Nothing was started.
     #[error("cannot start a thread or timer on this machine; nothing was started: {0}")]
-    Machine(String),
+    Machine(#[source] Arc<std::io::Error>),
+    /// There is no tokio runtime to run handlers on. Nothing was started.
+    #[error(
+        "there is no tokio runtime here; nothing was started: call start inside one, or set Builder::runtime"
+    )]
+    NoRuntime,
+    /// The store has not been read yet, so the view says nothing. Wait, for example with `attached` or `until`.
+    #[error(
+        "the store has not been read yet; nothing was changed: wait until the view is ready, then try again"
+    )]
+    NotReady,
+    /// No node serves this group, and the store has no settings of it. Nothing was changed.
+    #[error("unknown group {0:?}; nothing was changed: check the name")]
+    UnknownGroup(String),
+    /// The group has no such shard. Nothing was changed.
+    #[error("unknown shard {0:?}; nothing was changed: check the name")]
+    UnknownShard(String),
+    /// This node does not serve the group. Nothing was changed.
+    #[error(
+        "this node does not serve the group {0}; nothing was changed: add the group to the builder, or call serve first"
+    )]
+    NotServed(GroupName),
+    /// Only shards of named groups can be engaged and disengaged. Nothing was changed.
+    #[error(
+        "the group {group} has numbered slots (0 to {}), which cannot be engaged or disengaged; nothing was changed: \
+         use a named group",
+        .slots.saturating_sub(1)
+    )]
+    Numbered {
+        /// The group.
+        group: GroupName,
+        /// How many slots it has.
+        slots: u32,
+    },
     /// The store did not confirm the request. Ownership is not affected; try again, or repair the store.
     #[error("{what} failed and may or may not have taken effect: {error}")]
     Store {
@@ -43,6 +80,7 @@ pub enum Error {
         /// The record.
         key: Key,
         /// What is wrong with it.
+        #[source]
         error: RecordError,
     },
     /// Others kept writing the same record in between. Nothing was changed; try again.
@@ -58,12 +96,13 @@ pub enum Error {
     /// The store cannot expire keys by itself. Use another store for registered keys.
     #[error("a {0} store does not support registered keys: use another store for them")]
     NoRegistry(&'static str),
-    /// The name does not exist, or exists already. Nothing was changed; the text says what to do.
+    /// The question or request names something that does not exist, or is empty. Nothing was changed; the text says
+    /// what to do.
     #[error("{0}")]
-    Unknown(String),
+    Invalid(String),
 }
 
-struct Listed<'a>(&'a [String]);
+struct Listed<'a>(&'a ConfigErrors);
 
 impl std::fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -90,11 +129,28 @@ impl Error {
         Error::Unread { what: what.into(), error }
     }
 
-    pub(crate) fn unknown(what: impl std::fmt::Display) -> Self {
-        Error::Unknown(format!("unknown {what}: check the name, or wait until the view is ready"))
+    pub(crate) fn machine(error: std::io::Error) -> Self {
+        Error::Machine(Arc::new(error))
     }
 
-    pub(crate) fn machine(error: std::io::Error) -> Self {
-        Error::Machine(error.to_string())
+    /// One invalid setting.
+    pub(crate) fn setting(
+        setting: impl Into<String>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        ConfigError::new("library", setting, message, advice).into()
+    }
+}
+
+impl From<ConfigErrors> for Error {
+    fn from(errors: ConfigErrors) -> Self {
+        Error::Config(errors)
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Error::Config(error.into())
     }
 }

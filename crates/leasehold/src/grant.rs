@@ -1,12 +1,15 @@
 //! What user code gets for a shard that it holds.
 
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use leasehold_core::event::StopReason;
 use leasehold_core::{Epoch, GroupName, Moment, ShardId};
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::clock::Clock;
 use crate::owned::Owned;
@@ -51,9 +54,12 @@ struct Inner {
     owned: Owned,
     /// None of the work may run any more, because its end was reported.
     over: AtomicBool,
+    /// Why the work was told to stop, unless the session is lost.
+    why: OnceLock<StopReason>,
     stopping: CancellationToken,
     lost: CancellationToken,
     kill: CancellationToken,
+    span: Span,
 }
 
 /// The grant is over: another node may be working on the shard, now or soon.
@@ -100,7 +106,9 @@ impl Grant {
         let lost = session.lost().child_token();
         let kill = session.killed().child_token();
         let over = AtomicBool::new(false);
-        Grant(Arc::new(Inner { shard, epoch, clock, session, owned, over, stopping, lost, kill }))
+        let why = OnceLock::new();
+        let span = tracing::info_span!("leasehold.shard", group = %shard.group, shard = %shard.name, epoch = epoch.0);
+        Grant(Arc::new(Inner { shard, epoch, clock, session, owned, over, why, stopping, lost, kill, span }))
     }
 
     /// The shard.
@@ -177,8 +185,63 @@ impl Grant {
         self.0.stopping.cancelled().await;
     }
 
+    /// Why the work must stop; `None` while it may go on.
+    ///
+    /// After a planned stop ([`StopReason::is_planned`]) the shard is still held until the work has returned: finish
+    /// what was begun, flush, commit. After a loss another node may already be starting: write nothing more. A planned
+    /// stop turns into a loss if the session is lost meanwhile.
+    ///
+    /// ```
+    /// # async fn flush(_: &leasehold::Grant) {}
+    /// # async fn work(grant: leasehold::Grant) {
+    /// grant.stopped().await;
+    /// match grant.stop_reason() {
+    ///     Some(why) if why.is_planned() => flush(&grant).await, // the shard is still ours
+    ///     _ => {}                                               // lost: drop everything, write nothing
+    /// }
+    /// # }
+    /// ```
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        if !self.0.session.holds() {
+            return Some(StopReason::Detached);
+        }
+        if self.0.over.load(Ordering::Acquire) {
+            // The end of the work itself is no reason to have stopped it.
+            return self.0.why.get().copied();
+        }
+        self.0.stopping.is_cancelled().then(|| self.0.why.get().copied().unwrap_or(StopReason::Detached))
+    }
+
+    /// Runs a future for as long as the grant is valid. When the grant is lost, the future is dropped at its current
+    /// `await`, and the result is [`Lost`]. A planned stop does not end it: to end with that, use
+    /// `grant.stopping().run_until_cancelled(future)`.
+    ///
+    /// ```
+    /// # async fn copy_everything() -> u64 { 7 }
+    /// # async fn work(grant: leasehold::Grant) -> leasehold::Outcome {
+    /// let copied = grant.hold(copy_everything()).await?;
+    /// # assert_eq!(copied, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        tokio::select! {
+            biased;
+            lost = self.lost() => Err(lost),
+            output = work => Ok(output),
+        }
+    }
+
+    /// The span `leasehold.shard`, with the fields `group`, `shard` and `epoch`. Handlers and what is started by
+    /// [`spawn`](Grant::spawn) and [`spawn_blocking`](Grant::spawn_blocking) run inside it, so that their log lines
+    /// name the shard. Enter it for other work that acts for the shard.
+    pub fn span(&self) -> &Span {
+        &self.0.span
+    }
+
     /// Tells the work to stop.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self, why: StopReason) {
+        let _ = self.0.why.set(why);
         self.0.stopping.cancel();
     }
 
@@ -251,8 +314,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_that_is_told_to_stop_still_holds_until_it_ended() {
         let (grant, other) = (grant(1000), grant(1000));
-        grant.stop();
+        assert_eq!(grant.stop_reason(), None);
+        grant.stop(StopReason::Moving);
         grant.stopped().await;
+        assert_eq!(grant.stop_reason(), Some(StopReason::Moving));
         assert_eq!(grant.check(), Ok(()));
         assert!(grant.end());
         assert_eq!(grant.lost().await.why, LostReason::Ended);
@@ -275,5 +340,30 @@ mod tests {
         let (lost, ()) = tokio::join!(waiting, losing);
         assert_eq!(lost.why, LostReason::Session);
         assert!(grant.stopping().is_cancelled());
+        assert_eq!(grant.stop_reason(), Some(StopReason::Detached));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_planned_stop_turns_into_a_loss_when_the_session_is_lost() {
+        let grant = grant(100);
+        grant.stop(StopReason::Draining);
+        assert_eq!(grant.stop_reason(), Some(StopReason::Draining));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(grant.stop_reason(), Some(StopReason::Detached));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_grant_holds_ends_with_the_loss_and_not_with_a_planned_stop() {
+        let grant = grant(1000);
+        grant.stop(StopReason::Moving);
+        let slow = tokio::time::sleep(Duration::from_millis(5));
+        assert_eq!(grant.hold(slow).await, Ok(()));
+        let losing = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            grant.session().lose();
+        };
+        let (held, ()) = tokio::join!(grant.hold(std::future::pending::<()>()), losing);
+        assert_eq!(held.unwrap_err().why, LostReason::Session);
+        assert!(grant.hold(async {}).await.is_err(), "nothing begins under a lost grant");
     }
 }

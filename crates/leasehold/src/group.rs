@@ -1,21 +1,11 @@
-//! The groups that a node serves, and the handlers that run their shards.
+//! The groups that a node serves.
 
-use std::fmt;
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use leasehold_core::config::ConfigError;
+use leasehold_core::event::shard_of;
 use leasehold_core::record::{Policy, ShardSet, ZoneRule};
-use leasehold_core::{GroupConfig, GroupName};
-
-use crate::grant::Grant;
-
-/// Any error that a handler may return.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The result of a handler: success, or an error that is logged and counted.
-pub type Outcome = Result<(), BoxError>;
+use leasehold_core::{GroupConfig, GroupName, ShardId};
 
 /// A set of shards with one policy. Settings of the group in the store override these.
 #[derive(Clone, Debug)]
@@ -77,36 +67,36 @@ impl Group {
         self
     }
 
-    pub(crate) fn into_config(self) -> Result<GroupConfig, String> {
-        let group = GroupName::new(&self.name).map_err(|e| e.to_string())?;
+    /// Which shard a key belongs to, in a group with numbered slots: the same on every node and in every language
+    /// (`spec/placement.md`). `None` in a named group, where the key is the shard's own name, in an empty group, and if
+    /// the group's name is invalid. Settings in the store override those given here, so a program that routes requests
+    /// should use [`Node::locate`](crate::Node::locate) or [`Client::locate`](crate::Client::locate).
+    ///
+    /// ```
+    /// let orders = leasehold::Group::numbered("orders", 64);
+    /// assert_eq!(orders.shard_of("customer-42").unwrap().to_string(), "orders/61");
+    /// ```
+    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> Option<ShardId> {
+        let group = GroupName::new(&self.name).ok()?;
+        match self.shards {
+            ShardSet::Numbered(0) | ShardSet::Named => None,
+            ShardSet::Numbered(slots) => Some(shard_of(&group, slots, key.as_ref())),
+        }
+    }
+
+    pub(crate) fn into_config(self) -> Result<GroupConfig, ConfigError> {
+        let group = GroupName::new(&self.name).map_err(|e| {
+            ConfigError::new(
+                "library",
+                format!("groups[{}]", self.name),
+                e.to_string(),
+                "choose another name",
+            )
+        })?;
         Ok(GroupConfig { group, shards: self.shards, policy: self.policy, capacity: self.capacity })
     }
 }
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The work of a shard: called with the grant at every start.
-#[derive(Clone)]
-pub(crate) struct Handler(Arc<dyn Fn(Grant) -> BoxFuture<'static, Outcome> + Send + Sync>);
-
-impl Handler {
-    pub(crate) fn new<F, Fut>(work: F) -> Self
-    where
-        F: Fn(Grant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
-    {
-        Handler(Arc::new(move |grant| Box::pin(work(grant))))
-    }
-
-    pub(crate) fn call(&self, grant: Grant) -> BoxFuture<'static, Outcome> {
-        (self.0)(grant)
-    }
-}
-
-impl fmt::Debug for Handler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handler")
-    }
 }

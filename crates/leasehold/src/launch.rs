@@ -1,5 +1,6 @@
 //! Assembles a node and starts its threads.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::deadman::{Alarm, Leash, NoAlarm};
 use crate::driver::{Calls, Driver, EndReport, Executor, Finish, Grants, Input, Life, Publisher, Works};
 use crate::error::Error;
 use crate::events::{self, NodeEvent};
-use crate::group::Handler;
+use crate::handler::AnyHandler;
 use crate::hooks::Hooks;
 use crate::node::Node;
 use crate::observe::Meters;
@@ -37,7 +38,7 @@ pub(crate) enum DeadManTimer {
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
-    pub(crate) handlers: Vec<(GroupName, Handler)>,
+    pub(crate) handlers: Vec<(GroupName, AnyHandler)>,
     pub(crate) placement: Option<Arc<dyn Placement>>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Option<Duration>,
@@ -86,7 +87,9 @@ impl Setup {
             views,
             told: told.downgrade(),
             finished,
-            registry: Some(registry),
+            registry,
+            leaving: AtomicBool::new(false),
+            engaged: Mutex::default(),
             served: Mutex::new(
                 self.config.groups.iter().map(|group| (group.group.clone(), group.shards)).collect(),
             ),
@@ -125,7 +128,7 @@ impl Setup {
 
     #[cfg(not(target_os = "linux"))]
     fn launch_with_dead_man(self, _: Ends) -> Result<(), Error> {
-        Err(Error::Config(vec!["the dead-man timer requires Linux".to_owned()]))
+        Err(Error::setting("dead_man_timer", "the dead-man timer requires Linux", "turn it off"))
     }
 
     fn kill_early(&self) -> Duration {

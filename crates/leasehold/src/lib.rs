@@ -3,26 +3,27 @@
 //! can be lost**, on the store that you already run.
 //!
 //! ```no_run
-//! use leasehold::{Group, Node};
+//! use leasehold::{Grant, Group, Node, Outcome};
 //!
 //! # async fn example() -> Result<(), leasehold::BoxError> {
 //! let store = leasehold::store::open("local:./work.db", "demo")?;
 //! let node = Node::builder(store)
 //!     .name("worker-1")
-//!     .group(Group::numbered("orders", 64), |grant| async move {
-//!         while !grant.stopping().is_cancelled() {
-//!             grant.check()?; // right before every side effect
-//!             // … work on grant.shard(), and put grant.epoch() into conditional writes
-//!             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-//!         }
-//!         Ok(())
-//!     })
+//!     .group(Group::numbered("orders", 64), orders)
 //!     .start()
 //!     .await?;
-//! tokio::signal::ctrl_c().await?;
-//! node.leave().await;
+//! node.leave_on(leasehold::shutdown_signal()).await; // SIGTERM or Ctrl-C: stop all work and hand it over
 //! # Ok(())
 //! # }
+//!
+//! async fn orders(grant: Grant) -> Outcome {
+//!     while !grant.stopping().is_cancelled() {
+//!         grant.check()?; // right before every side effect
+//!         // … work on grant.shard(), and put grant.epoch() into conditional writes
+//!         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+//!     }
+//!     Ok(())
+//! }
 //! ```
 //!
 //! # The parts
@@ -63,6 +64,7 @@ mod error;
 mod events;
 mod grant;
 mod group;
+mod handler;
 mod hooks;
 mod launch;
 mod locate;
@@ -73,6 +75,7 @@ mod pulse;
 pub mod registry;
 mod rng;
 mod session;
+mod signal;
 pub mod store;
 pub mod tasks;
 mod watchdog;
@@ -83,10 +86,11 @@ pub use driver::Finish;
 pub use error::Error;
 pub use events::{Events, NodeEvent};
 pub use grant::{Grant, Lost, LostReason};
-pub use group::{BoxError, Group, Outcome};
+pub use group::Group;
+pub use handler::{BoxError, Handler, IntoOutcome, Outcome};
 pub use hooks::Health;
 pub use leasehold_core::config::{Backoff, Config};
-pub use leasehold_core::event::{Located, Returning, Verdict};
+pub use leasehold_core::event::{Located, Returning, StopReason, Verdict};
 pub use leasehold_core::explain::{Difference, Explanation, WhatIf};
 pub use leasehold_core::record::{Policy, ShardSet, ZoneRule};
 pub use leasehold_core::{
@@ -95,6 +99,7 @@ pub use leasehold_core::{
 pub use node::Node;
 pub use owned::{CutOff, Task, WorkGuard};
 pub use pulse::Pulse;
+pub use signal::shutdown_signal;
 
 /// The parts of a [`Config`], the errors that it can have, and what it amounts to.
 pub mod config {
@@ -106,7 +111,9 @@ pub mod config {
 
 /// Explains where a shard runs and why, and what a change would move: see [`Client::explain`] and [`Client::what_if`].
 pub mod explain {
-    pub use leasehold_core::explain::{Difference, Explanation, LeftOut, Move, Ranked, WhatIf};
+    pub use leasehold_core::explain::{
+        Difference, Explanation, LeftOut, LeftOutReason, Move, Ranked, WhatIf,
+    };
 }
 
 /// The parts of a [`Notice`].
@@ -133,7 +140,8 @@ pub mod record {
 pub mod view {
     pub use leasehold_core::record::Outage;
     pub use leasehold_core::view::{
-        GroupView, Me, NodePhase, NodeView, Problem, ShardKey, ShardPhase, ShardView, View,
+        GroupView, Me, NodePhase, NodeView, Problem, ProblemKind, SettingsSource, ShardKey, ShardPhase,
+        ShardView, View,
     };
 }
 

@@ -8,14 +8,21 @@ use crate::error::Error;
 
 /// Which shard of a group a key belongs to, and which node holds it. In a named group the key is the shard's name.
 pub(crate) fn in_view(view: &View, group: &str, key: &[u8]) -> Result<Located, Error> {
-    let unknown = || Error::unknown(format!("group {group:?}"));
-    let known = view.groups.iter().find(|known| known.group.as_str() == group).ok_or_else(unknown)?;
+    let known = view.groups.iter().find(|known| known.group.as_str() == group);
+    let known = match known {
+        Some(known) => known,
+        None if !view.ready => return Err(Error::NotReady),
+        None => return Err(Error::UnknownGroup(group.to_owned())),
+    };
     let shard = match known.shards {
-        ShardSet::Numbered(0) => return Err(Error::unknown(format!("shard: the group {group:?} is empty"))),
+        ShardSet::Numbered(0) => {
+            return Err(Error::Invalid(format!("the group {group:?} has no shards: give it some")));
+        }
         ShardSet::Numbered(slots) => shard_of(&known.group, slots, key),
         ShardSet::Named => {
             let name = std::str::from_utf8(key).ok().and_then(|key| ShardName::new(key).ok());
-            let name = name.ok_or_else(|| Error::unknown(format!("shard in group {group:?}")))?;
+            let name =
+                name.ok_or_else(|| Error::UnknownShard(format!("{group}/{}", String::from_utf8_lossy(key))))?;
             ShardId::new(known.group.clone(), name)
         }
     };

@@ -1,16 +1,19 @@
 //! A node: the handle with which a program takes part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use leasehold_core::config::{ConfigError, ConfigErrors};
 use leasehold_core::event::{Located, Returning};
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
+use leasehold_core::notice::SessionState;
 use leasehold_core::record::ShardSet;
-use leasehold_core::{Command, Event, GroupName, Moment, NodeName, ShardId, View};
-use leasehold_store::{LeaseId, Store};
+use leasehold_core::{Command, Event, GroupName, Moment, NodeName, ShardId, ShardName, View};
+use leasehold_store::{IntoStore, LeaseId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::builder::Builder;
@@ -19,8 +22,12 @@ use crate::driver::{Finish, Grants, Input};
 use crate::error::Error;
 use crate::events::{Events, NodeEvent};
 use crate::grant::Grant;
-use crate::group::{Group, Handler, Outcome};
+use crate::group::Group;
+use crate::handler::{AnyHandler, IntoOutcome};
 use crate::registry::Registry;
+
+/// How long a node may take to hand over its shards when it leaves.
+const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 
 /// One process's part in a namespace: it holds shards, runs their handlers, and stops them before their lease can be
 /// lost.
@@ -28,6 +35,7 @@ use crate::registry::Registry;
 /// Dropping a node is safe and never blocks: all work is told to stop, work that has not stopped within the margin is
 /// cut off, and the session is closed in the background if the store can be reached. To know that everything was
 /// handed over, use [`leave`](Node::leave).
+#[must_use = "dropping a node ends it: keep it until the program ends"]
 pub struct Node {
     pub(crate) name: NodeName,
     pub(crate) clock: Clock,
@@ -37,15 +45,19 @@ pub struct Node {
     pub(crate) views: watch::Receiver<Arc<View>>,
     pub(crate) told: broadcast::WeakSender<Arc<NodeEvent>>,
     pub(crate) finished: watch::Receiver<Option<Finish>>,
-    pub(crate) registry: Option<Registry>,
+    pub(crate) registry: Registry,
+    /// It was told to leave: it registers nothing more.
+    pub(crate) leaving: AtomicBool,
     /// The groups that this node serves, with their shards as configured here, for use if the store has no settings.
     pub(crate) served: Mutex<BTreeMap<GroupName, ShardSet>>,
+    /// The named shards that this node was told to run.
+    pub(crate) engaged: Mutex<BTreeSet<ShardId>>,
 }
 
 impl Node {
     /// Starts to configure a node on a store.
-    pub fn builder(store: Arc<dyn Store>) -> Builder {
-        Builder::new(store)
+    pub fn builder(store: impl IntoStore) -> Builder {
+        Builder::new(store.into_store())
     }
 
     /// Starts to configure a node without a store, for development: it holds every shard of its groups at once.
@@ -61,7 +73,9 @@ impl Node {
     /// Waits until the node has its first session, for as long as the store takes.
     pub async fn attached(&self) -> Result<(), Error> {
         self.until(|view| {
-            view.me.as_ref().is_some_and(|me| matches!(me.session_state, "attached" | "degraded"))
+            view.me
+                .as_ref()
+                .is_some_and(|me| matches!(me.session_state, SessionState::Attached | SessionState::Degraded))
         })
         .await
     }
@@ -118,8 +132,8 @@ impl Node {
     /// Limits how many shards this node holds in total.
     pub fn set_capacity(&self, shards_max: Option<u32>) -> Result<(), Error> {
         if shards_max == Some(0) {
-            let problem = "invalid capacity 0: to take no shards, set the weight to 0";
-            return Err(Error::Config(vec![problem.to_owned()]));
+            let advice = "to take no shards, set the weight to 0";
+            return Err(Error::setting("capacity", "0 is not a capacity", advice));
         }
         self.command(Command::Capacity(shards_max))
     }
@@ -140,12 +154,12 @@ impl Node {
     pub fn serve<F, Fut>(&self, group: Group, work: F) -> Result<(), Error>
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let config = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
-        config.check().map_err(|errors| Error::Config(errors.iter().map(ToString::to_string).collect()))?;
+        let config = group.into_config()?;
+        config.check()?;
         // The handler comes first, so that no shard starts without it.
-        self.send(Input::Handle(config.group.clone(), Handler::new(work)))?;
+        self.send(Input::Handle(config.group.clone(), AnyHandler::new(work)))?;
         self.served().insert(config.group.clone(), config.shards);
         self.command(Command::Serve(config))
     }
@@ -154,24 +168,74 @@ impl Node {
     pub fn handle<F, Fut>(&self, group: &str, work: F) -> Result<(), Error>
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
         let group = group_name(group)?;
         self.shards_of(&group)?;
-        self.send(Input::Handle(group, Handler::new(work)))
+        self.send(Input::Handle(group, AnyHandler::new(work)))
     }
 
     /// Declares that this node can run a shard of a named group that it serves. Repeating it changes nothing, and the
     /// grant stays.
     pub fn engage(&self, shard: &ShardId) -> Result<(), Error> {
         self.check_named(shard)?;
-        self.command(Command::Engage(shard.clone()))
+        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        self.command(Command::Engage(shard.clone()))?;
+        engaged.insert(shard.clone());
+        Ok(())
     }
 
     /// Declares that this node can no longer run a shard of a named group.
     pub fn disengage(&self, shard: &ShardId) -> Result<(), Error> {
         self.check_named(shard)?;
-        self.command(Command::Disengage(shard.clone()))
+        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        self.command(Command::Disengage(shard.clone()))?;
+        engaged.remove(shard);
+        Ok(())
+    }
+
+    /// Declares which shards of a named group this node can run: engages those that are new in the list, and disengages
+    /// those that are no longer in it. Call it with all that a provider knows, as often as it changes. All names are
+    /// checked first; if one is invalid, nothing is changed.
+    ///
+    /// ```no_run
+    /// # fn example(node: &leasehold::Node) -> Result<(), leasehold::Error> {
+    /// node.set_engaged("tenants", ["acme", "globex"])?;
+    /// node.set_engaged("tenants", ["globex", "initech"])?; // acme is given up, globex keeps its grant
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_engaged<S: AsRef<str>>(
+        &self,
+        group: &str,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<(), Error> {
+        let group = group_name(group)?;
+        let mut wanted = BTreeSet::new();
+        let mut problems = Vec::new();
+        for name in names {
+            match ShardName::new(name.as_ref()) {
+                Ok(name) => drop(wanted.insert(ShardId::new(group.clone(), name))),
+                Err(e) => problems.push(ConfigError::new("library", "shard", e.to_string(), "rename it")),
+            }
+        }
+        ConfigErrors::none_in(problems)?;
+        match self.shards_of(&group)? {
+            ShardSet::Named => {}
+            ShardSet::Numbered(slots) => return Err(Error::Numbered { group, slots }),
+        }
+        // Held until the commands are sent, so that two calls at once cannot mix.
+        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let before: Vec<ShardId> = engaged.iter().filter(|shard| shard.group == group).cloned().collect();
+        for gone in before.into_iter().filter(|shard| !wanted.contains(shard)) {
+            self.command(Command::Disengage(gone.clone()))?;
+            engaged.remove(&gone);
+        }
+        for shard in wanted {
+            self.command(Command::Engage(shard.clone()))?;
+            engaged.insert(shard);
+        }
+        Ok(())
     }
 
     /// Runs a quarantined shard again.
@@ -192,18 +256,32 @@ impl Node {
         self.command(Command::Undrain)
     }
 
-    /// Hands over all shards and leaves, within 30 seconds.
-    pub async fn leave(self) -> Finish {
-        self.leave_within(Duration::from_secs(30), Returning::No).await
+    /// Hands over all shards and leaves, within 30 seconds. From then on the node holds nothing.
+    pub async fn leave(&self) -> Finish {
+        self.leave_within(LEAVE_WITHIN, Returning::No).await
+    }
+
+    /// Waits for a signal, then hands over all shards and leaves, within 30 seconds. Also returns when the node has
+    /// left for another reason. This is the last line of most programs:
+    ///
+    /// ```no_run
+    /// # async fn example(node: leasehold::Node) {
+    /// node.leave_on(leasehold::shutdown_signal()).await;
+    /// # }
+    /// ```
+    pub async fn leave_on(&self, signal: impl Future) -> Finish {
+        tokio::select! {
+            finish = self.until_left() => finish,
+            _ = signal => self.leave().await,
+        }
     }
 
     /// Hands over all shards and leaves. Work that has not stopped in time is cut off. With [`Returning::Soon`] the
     /// shards of groups with a restart grace are reserved for this name.
-    pub async fn leave_within(mut self, within: Duration, returning: Returning) -> Finish {
+    pub async fn leave_within(&self, within: Duration, returning: Returning) -> Finish {
+        self.leaving.store(true, Ordering::Release);
         let _ = self.inputs.send(Input::Leave { within, returning });
-        if let Some(registry) = self.registry.take() {
-            registry.close().await;
-        }
+        self.registry.clone().close().await;
         self.until_left().await
     }
 
@@ -228,7 +306,7 @@ impl Node {
 
     /// The keys that this node has registered, with their health.
     pub fn registry(&self) -> Result<&Registry, Error> {
-        self.registry.as_ref().ok_or(Error::Left)
+        if self.leaving.load(Ordering::Acquire) { Err(Error::Left) } else { Ok(&self.registry) }
     }
 
     /// The current moment on the clock that this node's deadlines use.
@@ -245,7 +323,7 @@ impl Node {
 
     /// What would move if the given thing changed.
     pub async fn what_if(&self, change: WhatIf) -> Result<Difference, Error> {
-        self.query(move |core, _| core.what_if(&change)).await?.map_err(Error::Unknown)
+        self.query(move |core, _| core.what_if(&change)).await?.map_err(Error::Invalid)
     }
 
     /// Asks the core a question on the driver's thread.
@@ -267,12 +345,7 @@ impl Node {
     /// The shards of a group that this node serves: as the store says, or else as configured here.
     fn shards_of(&self, group: &GroupName) -> Result<ShardSet, Error> {
         let own = self.served().get(group).copied();
-        let own = own.ok_or_else(|| {
-            Error::Unknown(format!(
-                "this node does not serve the group {group}; nothing was changed: add the group to the builder, or call \
-                 serve first"
-            ))
-        })?;
+        let own = own.ok_or_else(|| Error::NotServed(group.clone()))?;
         let views = self.views.borrow();
         Ok(views.groups.iter().find(|known| known.group == *group).map_or(own, |known| known.shards))
     }
@@ -280,12 +353,7 @@ impl Node {
     fn check_named(&self, shard: &ShardId) -> Result<(), Error> {
         match self.shards_of(&shard.group)? {
             ShardSet::Named => Ok(()),
-            ShardSet::Numbered(slots) => Err(Error::Unknown(format!(
-                "the group {} has numbered slots (0 to {}), which cannot be engaged or disengaged; nothing was \
-                 changed: use a named group",
-                shard.group,
-                slots.saturating_sub(1)
-            ))),
+            ShardSet::Numbered(slots) => Err(Error::Numbered { group: shard.group.clone(), slots }),
         }
     }
 
@@ -303,7 +371,7 @@ impl Node {
 }
 
 pub(crate) fn group_name(group: &str) -> Result<GroupName, Error> {
-    GroupName::new(group).map_err(|e| Error::Config(vec![e.to_string()]))
+    GroupName::new(group).map_err(|e| Error::setting("group", e.to_string(), "choose another name"))
 }
 
 impl Drop for Node {

@@ -282,7 +282,7 @@ impl Meters {
             Notice::Frozen { vanished, of } => {
                 tracing::warn!(node, vanished, of, "froze voluntary moves: many nodes vanished at once");
             }
-            Notice::Warning(warning) => tracing::error!(node, kind = warning.kind(), "{warning}"),
+            Notice::Warning(warning) => tracing::error!(node, kind = warning.kind().as_str(), "{warning}"),
             Notice::Unfrozen => tracing::info!(node, "resumed voluntary moves"),
             Notice::NoReceiver { shards } => {
                 tracing::warn!(

@@ -12,6 +12,7 @@ use leasehold_core::event::Ended;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use crate::driver::{Input, panic_text};
 use crate::grant::{Grant, Lost};
@@ -126,7 +127,7 @@ impl Grant {
     {
         let guard = self.guard()?;
         let (done, result) = oneshot::channel();
-        tasks::spawn_on(&self.owns().runtime, supervise(guard, done, task));
+        tasks::spawn_on(&self.owns().runtime, supervise(guard, done, task).instrument(self.span().clone()));
         Ok(Task(result))
     }
 
@@ -149,7 +150,8 @@ impl Grant {
             if grant.is_lost() {
                 return;
             }
-            match catch_unwind(AssertUnwindSafe(|| work(grant))) {
+            let span = grant.span().clone();
+            match catch_unwind(AssertUnwindSafe(|| span.in_scope(|| work(grant)))) {
                 Ok(output) => drop(done.send(output)),
                 Err(panic) => guard.fail(format!("panicked: {}", panic_text(&*panic))),
             }

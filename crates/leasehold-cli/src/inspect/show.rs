@@ -6,7 +6,7 @@ use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::name::ShardName;
 use leasehold_core::record::ShardSet;
-use leasehold_core::view::{NodePhase, NodeView, Problem, ShardPhase, ShardView};
+use leasehold_core::view::{NodePhase, NodeView, Problem, ProblemKind, ShardPhase, ShardView};
 use leasehold_core::{GroupName, ShardId, View};
 
 use super::Table;
@@ -16,7 +16,8 @@ pub(crate) fn status(view: &View) -> String {
     let alive = view.nodes.iter().filter(|node| node.state.is_alive()).count();
     let held = view.shards.iter().filter(|shard| shard.holder.is_some()).count();
     let shards = view.shards.iter().filter(|shard| shard.state != ShardPhase::Retired).count();
-    let silent = match view.problems.iter().filter(|problem| problem.kind == "silent_node").count() {
+    let silent = match view.problems.iter().filter(|problem| problem.kind == ProblemKind::SilentNode).count()
+    {
         0 => String::new(),
         silent => format!(" ({silent} silent)"),
     };
@@ -35,7 +36,7 @@ pub(crate) fn status(view: &View) -> String {
     } else {
         let _ = writeln!(text, "\n{}", count(view.problems.len(), "problem"));
         let mut problems: Vec<&Problem> = view.problems.iter().collect();
-        problems.sort_by_cached_key(|problem| (problem.kind, shard_of(problem).as_ref().map(rank)));
+        problems.sort_by_cached_key(|problem| (problem.kind.as_str(), shard_of(problem).as_ref().map(rank)));
         for problem in problems {
             let _ = writeln!(
                 text,
@@ -82,8 +83,8 @@ pub(super) fn rank(shard: &ShardId) -> (GroupName, bool, Option<u32>, ShardName)
 /// The shard that a problem is about.
 fn shard_of(problem: &Problem) -> Option<ShardId> {
     match problem.kind {
-        "corrupt_record" => problem.subject.strip_prefix("shards/")?.parse().ok(),
-        "quarantined" | "stuck" => problem.subject.parse().ok(),
+        ProblemKind::CorruptRecord => problem.subject.strip_prefix("shards/")?.parse().ok(),
+        ProblemKind::Quarantined | ProblemKind::Stuck => problem.subject.parse().ok(),
         _ => None,
     }
 }
@@ -91,7 +92,7 @@ fn shard_of(problem: &Problem) -> Option<ShardId> {
 /// The command that helps.
 fn advice(problem: &Problem) -> Option<String> {
     // Others say it in their message.
-    (problem.kind == "quarantined").then(|| format!("leasehold unquarantine {}", problem.subject))
+    (problem.kind == ProblemKind::Quarantined).then(|| format!("leasehold unquarantine {}", problem.subject))
 }
 
 /// The nodes.
@@ -202,7 +203,7 @@ pub(crate) fn groups(view: &View) -> String {
             shards,
             group.unowned.to_string(),
             format!("{}.{:02}", balance / 1000, balance % 1000 / 10),
-            group.source.to_owned(),
+            group.source.to_string(),
         ]);
     }
     table.show()

@@ -64,7 +64,9 @@ pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Resu
         })
         .await
         .map_err(|error| match error {
-            leasehold::Error::Config(wrong) => unchanged(&wrong),
+            leasehold::Error::Config(wrong) => {
+                unchanged(&wrong.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
             other => other.into(),
         })?;
     settle(client, |view| {

@@ -298,7 +298,7 @@ mod tests {
         let me = |draining| Me {
             node: leasehold_core::NodeName::new("a").unwrap(),
             session: None,
-            session_state: "attached",
+            session_state: leasehold_core::notice::SessionState::Attached,
             session_state_for_ms: 0,
             cause: String::new(),
             waiting_for: None,

@@ -24,10 +24,35 @@ pub struct ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub(super) Vec<ConfigError>);
 
+impl ConfigError {
+    /// A problem with a setting.
+    pub fn new(
+        rule: &'static str,
+        setting: impl Into<String>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        ConfigError { rule, setting: setting.into(), message: message.into(), advice: advice.into() }
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        ConfigErrors(vec![error])
+    }
+}
+
 impl ConfigErrors {
-    /// Each problem.
-    pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
-        self.0.iter()
+    /// Fails with all the problems that were found, if there are any.
+    pub fn none_in(found: Vec<ConfigError>) -> Result<(), ConfigErrors> {
+        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+    }
+}
+
+impl std::ops::Deref for ConfigErrors {
+    type Target = [ConfigError];
+    fn deref(&self) -> &[ConfigError] {
+        &self.0
     }
 }
 
@@ -57,7 +82,7 @@ impl GroupConfig {
     pub fn check(&self) -> Result<(), ConfigErrors> {
         let mut found = Vec::new();
         relations::check_group(self, &mut found);
-        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+        ConfigErrors::none_in(found)
     }
 }
 
@@ -66,13 +91,13 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigErrors> {
         let mut found = Vec::new();
         relations::check(self, &mut found);
-        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+        ConfigErrors::none_in(found)
     }
 
     /// Checks the same, and the requirements of this store.
     pub fn check_on(&self, facts: &Facts) -> Result<(), ConfigErrors> {
         let mut found = self.check().err().map(|errors| errors.0).unwrap_or_default();
         relations::check_on(self, facts, &mut found);
-        if found.is_empty() { Ok(()) } else { Err(ConfigErrors(found)) }
+        ConfigErrors::none_in(found)
     }
 }

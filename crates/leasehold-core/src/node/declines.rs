@@ -1,7 +1,8 @@
-//! Shards that cannot run here: the acquire gate refuses them, or nobody has engaged them here. The others are told, so that
+//! Shards that cannot run here: the acquire gate refuses them, nobody has engaged them here, or their work stepped down. The others are told, so that
 //! they plan around us, and exactly so: what is not declined stays ours to take, and what runs goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Node;
 use super::context::Context;
@@ -68,7 +69,12 @@ impl Declines {
 
     /// For a ttl, the others plan around us for this shard.
     pub(super) fn decline(&mut self, shard: &ShardId, ctx: &mut Context) {
-        let until = ctx.now.at + ctx.config.ttl;
+        self.decline_for(shard, ctx.config.ttl, ctx);
+    }
+
+    /// For this long, the others plan around us for this shard.
+    pub(super) fn decline_for(&mut self, shard: &ShardId, pause: Duration, ctx: &mut Context) {
+        let until = ctx.now.at + pause;
         if self.declined.insert(shard.clone(), until).is_none() {
             self.changed(ctx);
         }

@@ -31,6 +31,8 @@ pub(super) struct Hold {
     quarantined: bool,
     /// It is to be tried again, once the outcome of the write under way is known.
     pardoned: bool,
+    /// Its work stepped down: for how long it is declined once that has ended.
+    steps_down_for: Option<Duration>,
     /// What a claim must still pass before the work starts.
     check: Check,
 }
@@ -77,6 +79,7 @@ impl Hold {
             started_at: Moment::ZERO,
             failures: 0,
             pardoned: false,
+            steps_down_for: None,
             check: Check::default(),
         }
     }
@@ -236,6 +239,16 @@ impl Hold {
             self.failures = 0;
         }
         !self.pardoned
+    }
+
+    /// It is given up, and declined for this long after its work has ended.
+    pub(super) fn step_down_for(&mut self, pause: Duration) {
+        self.steps_down_for = Some(pause);
+    }
+
+    /// For how long it is declined once its work has ended, if that stepped down.
+    pub(super) fn steps_down_for(&self) -> Option<Duration> {
+        self.steps_down_for
     }
 
     /// Nothing of it runs any more.

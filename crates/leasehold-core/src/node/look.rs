@@ -6,7 +6,7 @@ use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::may_move::Unmoved;
 use crate::name::{Epoch, ShardId};
 use crate::time::Now;
-use crate::view::{self, Me, Problem, ShardPhase, View};
+use crate::view::{self, Me, Problem, ProblemKind, ShardPhase, View};
 use crate::warning::Warning;
 
 impl Node {
@@ -24,7 +24,7 @@ impl Node {
         view.me = Some(Me {
             node: self.ctx.me(),
             session: self.session_id(),
-            session_state: self.life.state().as_str(),
+            session_state: self.life.state(),
             session_state_for_ms: ms(now.at.since(self.life.since())),
             cause: self.life.cause().to_string(),
             waiting_for: self.life.waiting_for().cloned(),
@@ -36,7 +36,7 @@ impl Node {
         });
         if self.fencing.is_deaf() {
             // We hear of nobody: that says nothing of them.
-            view.problems.retain(|problem| problem.kind != "silent_node");
+            view.problems.retain(|problem| problem.kind != ProblemKind::SilentNode);
         }
         if now.at < self.freeze.until() && view.frozen.is_none() {
             view.frozen = Some("many nodes vanished at once".into());
@@ -45,7 +45,9 @@ impl Node {
             if let Some(hold) = self.holds.get(&shard.id.0) {
                 shard.state = phase_of(hold.phase());
                 let told = shard.id.0.to_string();
-                if hold.is_stuck() && !view.problems.iter().any(|p| p.kind == "stuck" && p.subject == told) {
+                if hold.is_stuck()
+                    && !view.problems.iter().any(|p| p.kind == ProblemKind::Stuck && p.subject == told)
+                {
                     view.problems.push(Problem::stuck(&shard.id.0, hold.epoch()));
                 }
             }
@@ -56,7 +58,7 @@ impl Node {
         }
         if self.reported.was_name_taken() && self.session.is_none() {
             view.problems.push(Problem {
-                kind: "name_taken",
+                kind: ProblemKind::NameTaken,
                 subject: self.ctx.config.node.to_string(),
                 message:
                     "another live process uses this node name: give this one another name, or stop that one"

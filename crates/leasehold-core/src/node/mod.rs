@@ -281,6 +281,7 @@ impl Node {
             Command::Undrain => self.departure.undrain(),
             Command::Leave { within, returning } => self.departure.begin(within, returning, &mut self.ctx),
             Command::Unquarantine(shard) => self.unquarantine(&shard),
+            Command::StepDown { shard, epoch, pause } => self.step_down(&shard, epoch, pause),
         }
         self.ctx.record_changed();
         self.ctx.replan_now();

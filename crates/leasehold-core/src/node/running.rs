@@ -1,5 +1,7 @@
 //! The work of the shards here: starting it, stopping it, and what follows from its end.
 
+use std::time::Duration;
+
 use super::Node;
 use super::hold::Phase;
 use super::timers::Timer;
@@ -65,6 +67,9 @@ impl Node {
                 self.ctx.agenda.add(shard);
             }
             Phase::Stopping { why, .. } => {
+                if let Some(pause) = hold.steps_down_for() {
+                    self.declines.decline_for(&shard, pause, &mut self.ctx);
+                }
                 self.holds.stopped(&shard, Some(why));
                 self.begin_release(&shard, Some(why));
                 self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
@@ -97,6 +102,25 @@ impl Node {
         self.ctx.tell(Notice::WorkEnded { shard: shard.clone(), epoch, error, again_after });
         self.ctx.agenda.wake_at(shard, at + again_after);
         self.ctx.agenda.add(shard.clone());
+    }
+
+    /// The work of a shard wants another node to have it. A grant of an earlier epoch has no say.
+    pub(super) fn step_down(&mut self, shard: &ShardId, epoch: Epoch, pause: Duration) {
+        let Some(hold) = self.holds.get_mut(shard).filter(|hold| hold.epoch() == epoch) else { return };
+        let why = StopReason::SteppedDown;
+        match hold.phase() {
+            Phase::Running => {
+                hold.step_down_for(pause);
+                self.stop(shard, why, None);
+            }
+            // Released in this step, after the plan without this node is made.
+            Phase::Resting { .. } | Phase::Quarantined => {
+                hold.stopped(Some(why));
+                self.ctx.agenda.add(shard.clone());
+            }
+            _ => return,
+        }
+        self.declines.decline_for(shard, pause, &mut self.ctx);
     }
 
     pub(super) fn unquarantine(&mut self, shard: &ShardId) {

@@ -225,6 +225,7 @@ impl Drafts<'_> {
         let successor = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node)).cloned();
         let reason = match why {
             Some(StopReason::Operator) => MoveReason::Operator,
+            Some(StopReason::SteppedDown) => MoveReason::SteppedDown,
             Some(StopReason::Moving) => MoveReason::Rebalance,
             Some(StopReason::Disengaged) => MoveReason::Disengaged,
             _ if self.departure.hands_over(self.offer, self.mirror, self.ctx)

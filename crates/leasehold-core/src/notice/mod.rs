@@ -13,7 +13,8 @@ use crate::store::Key;
 use crate::warning::Warning;
 
 /// The state of a node's session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(serde::Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
 pub enum SessionState {
     /// It has not yet had a session: it reads the store, or waits until it may join.
     Joining,

@@ -88,6 +88,8 @@ pub enum MoveReason {
     WorkEnded,
     /// Its work kept crashing.
     Quarantined,
+    /// Its own work asked for another node.
+    SteppedDown,
     /// An operator asked for it.
     Operator,
     /// The shard is no longer engaged, or its group became smaller.
@@ -116,6 +118,7 @@ impl MoveReason {
             MoveReason::Takeover => "takeover",
             MoveReason::WorkEnded => "work_ended",
             MoveReason::Quarantined => "quarantined",
+            MoveReason::SteppedDown => "stepped_down",
             MoveReason::Operator => "operator",
             MoveReason::Disengaged => "disengaged",
             MoveReason::Engaged => "engaged",

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::problems::{Problem, node_problems, record_problems, settling};
-use super::{DrainAsked, GroupView, NodePhase, NodeView, ShardKey, ShardPhase, ShardView, View};
+use super::problems::{Problem, ProblemKind, node_problems, record_problems, settling};
+use super::{
+    DrainAsked, GroupView, NodePhase, NodeView, SettingsSource, ShardKey, ShardPhase, ShardView, View,
+};
 use crate::event::Located;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
@@ -92,7 +94,7 @@ pub fn of_mirror(
         group: name.clone(),
         shards: group.set,
         policy: group.policy.clone(),
-        source: if group.from_store { "store" } else { "static" },
+        source: if group.from_store { SettingsSource::Store } else { SettingsSource::Static },
         unowned: unowned.get(name).copied().unwrap_or(0),
     });
     problems.extend(record_problems(mirror, plan));
@@ -144,7 +146,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
     };
     if state == ShardPhase::Quarantined {
         problems.push(Problem {
-            kind: "quarantined",
+            kind: ProblemKind::Quarantined,
             subject: id.to_string(),
             message: "its work kept failing, so the holder does not run it; fix the work, then unquarantine the shard"
                 .into(),

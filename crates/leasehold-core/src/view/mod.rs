@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
+use crate::notice::SessionState;
 use crate::record::{NodeRecord, NodeState, Outage, Policy, ShardSet};
 
 pub use look::{of_mirror, whereabouts};
 pub(crate) use problems::stuck;
-pub use problems::{Problem, unusable};
+pub use problems::{Problem, ProblemKind, unusable};
 
 /// Everything that a node, or a client that only watches, knows at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,8 +43,8 @@ pub struct Me {
     pub node: NodeName,
     /// Its session, if it has one.
     pub session: Option<SessionId>,
-    /// `joining`, `attached`, `degraded`, `detached`, `recovering` or `left`.
-    pub session_state: &'static str,
+    /// The state of its session.
+    pub session_state: SessionState,
     /// For how long, in milliseconds.
     pub session_state_for_ms: u64,
     /// Why, in words.
@@ -162,10 +163,30 @@ pub struct GroupView {
     pub shards: ShardSet,
     /// Its rules.
     pub policy: Policy,
-    /// `store` or `static`: where the settings are from.
-    pub source: &'static str,
+    /// Where the settings are from.
+    pub source: SettingsSource,
     /// Shards that nobody holds.
     pub unowned: usize,
+}
+
+/// Where the settings of a group are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SettingsSource {
+    /// From the store: they hold for all nodes.
+    Store,
+    /// From this node's own configuration, because the store has none.
+    Static,
+}
+
+impl std::fmt::Display for SettingsSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            SettingsSource::Store => "store",
+            SettingsSource::Static => "static",
+        })
+    }
 }
 
 /// A shard.

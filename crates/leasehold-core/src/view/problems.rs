@@ -11,13 +11,80 @@ use crate::store::Key;
 use crate::time::Now;
 use crate::warning::Warning;
 
+/// What kind of problem it is. As text, and in JSON, the name in snake case: `corrupt_record`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// A record is damaged, or in a newer format.
+    CorruptRecord,
+    /// The record of a shard that is held is missing.
+    MissingRecord,
+    /// A key that was not written by Leasehold.
+    ForeignKey,
+    /// Shards without a node that can take them.
+    NoRoom,
+    /// Work that was told to stop and has not.
+    Stuck,
+    /// A shard whose work kept failing.
+    Quarantined,
+    /// A node whose process is gone, and whose shards nobody has taken over.
+    GoneNode,
+    /// A node that does not renew.
+    SilentNode,
+    /// A node that had no session, and gets no shards yet.
+    RecoveringNode,
+    /// A group that a node was to serve and cannot.
+    UnservedGroup,
+    /// A namespace in which nobody may own anything yet.
+    Settling,
+    /// Another process has this node's name.
+    NameTaken,
+    /// A placement plug-in that failed.
+    Placement,
+    /// Nodes that place shards by different rules.
+    PlacementsDiffer,
+    /// A node with a longer ttl than its `ttl_max`.
+    TtlAboveMax,
+    /// A group whose deleted settings came back from a node's own.
+    GroupRecreated,
+}
+
+impl ProblemKind {
+    /// The fixed word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProblemKind::CorruptRecord => "corrupt_record",
+            ProblemKind::MissingRecord => "missing_record",
+            ProblemKind::ForeignKey => "foreign_key",
+            ProblemKind::NoRoom => "no_room",
+            ProblemKind::Stuck => "stuck",
+            ProblemKind::Quarantined => "quarantined",
+            ProblemKind::GoneNode => "gone_node",
+            ProblemKind::SilentNode => "silent_node",
+            ProblemKind::RecoveringNode => "recovering_node",
+            ProblemKind::UnservedGroup => "unserved_group",
+            ProblemKind::Settling => "settling",
+            ProblemKind::NameTaken => "name_taken",
+            ProblemKind::Placement => "placement",
+            ProblemKind::PlacementsDiffer => "placements_differ",
+            ProblemKind::TtlAboveMax => "ttl_above_max",
+            ProblemKind::GroupRecreated => "group_recreated",
+        }
+    }
+}
+
+impl std::fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// A problem that needs an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// A fixed word: `corrupt_record`, `missing_record`, `foreign_key`, `no_room`, `stuck`, `quarantined`, `gone_node`, `recovering_node`,
-    /// `silent_node`, `unserved_group`, `settling`, `name_taken`, `placement`, `placements_differ`, `ttl_above_max` or
-    /// `group_recreated`.
-    pub kind: &'static str,
+    /// What kind of problem.
+    pub kind: ProblemKind,
     /// What it is about: a shard, a node, a key.
     pub subject: String,
     /// What is wrong, and what to do.
@@ -30,7 +97,7 @@ impl Problem {
     }
 
     pub(crate) fn stuck(shard: &ShardId, epoch: Epoch) -> Problem {
-        Problem { kind: "stuck", subject: shard.to_string(), message: stuck(epoch) }
+        Problem { kind: ProblemKind::Stuck, subject: shard.to_string(), message: stuck(epoch) }
     }
 }
 
@@ -76,7 +143,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut corrupt = |key: Key, error: &RecordError| {
         problems.push(Problem {
-            kind: "corrupt_record",
+            kind: ProblemKind::CorruptRecord,
             subject: key.to_string(),
             message: unusable(&key, error),
         });
@@ -107,7 +174,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             let message = format!(
                 "its record is missing in the store; node {node} runs it and writes the record again at its next listing"
             );
-            problems.push(Problem { kind: "missing_record", subject: shard.to_string(), message });
+            problems.push(Problem { kind: ProblemKind::MissingRecord, subject: shard.to_string(), message });
         }
     }
     for (name, group) in &plan.groups {
@@ -121,12 +188,12 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             } else {
                 format!("{shards} no node: every node is full or declines them; add nodes or raise capacity")
             };
-            problems.push(Problem { kind: "no_room", subject: name.to_string(), message });
+            problems.push(Problem { kind: ProblemKind::NoRoom, subject: name.to_string(), message });
         }
     }
     for place in &mirror.unreadable {
         problems.push(Problem {
-            kind: "corrupt_record",
+            kind: ProblemKind::CorruptRecord,
             subject: place.clone(),
             message: "it is missing or unreadable, so its records are unknown. Nodes write the records of shards that they hold \
                       again; repair each other shard that you know of with: leasehold repair SHARD"
@@ -135,7 +202,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
     }
     for key in &mirror.foreign {
         problems.push(Problem {
-            kind: "foreign_key",
+            kind: ProblemKind::ForeignKey,
             subject: key.clone(),
             message: "this key was not written by Leasehold and is ignored".into(),
         });
@@ -167,7 +234,7 @@ const DRAINED_NAMED: usize = 5;
 pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
     let meta = mirror.meta.as_ref()?.good().filter(|meta| meta.state == MetaState::Settling)?;
     Some(Problem {
-        kind: "settling",
+        kind: ProblemKind::Settling,
         subject: Key::Meta.to_string(),
         message: format!(
             "the namespace is new, or its store was replaced: no shard has an owner for up to {:.1} s, in case earlier \
@@ -203,12 +270,12 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
         if mirror.gone.contains(&session) {
             let what = "its process is gone, and no other node has taken over its shards: start a node";
-            problem("gone_node", what.into());
+            problem(ProblemKind::GoneNode, what.into());
         } else if silent_for_ms > record.ttl_ms / 2 {
-            problem("silent_node", silent(silent_for_ms, record.ttl_ms));
+            problem(ProblemKind::SilentNode, silent(silent_for_ms, record.ttl_ms));
         } else if let Some(ago_ms) = outlived_ms {
             problem(
-                "silent_node",
+                ProblemKind::SilentNode,
                 format!(
                     "last renewal {:.1} s ago by its own clock (ttl {:.1} s): the node hangs, is gone, cannot reach the store, or \
                      its clock is wrong; look again after one ttl",
@@ -220,7 +287,7 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
             (&record.report.session_state, &record.report.outage)
         {
             problem(
-                "recovering_node",
+                ProblemKind::RecoveringNode,
                 format!(
                     "{session_state}: it had no session for {:.1} s ({}); it gets no shards until its new session has been \
                      healthy for recover_window",
@@ -231,7 +298,7 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         }
         for (group, why) in &record.report.unserved {
             problem(
-                "unserved_group",
+                ProblemKind::UnservedGroup,
                 format!(
                     "it takes no shards of the group {group}: {why}; start it with another group or with shards of that kind, or, \
                      once no node holds its shards, run: leasehold group delete {group}"

@@ -21,7 +21,7 @@ mod works;
 pub use watch::{Order, SessionStatus, Watch};
 pub use works::{SessionLost, Works};
 
-use crate::event::Deadlines;
+use crate::event::{Deadlines, StopReason};
 use crate::name::{Epoch, ShardId};
 use crate::time::Moment;
 
@@ -43,8 +43,8 @@ pub trait Hands {
     fn holds(&mut self, session: SessionNo) -> bool;
     /// Starts the handlers of a shard, and says how many there are.
     fn run(&mut self, session: SessionNo, shard: &ShardId, epoch: Epoch) -> usize;
-    /// Tells all that runs for a shard to stop.
-    fn tell(&mut self, shard: &ShardId, epoch: Epoch);
+    /// Tells all that runs for a shard to stop, and why.
+    fn tell(&mut self, shard: &ShardId, epoch: Epoch, why: StopReason);
     /// Cuts off all that runs for a shard at this moment.
     fn cut_off_at(&mut self, shard: &ShardId, epoch: Epoch, at: Moment);
     /// No handler of the shard is left: ends its grant for good, unless something runs on that the grant owns. True if

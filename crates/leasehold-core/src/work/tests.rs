@@ -41,7 +41,7 @@ impl Hands for Notes {
         self.said.push(format!("run {shard} {epoch}"));
         self.handlers
     }
-    fn tell(&mut self, shard: &ShardId, _: Epoch) {
+    fn tell(&mut self, shard: &ShardId, _: Epoch, _: StopReason) {
         self.said.push(format!("tell {shard}"));
     }
     fn cut_off_at(&mut self, shard: &ShardId, _: Epoch, at: Moment) {

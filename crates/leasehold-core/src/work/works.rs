@@ -157,7 +157,7 @@ impl Works {
             return Some(ended(shard.clone(), epoch, Ended::Finished));
         };
         work.told = true;
-        hands.tell(shard, epoch);
+        hands.tell(shard, epoch, why);
         if work.handlers_left == 0 && hands.close(shard, epoch) {
             return Some(self.end(shard, hands));
         }
@@ -165,7 +165,7 @@ impl Works {
             let session_ends_at = self.timer.kill_at(work.session);
             // Another node may run it then: the kernel enforces it as well. A node that leaves in time keeps what is
             // stuck until its session ends.
-            if may_run_elsewhere(why) && kill_at < session_ends_at.min(work.gone_by) {
+            if !why.is_planned() && kill_at < session_ends_at.min(work.gone_by) {
                 self.timer.hurry(shard, work.gone_by, kill_at);
                 work.gone_by = kill_at;
             }
@@ -221,7 +221,7 @@ impl Works {
         if fails {
             work.failure = failed;
             work.told = true;
-            hands.tell(shard, work.epoch);
+            hands.tell(shard, work.epoch, StopReason::Failed);
         }
         // Work without handlers is held until it is told to stop.
         let may_end = work.handlers_left == 0 && (work.handled || work.told);
@@ -252,11 +252,6 @@ impl Works {
         self.timer.told(at);
         Ok(())
     }
-}
-
-/// Whether work that is told to stop for this reason may already have a successor.
-fn may_run_elsewhere(why: StopReason) -> bool {
-    matches!(why, StopReason::Detached | StopReason::NotOurs)
 }
 
 fn ended(shard: ShardId, epoch: Epoch, how: Ended) -> Event {

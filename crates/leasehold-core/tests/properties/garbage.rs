@@ -466,7 +466,7 @@ proptest! {
             }
             let now = Now { at: Moment::from_millis(trial.at_ms), unix_ms: trial.wall_ms as u64 };
             let view = trial.node.view(now);
-            if view.me.is_some_and(|me| me.session_state == "attached") && trial.running.len() >= 3 {
+            if view.me.is_some_and(|me| me.session_state == leasehold_core::notice::SessionState::Attached) && trial.running.len() >= 3 {
                 return Ok(());
             }
             trial.take(Step::Pass(50));

@@ -217,7 +217,7 @@ fn say(node: &Node, counts: &Counts) {
     let Some(me) = &view.me else { return };
     let stop_in = Duration::from_millis(me.stop_in_ms.unwrap_or(0));
     let status = NodeStatus {
-        session_state: me.session_state.to_owned(),
+        session_state: me.session_state.to_string(),
         held: me.held,
         stop_at_ns: (clock::now() + stop_in).as_nanos(),
         cause: me.cause.clone(),

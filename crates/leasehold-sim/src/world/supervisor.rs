@@ -2,6 +2,7 @@
 //! decides; the decisions are collected here as [`Effect`]s and carried out by the world. Also the watchdog and the
 //! dead-man timer.
 
+use leasehold_core::event::StopReason;
 use leasehold_core::work::{Hands, Order, SessionLost, SessionNo, SessionStatus, Works};
 use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
 
@@ -86,7 +87,7 @@ impl Hands for Supervisor<'_> {
         1
     }
 
-    fn tell(&mut self, shard: &ShardId, epoch: Epoch) {
+    fn tell(&mut self, shard: &ShardId, epoch: Epoch, _: StopReason) {
         self.effects.extend(self.worker(shard, epoch).map(Effect::Tell));
     }
 

@@ -13,7 +13,7 @@ use leasehold_core::observer::Observer;
 use leasehold_core::placement::Placement;
 use leasehold_core::store::{Listing, StoreError, StoreErrorKind, WatchEvent};
 use leasehold_core::{Moment, ShardId, View};
-use leasehold_store::{Store, StoreExt};
+use leasehold_store::{IntoStore, Store, StoreExt};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -81,12 +81,13 @@ impl SharedState {
 
 impl Client {
     /// Reads the namespace once, and then follows it. Fails if the namespace cannot be read.
-    pub async fn open(store: Arc<dyn Store>) -> Result<Client, Error> {
+    pub async fn open(store: impl IntoStore) -> Result<Client, Error> {
         Client::open_with(store, ClientOptions::default()).await
     }
 
     /// The same with other options.
-    pub async fn open_with(store: Arc<dyn Store>, options: ClientOptions) -> Result<Client, Error> {
+    pub async fn open_with(store: impl IntoStore, options: ClientOptions) -> Result<Client, Error> {
+        let store = store.into_store();
         let clock = options.clock.clone();
         let listing =
             list(&*store, &clock).await.map_err(|error| Error::unread("reading the namespace", error))?;
@@ -142,7 +143,7 @@ impl Client {
 
     /// What would move if the given thing changed.
     pub fn what_if(&self, change: &WhatIf) -> Result<Difference, Error> {
-        self.state.lock().observer.what_if(change).map_err(Error::Unknown)
+        self.state.lock().observer.what_if(change).map_err(Error::Invalid)
     }
 
     /// The time since the store last answered or reported anything.

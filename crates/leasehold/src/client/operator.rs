@@ -2,7 +2,9 @@
 //! node's own record.
 
 use leasehold_core::name::WriteId;
-use leasehold_core::record::{Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, ShardRecord};
+use leasehold_core::record::{
+    Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord,
+};
 use leasehold_core::store::Key;
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
 
@@ -107,7 +109,7 @@ impl Client {
 
     /// Sets the shards and the rules of a group for all nodes. Each node keeps its own capacity for the group.
     pub async fn set_group(&self, group: Group) -> Result<(), Error> {
-        let wanted = group.into_config().map_err(|problem| Error::Config(vec![problem]))?;
+        let wanted = group.into_config()?;
         self.edit_group(&wanted.group.clone(), move |record| {
             record.shards = wanted.shards;
             record.policy = wanted.policy.clone();
@@ -134,9 +136,13 @@ impl Client {
                 if after == before && !is_new {
                     return Ok(Change::Keep);
                 }
-                after
-                    .validate()
-                    .map_err(|problem| Error::Config(vec![format!("group {group}: {problem}")]))?;
+                after.validate().map_err(|problem| {
+                    let problem = match problem {
+                        RecordError::Impossible(what) => what,
+                        other => other.to_string(),
+                    };
+                    Error::setting(format!("group {group}"), problem, "choose a value within that bound")
+                })?;
                 after.written_unix_ms = unix_ms;
                 Ok(Change::Write(after))
             })
@@ -151,7 +157,7 @@ impl Client {
         let what = format!("deleting the group {group}");
         let key = Key::Group(group.clone());
         let record = self.editor().get::<GroupRecord>(&what, &key).await?;
-        let record = record.ok_or_else(|| Error::unknown(format!("group {group}")))?;
+        let record = record.ok_or_else(|| Error::UnknownGroup(group.to_string()))?;
         let floor = self.highest_epoch(&what, &group).await?.max(record.epoch_floor);
         self.editor()
             .rewrite::<Meta>(&what, &Key::Meta, |found| match found {
@@ -177,7 +183,7 @@ impl Client {
 
     async fn epoch(&self, what: &str, shard: &ShardId) -> Result<Epoch, Error> {
         let record = self.editor().get::<ShardRecord>(what, &Key::Shard(shard.clone())).await?;
-        record.map(|record| record.epoch).ok_or_else(|| Error::unknown(format!("shard {shard}")))
+        record.map(|record| record.epoch).ok_or_else(|| Error::UnknownShard(shard.to_string()))
     }
 
     fn editor(&self) -> RecordEditor<'_> {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::ShardId;
+use leasehold_core::notice::SessionState;
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use super::Input;
@@ -63,7 +64,6 @@ async fn node(stops_after: Duration) -> Node {
             grant.stopped().await;
             tokio::time::sleep(stops_after).await;
             drop(guard);
-            Ok(())
         }
     });
     let node = node.start().await.unwrap();
@@ -87,13 +87,13 @@ async fn a_driver_that_dies_says_so_everywhere() {
     let drained = node.drain();
     assert!(gauges.not_zero().contains(&"leasehold_shards_owned".to_owned()));
     break_driver(&node);
-    assert_eq!(drained.await, Err(Error::Left));
+    assert!(matches!(drained.await, Err(Error::Left)));
     let me = node.view().me.clone().unwrap();
-    assert_eq!((me.session_state, me.held, me.wanted, me.session), ("left", 0, 0, None));
+    assert_eq!((me.session_state, me.held, me.wanted, me.session), (SessionState::Left, 0, 0, None));
     assert!(me.cause.contains("a bug"), "{}", me.cause);
-    assert_eq!(node.attached().await, Err(Error::Left));
-    assert_eq!(node.explain(&shard).await, Err(Error::Left));
-    assert_eq!(node.set_weight(7), Err(Error::Left));
+    assert!(matches!(node.attached().await, Err(Error::Left)));
+    assert!(matches!(node.explain(&shard).await, Err(Error::Left)));
+    assert!(matches!(node.set_weight(7), Err(Error::Left)));
     assert!(grant.is_lost() && grant.stopping().is_cancelled() && node.owned().is_empty());
     assert_eq!(gauges.not_zero(), ["leasehold_shards_running"], "the work has a second to stop");
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_core::View;
+use leasehold_core::notice::SessionState;
 use tokio::sync::watch;
 
 use super::{Finish, Publisher};
@@ -65,8 +66,8 @@ impl Drop for EndReport {
 
 /// A view of a node that is gone: it has no session and holds nothing.
 fn over(mut view: View, why: &str) -> View {
-    if let Some(me) = view.me.as_mut().filter(|me| me.session_state != "left") {
-        (me.session_state, me.session_state_for_ms, me.cause) = ("left", 0, why.to_owned());
+    if let Some(me) = view.me.as_mut().filter(|me| me.session_state != SessionState::Left) {
+        (me.session_state, me.session_state_for_ms, me.cause) = (SessionState::Left, 0, why.to_owned());
         (me.session, me.waiting_for, me.stop_in_ms) = (None, None, None);
         (me.renewals_failed, me.draining, me.held, me.wanted) = (0, false, 0, 0);
     }

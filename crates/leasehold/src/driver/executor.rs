@@ -6,17 +6,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::FutureExt;
-use leasehold_core::event::Ended;
+use leasehold_core::event::{Ended, StopReason};
 use leasehold_core::work::{Hands, SessionLost, SessionNo};
 use leasehold_core::{Deadlines, Epoch, GroupName, Moment, ShardId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
+use tracing::Instrument;
 
 use super::Input;
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash};
 use crate::grant::Grant;
-use crate::group::{Handler, Outcome};
+use crate::handler::{self, AnyHandler, Outcome};
 use crate::owned::Owned;
 use crate::session::Session;
 use crate::tasks;
@@ -54,7 +55,7 @@ pub(crate) struct Executor<A> {
     pub(crate) watchdog: Watchdog,
     pub(crate) alarm: Leash<A>,
     pub(crate) kill_early: std::time::Duration,
-    pub(crate) handlers: BTreeMap<GroupName, Vec<Handler>>,
+    pub(crate) handlers: BTreeMap<GroupName, Vec<AnyHandler>>,
     /// The sessions under which something runs, and the newest one.
     pub(crate) sessions: BTreeMap<SessionNo, Arc<Session>>,
 }
@@ -107,9 +108,9 @@ impl<A: Alarm> Hands for Executor<A> {
         handlers.len()
     }
 
-    fn tell(&mut self, shard: &ShardId, epoch: Epoch) {
+    fn tell(&mut self, shard: &ShardId, epoch: Epoch, why: StopReason) {
         if let Some(grant) = self.grant(shard, epoch) {
-            grant.stop();
+            grant.stop(why);
         }
     }
 
@@ -136,7 +137,7 @@ impl<A> Executor<A> {
     }
 
     /// Starts one handler under a grant.
-    pub(crate) fn spawn(&self, handler: Handler, grant: Grant) {
+    pub(crate) fn spawn(&self, handler: AnyHandler, grant: Grant) {
         let report = Report {
             inputs: self.inputs.clone(),
             shard: grant.shard().clone(),
@@ -145,11 +146,12 @@ impl<A> Executor<A> {
                 "it was dropped: its runtime was shut down, or its drop panicked".to_owned(),
             )),
         };
-        tasks::spawn_on(&self.runtime, supervise(report, handler, grant));
+        let span = grant.span().clone();
+        tasks::spawn_on(&self.runtime, supervise(report, handler, grant).instrument(span));
     }
 
     /// Adds a handler to a group, and to its shards that run here.
-    pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler, joins: &[(ShardId, Epoch)]) {
+    pub(crate) fn add_handler(&mut self, group: GroupName, handler: AnyHandler, joins: &[(ShardId, Epoch)]) {
         for (shard, epoch) in joins {
             if let Some(grant) = self.grant(shard, *epoch) {
                 tracing::debug!(%shard, "a handler joins running work");
@@ -167,14 +169,14 @@ impl<A> Executor<A> {
 
 /// Runs one handler until it returns or is cut off, and reports when none of it is left. `report` is the first
 /// parameter so that it is dropped last, wherever the task is dropped.
-async fn supervise(mut report: Report, handler: Handler, grant: Grant) {
+async fn supervise(mut report: Report, handler: AnyHandler, grant: Grant) {
     let kill = grant.killed().clone();
     let how = tokio::select! {
         biased;
         () = kill.cancelled() => Ended::Finished,
         how = AssertUnwindSafe(guarded(handler, grant)).catch_unwind() => match how {
             Ok(Ok(())) => Ended::Finished,
-            Ok(Err(error)) => Ended::Failed(error.to_string()),
+            Ok(Err(error)) => Ended::Failed(handler::chain(&*error)),
             Err(panic) => Ended::Failed(format!("panicked: {}", panic_text(&*panic))),
         },
     };
@@ -182,7 +184,7 @@ async fn supervise(mut report: Report, handler: Handler, grant: Grant) {
 }
 
 /// The time may have passed while the task waited to run: user code is only called under a valid grant.
-async fn guarded(handler: Handler, grant: Grant) -> Outcome {
+async fn guarded(handler: AnyHandler, grant: Grant) -> Outcome {
     if grant.is_lost() {
         return Ok(());
     }

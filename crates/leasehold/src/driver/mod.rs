@@ -42,7 +42,7 @@ pub(crate) use works::Works;
 use crate::clock::Clock;
 use crate::deadman::Alarm;
 use crate::events::NodeEvent;
-use crate::group::Handler;
+use crate::handler::AnyHandler;
 use crate::hooks::{self, Health, Hooks};
 use crate::observe::Meters;
 use crate::rng;
@@ -65,7 +65,7 @@ pub(crate) enum Input {
     /// Nothing that the grant of a shard owns is left, or a part of it failed.
     OwnedEnded { shard: ShardId, epoch: Epoch, how: Ended },
     /// Another handler for a group.
-    Handle(GroupName, Handler),
+    Handle(GroupName, AnyHandler),
     /// Whether the user accepts new shards.
     Accept(bool),
     /// The answer of the health hook.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Input;
 use super::executor::Executor;
 use crate::deadman::Alarm;
-use crate::group::Handler;
+use crate::handler::AnyHandler;
 use crate::tasks;
 
 /// All work of one node.
@@ -80,7 +80,7 @@ impl<A: Alarm> Works<A> {
     }
 
     /// Adds a handler to a group, and to its shards that already run.
-    pub(crate) fn add_handler(&mut self, group: GroupName, handler: Handler) {
+    pub(crate) fn add_handler(&mut self, group: GroupName, handler: AnyHandler) {
         let joins = self.decisions.join(&group, &mut self.executor);
         self.executor.add_handler(group, handler, &joins);
     }

@@ -14,7 +14,7 @@ use super::works::Works;
 use crate::clock::Clock;
 use crate::deadman::{Alarm, Leash};
 use crate::grant::Grant;
-use crate::group::Handler;
+use crate::handler::AnyHandler;
 use crate::session::Session;
 use crate::tasks::RunsOn;
 use crate::watchdog::Watchdog;
@@ -79,7 +79,7 @@ impl Bench {
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
         Fut: std::future::Future<Output = crate::Outcome> + Send + 'static,
     {
-        self.works.add_handler(group(), Handler::new(work));
+        self.works.add_handler(group(), AnyHandler::new(work));
     }
 
     /// What the core would hear of the next end, once a handler has reported.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::Moment;
-use leasehold_store::{Store, StoreExt};
+use leasehold_store::{IntoStore, Store, StoreExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
@@ -103,20 +103,20 @@ static REGISTRANTS: AtomicU64 = AtomicU64::new(0);
 
 impl Registry {
     /// Registers keys on this store, without a node.
-    pub fn on(store: Arc<dyn Store>) -> Self {
-        Registry::new(store, RegistryOptions::default(), RunsOn::OwnThread, Clock::boot())
+    pub fn on(store: impl IntoStore) -> Self {
+        Registry::new(store.into_store(), RegistryOptions::default(), RunsOn::OwnThread, Clock::boot())
     }
 
     /// The same with other options. The first registry of a process, store and ttl sets the options.
-    pub fn with_options(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
+    pub fn with_options(store: impl IntoStore, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
-        Ok(Registry::new(store, options, RunsOn::OwnThread, Clock::boot()))
+        Ok(Registry::new(store.into_store(), options, RunsOn::OwnThread, Clock::boot()))
     }
 
     /// The same on the current runtime and its clock, for tests under `tokio::time::pause`.
-    pub fn with_virtual_time(store: Arc<dyn Store>, options: RegistryOptions) -> Result<Self, Error> {
+    pub fn with_virtual_time(store: impl IntoStore, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
-        Ok(Registry::new(store, options, RunsOn::CurrentRuntime, Clock::virtual_time()))
+        Ok(Registry::new(store.into_store(), options, RunsOn::CurrentRuntime, Clock::virtual_time()))
     }
 
     /// With options that were checked.
@@ -144,7 +144,7 @@ impl Registry {
     /// after an outage. A key must not be empty.
     pub async fn register(&self, key: &str, value: impl Into<Vec<u8>>) -> Result<LeaseId, Error> {
         if key.is_empty() {
-            return Err(Error::Unknown("the key is empty; nothing was registered".to_owned()));
+            return Err(Error::Invalid("the key is empty; nothing was registered".to_owned()));
         }
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());

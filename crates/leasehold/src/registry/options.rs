@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use leasehold_core::config::Backoff;
+use leasehold_core::config::{Backoff, ConfigError, ConfigErrors};
 
 use crate::error::Error;
 
@@ -41,38 +41,41 @@ impl Default for RegistryOptions {
 impl RegistryOptions {
     /// Checks the options, and reports all problems.
     pub fn check(&self) -> Result<(), Error> {
-        let problems = self.problems();
-        if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
+        Ok(ConfigErrors::none_in(self.problems())?)
     }
 
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<ConfigError> {
         let RegistryOptions { ttl, retry, call_timeout, .. } = self;
         let mut problems = Vec::new();
         if !(TTL_MIN..=TTL_MAX).contains(ttl) {
-            problems.push(format!(
-                "the registry's ttl ({ttl:?}) must be from {TTL_MIN:?} to {TTL_MAX:?}: the store itself expires the keys"
-            ));
+            let message = format!(
+                "{ttl:?} is not from {TTL_MIN:?} to {TTL_MAX:?}, and the store itself expires the keys"
+            );
+            problems.push(problem("ttl", message, "choose one in that range"));
         }
         if *call_timeout < SHORTEST {
-            problems.push(format!(
-                "the registry's call_timeout ({call_timeout:?}) must be at least {SHORTEST:?}: no call would ever be answered"
-            ));
+            let message = format!("{call_timeout:?} is below {SHORTEST:?}: no call would ever be answered");
+            problems.push(problem("call_timeout", message, "raise it"));
         }
         // Renewed a third of the ttl after the last time, which leaves two thirds.
         let left = *ttl - *ttl / 3;
         if *call_timeout >= left {
-            problems.push(format!(
-                "the registry's call_timeout ({call_timeout:?}) must be less than 2/3 of its ttl ({left:?}): a call that \
-                 hangs would lose the keys; lower it or raise the ttl"
-            ));
+            let message = format!(
+                "{call_timeout:?} is not less than 2/3 of the registry's ttl ({left:?}): a call that hangs would lose the keys"
+            );
+            problems.push(problem("call_timeout", message, "lower it or raise the ttl"));
         }
         if retry.shortest() < SHORTEST {
-            problems.push(format!(
-                "the registry's retry pauses (the shortest is {:?}) must be at least {SHORTEST:?}: an unreachable store \
-                 would be called in a busy loop",
+            let message = format!(
+                "the shortest pause ({:?}) is below {SHORTEST:?}: an unreachable store would be called in a busy loop",
                 retry.shortest()
-            ));
+            );
+            problems.push(problem("retry", message, "raise it"));
         }
         problems
     }
+}
+
+fn problem(setting: &str, message: String, advice: &str) -> ConfigError {
+    ConfigError::new("registry", format!("registry.{setting}"), message, advice)
 }

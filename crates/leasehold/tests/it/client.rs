@@ -30,7 +30,7 @@ async fn a_client_sees_locates_and_explains_without_joining() {
     let bench = Bench::new();
     let client = client(&bench, bench.store()).await;
     assert!(client.view().nodes.is_empty() && client.view().ready);
-    assert!(matches!(client.locate("orders", "x"), Err(Error::Unknown(_))));
+    assert!(matches!(client.locate("orders", "x"), Err(Error::UnknownGroup(_))));
     let a = bench
         .node("a")
         .address("10.0.0.1:80")
@@ -113,7 +113,7 @@ async fn operators_move_shards_by_wishes() {
     client.release(&mine).await.unwrap();
     until("it starts again", 60, || bench.witness.epoch(&mine).unwrap() > epoch).await;
     let error = client.release(&shard("orders/99")).await.unwrap_err();
-    assert!(matches!(error, Error::Unknown(_)), "{error}");
+    assert!(matches!(error, Error::UnknownShard(_)), "{error}");
 
     client.freeze("deploying").await.unwrap();
     until("they say so", 10, || a.view().frozen.as_deref() == Some("deploying")).await;
@@ -144,7 +144,7 @@ async fn a_group_grows_shrinks_and_its_epochs_survive_its_settings() {
     a.leave().await;
     client.delete_group("orders").await.unwrap();
     assert!(bench.server.get_raw("test", "groups/orders").is_none());
-    assert!(matches!(client.delete_group("orders").await, Err(Error::Unknown(_))));
+    assert!(matches!(client.delete_group("orders").await, Err(Error::UnknownGroup(_))));
     let meta = bench.server.get_raw("test", "meta").unwrap();
     let meta = leasehold_core::record::Meta::decode(&meta.value).unwrap();
     assert!(meta.epoch_floor >= bench.witness.epoch(&shard("orders/0")).unwrap());

@@ -94,7 +94,7 @@ fn node_child() {
                         grant.spawn_blocking(|_| std::thread::sleep(Duration::from_secs(30)))?.await?;
                     }
                     grant.stopped().await;
-                    Ok(())
+                    Ok::<_, leasehold::BoxError>(())
                 }
             })
             .start()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::notice::SessionState;
 use leasehold::{Finish, Group, Node, Notice};
 
 use leasehold_chaos::witness::Witness;
@@ -31,7 +32,7 @@ async fn two_on_one_store() {
     while a.owned().len() != 2 || b.owned().len() != 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(a.view().me.as_ref().unwrap().session_state, "attached");
+    assert_eq!(a.view().me.as_ref().unwrap().session_state, SessionState::Attached);
     assert_eq!((a.leave().await, b.leave().await), (Finish::Clean, Finish::Clean));
     while let Some(told) = events.next().await {
         let notice = &told.notice;

@@ -288,9 +288,9 @@ async fn options_that_cannot_work_are_all_reported() {
     };
     assert_eq!(at_start, problems);
     for (ttl, call_timeout, word) in [
-        (Duration::ZERO, Duration::from_secs(2), "ttl (0ns)"),
+        (Duration::ZERO, Duration::from_secs(2), "registry.ttl: 0ns"),
         (Duration::MAX, Duration::from_secs(2), "ttl"),
-        (Duration::from_secs(3), Duration::from_secs(2), "2/3 of its ttl (2s)"),
+        (Duration::from_secs(3), Duration::from_secs(2), "2/3 of the registry's ttl (2s)"),
     ] {
         let options = RegistryOptions { ttl, call_timeout, ..RegistryOptions::default() };
         let error = options.check().unwrap_err().to_string();

@@ -87,7 +87,7 @@ fn dropping_everything_at_once_is_safe() {
                 async move {
                     working.store(true, Ordering::Release);
                     let _leaving = Leaving(working);
-                    std::future::pending().await
+                    std::future::pending::<()>().await
                 }
             })
             .start()
@@ -132,10 +132,7 @@ fn a_node_leaves_when_the_runtime_of_its_handlers_is_shut_down() {
     let start = |name: &str, on: &tokio::runtime::Runtime| {
         let builder = node(Arc::new(server.open("test"))).name(name).runtime(on.handle().clone());
         let builder = builder.ttl(Duration::from_secs(10));
-        let work = |grant: leasehold::Grant| async move {
-            grant.stopped().await;
-            Ok(())
-        };
+        let work = |grant: leasehold::Grant| async move { grant.stopped().await };
         long.block_on(builder.group(shards(), work).start()).unwrap()
     };
     let (stays, goes) = (start("stays", &long), start("goes", &short));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use leasehold_chaos::proxy::{Direction, Existing, Mode, Proxy};
 use leasehold_chaos::witness::Witness;
+use leasehold_core::notice::SessionState;
 use leasehold_etcd::Etcd;
 use leasehold_servers::words::until;
 use leasehold_servers::{Etcd as Server, EtcdSetup, Program};
@@ -81,7 +82,7 @@ async fn a_node_that_is_cut_off_stops_in_time_and_comes_back() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     proxy.set(Mode::Pass).unwrap();
     let began = Stopwatch::start();
-    let attached = || far.view().me.as_ref().is_some_and(|me| me.session_state == "attached");
+    let attached = || far.view().me.as_ref().is_some_and(|me| me.session_state == SessionState::Attached);
     until("it is attached again", Duration::from_secs(20), attached).await;
     println!(
         "{SHARDS} shards over in {failover:?} at a ttl of {ttl:?}; attached {:?} after the cut",

@@ -38,7 +38,6 @@ impl Diary {
                 };
                 grant.stopped().await;
                 diary.0.lock().unwrap()[at].ended = Some(now());
-                Ok(())
             }
         };
         let node = Node::builder(Arc::new(store)).name(name).ttl(ttl).new_namespace();

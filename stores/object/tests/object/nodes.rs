@@ -23,10 +23,11 @@ async fn start(store: Arc<dyn Store>, name: &str) -> Node {
 
 async fn start_with(store: Arc<dyn Store>, name: &str, ttl: Duration) -> Node {
     let group = Group::numbered(GROUP, SHARDS);
-    let node = Node::builder(store).name(name).ttl(ttl).new_namespace().group(group, |grant| async move {
-        grant.stopped().await;
-        Ok(())
-    });
+    let node = Node::builder(store)
+        .name(name)
+        .ttl(ttl)
+        .new_namespace()
+        .group(group, |grant| async move { grant.stopped().await });
     node.start().await.expect("the settings are right")
 }
 

@@ -83,7 +83,9 @@ fn a_quick_failover_detaches_nobody() -> bool {
         tokio::time::sleep(Duration::from_secs(12).saturating_sub(took)).await;
         assert_eq!(detachments(events).await, [""; 0]);
         assert_eq!((witness.all_at_work(), witness.all_starts()), (24, starts), "nothing stopped");
-        assert!(nodes.iter().all(|node| node.view().me.as_ref().unwrap().session_state == "attached"));
+        assert!(
+            nodes.iter().all(|node| node.view().me.as_ref().unwrap().session_state == SessionState::Attached)
+        );
         witness.assert_no_overlap();
         true
     })
