@@ -85,8 +85,8 @@ pub(crate) enum OperatorCommand {
     Unfreeze(With<Nothing>),
     /// Make the holder of a shard give it up once
     Release(With<NamedShard>),
-    /// Let a quarantined shard run again
-    Unquarantine(With<NamedShard>),
+    /// Let quarantined shards run again
+    Unquarantine(With<Unquarantine>),
 }
 
 /// What an operator asks for.
@@ -100,7 +100,7 @@ pub(crate) enum OperatorRequest {
     Freeze { note: String },
     Unfreeze,
     Release { shard: String },
-    Unquarantine { shard: String },
+    Unquarantine { which: Unquarantine },
 }
 
 impl OperatorCommand {
@@ -132,7 +132,7 @@ impl OperatorCommand {
                 (everywhere, OperatorRequest::Release { shard: what.shard })
             }
             OperatorCommand::Unquarantine(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Unquarantine { shard: what.shard })
+                (everywhere, OperatorRequest::Unquarantine { which: what })
             }
         }
     }
@@ -200,6 +200,19 @@ pub(crate) struct Pin {
 pub(crate) struct NamedShard {
     /// The shard, for example orders/3
     pub(crate) shard: String,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Unquarantine {
+    /// The shard, for example orders/3; also one whose work is done
+    pub(crate) shard: Option<String>,
+    /// All quarantined shards of this group
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// All quarantined shards of all groups
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -400,7 +413,7 @@ pub(crate) struct GroupSet {
     /// The group's name
     pub(crate) name: String,
     /// Settings to change: shards, balance, zones, cooldown, min_run, moves_max, move_window, kept_min, restart_grace,
-    /// stop_timeout
+    /// stop_timeout, on_failure, on_finish
     #[arg(required = true, value_name = "SETTING=VALUE")]
     pub(crate) changes: Vec<String>,
     #[command(flatten)]

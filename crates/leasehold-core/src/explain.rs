@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
-use crate::record::{MoveReason, NodeState, Served};
+use crate::record::{MoveReason, NodeState, Served, WorkState};
 use crate::store::Key;
 use crate::view;
 
@@ -23,8 +23,8 @@ pub struct Explanation {
     /// Why its record cannot be used, and what repairs it. Its holder and epoch are then unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
-    /// Whether its work kept crashing, so that its holder does not run it.
-    pub quarantined: bool,
+    /// Whether its holder runs its work, or why not.
+    pub work: WorkState,
     /// Why it last moved.
     pub moved_because: Option<MoveReason>,
     /// The node that should hold it.
@@ -184,7 +184,7 @@ pub fn explain(
         holder: held.node,
         epoch: held.epoch,
         unusable: error.map(|error| view::unusable(&Key::Shard(shard.clone()), error)),
-        quarantined: record.is_some_and(|record| record.quarantined),
+        work: record.map_or(WorkState::Runs, |record| record.work),
         moved_because: record.map(|record| record.why),
         wanted: plan.wanted(shard).cloned(),
         pinned_to: control.and_then(|control| control.pins.get(shard)).cloned(),

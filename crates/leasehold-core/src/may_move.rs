@@ -25,6 +25,8 @@ pub struct Move<'a> {
     pub moved_at: Option<Moment>,
     /// When it started here.
     pub started_at: Moment,
+    /// Until when it is on trial here, because its work failed too often before.
+    pub on_trial_until: Option<Moment>,
     /// When this node began its latest moves, oldest first.
     pub moves_begun: &'a [Moment],
     /// How many shards of the group run here, this one included.
@@ -72,6 +74,8 @@ pub enum Unmoved {
     Cooldown(u64),
     /// It started recently: `min_run` lasts this many more milliseconds.
     MinimumRun(u64),
+    /// Its work failed too often before and is on trial here, for this many more milliseconds.
+    OnTrial(u64),
     /// This node has begun as many moves as the policy allows, for this many more milliseconds.
     Rate(u64),
     /// This node would keep too few shards of the group.
@@ -99,6 +103,9 @@ impl std::fmt::Display for Unmoved {
             Unmoved::Pinned => f.write_str("an operator pinned it here"),
             Unmoved::Cooldown(ms) => write!(f, "it moved recently; cooldown for {ms} ms more"),
             Unmoved::MinimumRun(ms) => write!(f, "it started recently; min_run for {ms} ms more"),
+            Unmoved::OnTrial(ms) => {
+                write!(f, "its work failed too often before and is on trial for {ms} ms more")
+            }
             Unmoved::Rate(ms) => write!(f, "this node reached moves_max; next move in {ms} ms"),
             Unmoved::MinimumKept(kept) => {
                 write!(f, "this node must keep at least {kept} shards of the group")
@@ -166,6 +173,9 @@ pub fn may_move(it: &Move<'_>) -> Result<(), Unmoved> {
     let run_until = it.started_at + span(it.policy.min_run_ms);
     if at < run_until {
         return Err(Unmoved::MinimumRun(left(run_until)));
+    }
+    if let Some(until) = it.on_trial_until.filter(|until| at < *until) {
+        return Err(Unmoved::OnTrial(left(until)));
     }
     if let Some(until) = rate_used_up_until(it) {
         return Err(Unmoved::Rate(left(until)));

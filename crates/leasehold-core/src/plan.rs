@@ -364,7 +364,10 @@ fn question(
         let ours = control.pins.iter().filter(|(shard, _)| shard.group == *name);
         ours.map(|(shard, node)| (shard.clone(), node.clone())).collect()
     });
-    let (shards, policy) = (group.shards.clone(), group.policy.clone());
+    // How work ends has no part in where it runs: nodes whose rules for that differ agree on the plan.
+    let (on_failure, on_finish) = Default::default();
+    let policy = Policy { on_failure, on_finish, ..group.policy.clone() };
+    let shards = group.shards.clone();
     Question { nodes, shards, policy, pins: pins.unwrap_or_default(), declined }
 }
 

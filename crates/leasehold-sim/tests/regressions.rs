@@ -25,7 +25,7 @@ fn holds(store: StoreKind, script: Vec<(u64, Fault)>) {
 
 /// All kinds of faults but those that there were not yet when the seeds below were found: the same schedules as then.
 fn as_found() -> Profile {
-    let later = "-corrupt-meta,-vanish-shard,-vanish-shards,-vanish-control,-vanish-meta,-stall,-slow-gate,-clock-rate,-full-disk,-placement,-rolling-ttl,-cut-renewals,-frozen";
+    let later = "-corrupt-meta,-vanish-shard,-vanish-shards,-vanish-control,-vanish-meta,-stall,-slow-gate,-clock-rate,-full-disk,-placement,-rolling-ttl,-cut-renewals,-frozen,-step-down";
     later.parse().expect("a list of faults")
 }
 

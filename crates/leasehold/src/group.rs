@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::config::ConfigError;
 use leasehold_core::event::shard_of;
-use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::record::{FailurePolicy, FinishPolicy, Policy, ShardSet, ZoneRule};
 use leasehold_core::{GroupConfig, GroupName, ShardId};
 
 /// A set of shards with one policy. Settings of the group in the store override these.
@@ -64,6 +64,30 @@ impl Group {
     /// How long a planned stop may take before the shard counts as stuck.
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
         self.policy.stop_timeout_ms = millis(timeout);
+        self
+    }
+
+    /// What happens to a shard whose handler fails again and again. By default it is tried for ever, with a pause that
+    /// grows up to a bound, so that it recovers by itself from an outage of what it needs.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::{FailurePolicy, Group};
+    ///
+    /// let orders = Group::numbered("orders", 64)
+    ///     // After 8 failures in a row: one try every 5 minutes, each on another node.
+    ///     .on_failure(FailurePolicy::half_open(8, Duration::from_secs(300)));
+    /// ```
+    pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
+        self.policy.on_failure = policy;
+        self
+    }
+
+    /// What happens to a shard whose handler returns without an error and was not told to stop. By default it is started
+    /// again; [`FinishPolicy::Once`] runs it once per holder, and [`FinishPolicy::Done`] once for all nodes.
+    pub fn on_finish(mut self, policy: FinishPolicy) -> Self {
+        self.policy.on_finish = policy;
         self
     }
 

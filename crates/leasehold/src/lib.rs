@@ -92,7 +92,7 @@ pub use hooks::Health;
 pub use leasehold_core::config::{Backoff, Config};
 pub use leasehold_core::event::{Located, Returning, StopReason, Verdict};
 pub use leasehold_core::explain::{Difference, Explanation, WhatIf};
-pub use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+pub use leasehold_core::record::{FailurePolicy, FinishPolicy, Policy, ShardSet, ZoneRule};
 pub use leasehold_core::{
     Epoch, GroupName, Moment, NodeName, Notice, Now, SessionId, ShardId, ShardName, View,
 };
@@ -114,12 +114,15 @@ pub mod explain {
     pub use leasehold_core::explain::{
         Difference, Explanation, LeftOut, LeftOutReason, Move, Ranked, WhatIf,
     };
+    pub use leasehold_core::record::WorkState;
 }
 
 /// The parts of a [`Notice`].
 pub mod notice {
     pub use leasehold_core::event::StopReason;
-    pub use leasehold_core::notice::{Cause, Differing, Gone, Notice, OperatorCommand, SessionState};
+    pub use leasehold_core::notice::{
+        Cause, Differing, Gone, Notice, OperatorCommand, QuarantineEnds, SessionState,
+    };
     pub use leasehold_core::record::MoveReason;
 }
 
@@ -132,7 +135,8 @@ pub mod placement {
 pub mod record {
     pub use leasehold_core::name::WriteId;
     pub use leasehold_core::record::{
-        Control, DrainRequest, Extra, GroupRecord, Policy, RecordError, ShardSet, ZoneRule,
+        Control, DrainRequest, Extra, FailurePolicy, FinishPolicy, GroupRecord, Policy, RecordError,
+        ShardSet, WorkState, ZoneRule,
     };
 }
 

@@ -12,6 +12,7 @@ use leasehold_core::event::{Located, Returning};
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
 use leasehold_core::notice::SessionState;
 use leasehold_core::record::ShardSet;
+use leasehold_core::view::ShardPhase;
 use leasehold_core::{Command, Event, GroupName, Moment, NodeName, ShardId, ShardName, View};
 use leasehold_store::{IntoStore, LeaseId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -238,7 +239,17 @@ impl Node {
         Ok(())
     }
 
-    /// Runs a quarantined shard again.
+    /// Runs all shards of a group again that this node holds and that are quarantined or done.
+    pub fn unquarantine_group(&self, group: &str) -> Result<(), Error> {
+        let group = group_name(group)?;
+        self.shards_of(&group)?;
+        let view = self.view();
+        let idle = |state| matches!(state, ShardPhase::Quarantined | ShardPhase::Done);
+        let shards = view.shards.iter().filter(|seen| seen.id.0.group == group && idle(seen.state));
+        shards.map(|seen| &seen.id.0).try_for_each(|shard| self.unquarantine(shard))
+    }
+
+    /// Runs a shard again that this node holds and that is quarantined or done.
     pub fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
         self.command(Command::Unquarantine(shard.clone()))
     }

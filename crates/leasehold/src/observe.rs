@@ -159,7 +159,10 @@ impl Meters {
             }
             Notice::WorkEnded { error: Some(_), .. } => self.count("leasehold_work_failures_total"),
             Notice::Stuck { .. } => self.count("leasehold_stuck_total"),
-            Notice::Quarantined { .. } => self.count("leasehold_quarantined_total"),
+            Notice::Quarantined { .. } => {
+                self.count("leasehold_work_failures_total");
+                self.count("leasehold_quarantined_total");
+            }
             Notice::Retried { .. } => self.count("leasehold_acquire_retries_total"),
             Notice::RetriesExhausted { .. } => self.count("leasehold_acquire_exhausted_total"),
             Notice::NoRoom { .. } => self.count("leasehold_no_room_total"),
@@ -233,6 +236,9 @@ impl Meters {
                 Some(error) => tracing::warn!(node, %shard, %epoch, error, ?again_after, "work failed"),
                 None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned"),
             },
+            Notice::Finished { shard, epoch, for_good } => {
+                tracing::info!(node, %shard, %epoch, for_good, "work finished; it is not run again");
+            }
             Notice::Released { shard, epoch, why, successor } => {
                 tracing::info!(node, %shard, %epoch, %why, successor = successor.as_ref().map(tracing::field::display), "shard released");
             }
@@ -246,8 +252,8 @@ impl Meters {
             Notice::Stuck { shard, epoch } => {
                 tracing::warn!(node, %shard, %epoch, "stuck: work did not stop within stop_timeout; this node keeps the shard");
             }
-            Notice::Quarantined { shard, epoch } => {
-                tracing::warn!(node, %shard, %epoch, "quarantined: work keeps failing; this node keeps the shard but does not run it");
+            Notice::Quarantined { shard, epoch, error, ends } => {
+                tracing::warn!(node, %shard, %epoch, error, next = %ends, "quarantined: work keeps failing, so it is not run");
             }
             Notice::RetriesExhausted { shards } => {
                 tracing::warn!(node, shards, "shards that are planned here did not become free in time");

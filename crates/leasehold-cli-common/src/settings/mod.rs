@@ -1,6 +1,7 @@
 //! Settings: a file, the environment and flags override the defaults, and each value knows where it came from. Every
 //! mistake is found before anything starts, and all are reported together.
 
+mod endings;
 mod flags;
 mod layers;
 mod show;
@@ -14,6 +15,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use endings::failure_policy;
 pub use flags::{Everywhere, ForNodes};
 pub use show::{redacted, reference};
 pub use suggest::nearest;

@@ -67,6 +67,8 @@ pub(crate) enum Kind {
     Word(&'static [&'static str]),
     /// `ignore`, `spread` or `prefer:ZONE`
     Zones,
+    /// `retry`, `quarantine:N` or `half-open:N:PAUSE`
+    Failures,
     /// `true` or `false`
     Switch,
 }
@@ -84,6 +86,7 @@ impl Kind {
             Kind::Span => "DURATION",
             Kind::Word(_) => "WORD",
             Kind::Zones => "RULE",
+            Kind::Failures => "POLICY",
             Kind::Switch => "BOOL",
         }
     }
@@ -127,6 +130,8 @@ settings! {
         kept_min: Kind::Count, "0", "Minimum number of shards that a node keeps in voluntary moves";
         restart_grace: Kind::Span, "0s (off)", "How long shards stay reserved for a node that left to restart";
         stop_timeout: Kind::Span, "30s", "Time limit for a planned stop; after that the shard is reported as stuck";
+        on_failure: Kind::Failures, "retry", "What happens to a shard whose work keeps failing: retry, quarantine:FAILURES, or half-open:FAILURES:PAUSE";
+        on_finish: Kind::Word(&["restart", "once", "done"]), "restart", "What happens to a shard whose work ends without an error: restart it, run it once per node, or never run it again";
     }
     Run {
         kill_after: Kind::Span, "10s", "Time from SIGTERM to SIGKILL for a child; never longer than its lease";
@@ -135,7 +140,6 @@ settings! {
         isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets its own PID namespace, so that its descendants are killed with it";
         restart_first: Kind::Span, "200ms", "First pause before a child is restarted; it doubles each time";
         restart_max: Kind::Span, "30s", "Longest pause before a child is restarted";
-        quarantine_after: Kind::Count, "8", "Number of failures in a row after which a shard is quarantined";
         healthy_after: Kind::Span, "60s", "Run time after which earlier failures of a child no longer count";
     }
     Time {

@@ -9,14 +9,14 @@ use leasehold_core::store::Facts;
 use leasehold_core::{GroupConfig, GroupName, NodeName};
 
 use super::table::{Kind, Part, SETTINGS};
-use super::{Problem, Problems, Settings, nearest, span};
+use super::{Problem, Problems, Settings, failure_policy, nearest, span};
 
 /// Whether a value is what its setting takes; what is wrong, and what to do.
 fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
     let fail = |what: String, advice: &str| Err((what, advice.to_owned()));
     match kind {
         // It is shown to others, in tables and in answers of `locate`.
-        Kind::Text | Kind::Labels | Kind::Zones if text.contains(char::is_control) => {
+        Kind::Text | Kind::Labels | Kind::Zones | Kind::Failures if text.contains(char::is_control) => {
             fail(format!("{text:?} contains a control character"), "remove it")
         }
         Kind::Text | Kind::Url => Ok(()),
@@ -58,6 +58,13 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
         Kind::Zones => match zones(text) {
             Some(_) => Ok(()),
             None => fail(format!("invalid zone rule {text:?}"), "use ignore, spread or prefer:ZONE"),
+        },
+        Kind::Failures => match failure_policy(text) {
+            Ok(_) => Ok(()),
+            Err(what) => match what.split_once("; ") {
+                Some((what, advice)) => fail(what.to_owned(), advice),
+                None => fail(what, ""),
+            },
         },
         Kind::Switch => match text {
             "true" | "false" => Ok(()),
@@ -209,7 +216,6 @@ impl Settings {
         if self.text("new_namespace") == Some("true") {
             config.namespace = Namespace::New;
         }
-        config.quarantine_after = self.count("quarantine_after").unwrap_or(config.quarantine_after);
         config.drift_permille = self.count("drift_permille").unwrap_or(config.drift_permille);
         config.vanish_freeze_permille =
             self.count("vanish_freeze_permille").unwrap_or(config.vanish_freeze_permille);
@@ -273,6 +279,9 @@ impl Settings {
         ms("move_window", &mut policy.move_window_ms);
         ms("restart_grace", &mut policy.restart_grace_ms);
         ms("stop_timeout", &mut policy.stop_timeout_ms);
+        policy.on_failure =
+            self.text("on_failure").and_then(|text| failure_policy(text).ok()).unwrap_or_default();
+        policy.on_finish = self.text("on_finish").and_then(|text| text.parse().ok()).unwrap_or_default();
         policy.moves_max = self.count("moves_max").unwrap_or(policy.moves_max);
         policy.kept_min = self.count("kept_min").unwrap_or(policy.kept_min);
         policy.balance_permille = self.text("balance").and_then(factor).unwrap_or(policy.balance_permille);
@@ -310,7 +319,6 @@ fn effective(config: &Config, key: &str) -> Option<String> {
         }
         "weight" => return Some(config.weight.to_string()),
         "drift_permille" => return Some(config.drift_permille.to_string()),
-        "quarantine_after" => return Some(config.quarantine_after.to_string()),
         "vanish_freeze_permille" => return Some(config.vanish_freeze_permille.to_string()),
         "give_up_at_once" => return Some(config.give_up_at_once.to_string()),
         _ => return None,

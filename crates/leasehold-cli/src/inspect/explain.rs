@@ -26,12 +26,18 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
         let _ = write!(text, " (last move: {why})");
     }
     text.push('\n');
-    if explanation.quarantined {
-        let _ = writeln!(
+    match explanation.work {
+        WorkState::Quarantined => drop(writeln!(
             text,
             "it is quarantined: its work kept failing, so the holder does not run it; fix the work, then run:\n  \
              leasehold unquarantine {shard}"
-        );
+        )),
+        WorkState::Trial => text.push_str("its work failed too often before and is on trial\n"),
+        WorkState::Done => drop(writeln!(
+            text,
+            "its work is done, so no node runs it; to run it once more:\n  leasehold unquarantine {shard}"
+        )),
+        _ => {}
     }
     match (&explanation.wanted, &explanation.holder) {
         (Some(wanted), Some(holder)) if wanted == holder => text.push_str("this matches the plan\n"),

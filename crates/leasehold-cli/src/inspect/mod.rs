@@ -86,6 +86,12 @@ pub(crate) fn missing_group(view: &View, name: &str) -> Failure {
     missing("group", name, view.groups.iter().map(|group| group.group.as_str()))
 }
 
+/// The group of that name.
+pub(crate) fn known_group(view: &View, name: &str) -> Result<GroupName, Failure> {
+    let found = view.groups.iter().find(|seen| seen.group.as_str() == name);
+    found.map(|seen| seen.group.clone()).ok_or_else(|| missing_group(view, name))
+}
+
 /// Says that there are no groups.
 pub(crate) fn no_group() -> Failure {
     not_found("the namespace has no groups; check the store and the namespace")

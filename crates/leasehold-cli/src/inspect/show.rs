@@ -180,6 +180,7 @@ fn phase(phase: ShardPhase) -> &'static str {
         ShardPhase::Stuck => "stuck",
         ShardPhase::Backoff => "backoff",
         ShardPhase::Quarantined => "quarantined",
+        ShardPhase::Done => "done",
         ShardPhase::Releasing => "releasing",
         ShardPhase::Retired => "retired",
         ShardPhase::Corrupt => "corrupt",

@@ -4,8 +4,8 @@ use leasehold::Client;
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
-use leasehold_cli_common::settings::{nearest, span};
-use leasehold_core::record::{Policy, ShardSet, ZoneRule, group_settings};
+use leasehold_cli_common::settings::{failure_policy, nearest, span};
+use leasehold_core::record::{FinishPolicy, Policy, ShardSet, ZoneRule, group_settings};
 use leasehold_core::view::GroupView;
 use leasehold_core::{GroupName, View};
 
@@ -24,6 +24,8 @@ const KEYS: &[&str] = &[
     "kept_min",
     "restart_grace",
     "stop_timeout",
+    "on_failure",
+    "on_finish",
 ];
 
 /// One group in full.
@@ -138,6 +140,14 @@ fn parse(change: &str) -> Result<Edit, String> {
             ms().map(|n| -> Edit { Box::new(move |_, policy| policy.restart_grace_ms = n) })?
         }
         "stop_timeout" => ms().map(|n| -> Edit { Box::new(move |_, policy| policy.stop_timeout_ms = n) })?,
+        "on_failure" => {
+            let rule = failure_policy(value).map_err(|what| format!("on_failure: {what}"))?;
+            Box::new(move |_, policy| policy.on_failure = rule)
+        }
+        "on_finish" => {
+            let rule: FinishPolicy = value.parse().map_err(|what| format!("on_finish: {what}"))?;
+            Box::new(move |_, policy| policy.on_finish = rule)
+        }
         _ => {
             let advice = match nearest(key, KEYS.iter().copied()) {
                 Some(known) => format!("did you mean {known}?"),

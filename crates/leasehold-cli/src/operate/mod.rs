@@ -12,14 +12,15 @@ use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::settings::Settings;
 use leasehold_core::View;
-use leasehold_core::view::{ShardPhase, ShardView};
+use leasehold_core::record::WorkState;
+use leasehold_core::view::ShardPhase;
 
 pub(crate) use group::{delete as delete_group, set as set_group, show as show_group};
 pub(crate) use keys::{Others, keys, register};
 pub(crate) use repair::{repair, repair_control};
 
-use crate::args::OperatorRequest;
-use crate::inspect::{known_node, known_shard_of};
+use crate::args::{OperatorRequest, Unquarantine};
+use crate::inspect::{known_group, known_node, known_shard_of};
 
 /// How long to wait until the request shows in the view.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -92,7 +93,7 @@ pub(crate) async fn ask(
             let shard = shard(text)?;
             client.release(&shard).await?;
             let asked = format!("asked the holder of {shard} to release it once");
-            if client.explain(&shard).is_some_and(|explanation| explanation.quarantined) {
+            if client.explain(&shard).is_some_and(|explanation| explanation.work == WorkState::Quarantined) {
                 return Ok(format!(
                     "{asked}; it stays quarantined, so the next holder does not run it\nto run it again: \
                      leasehold unquarantine {shard}"
@@ -100,10 +101,10 @@ pub(crate) async fn ask(
             }
             format!("{asked}; it then starts again with a higher epoch")
         }
-        OperatorRequest::Unquarantine { shard: text } => {
+        OperatorRequest::Unquarantine { which: Unquarantine { shard: Some(text), .. } } => {
             let shard = shard(text)?;
-            let quarantined = |seen: &ShardView| seen.id.0 == shard && seen.state == ShardPhase::Quarantined;
-            if !view.shards.iter().any(quarantined) {
+            let idle = |state| matches!(state, ShardPhase::Quarantined | ShardPhase::Done);
+            if !view.shards.iter().any(|seen| seen.id.0 == shard && idle(seen.state)) {
                 return Err(Failure::new(
                     Code::Failed,
                     format!("{shard} is not quarantined; nothing was changed"),
@@ -111,6 +112,14 @@ pub(crate) async fn ask(
             }
             client.unquarantine(&shard).await?;
             format!("unquarantined {shard}: its holder runs it again")
+        }
+        OperatorRequest::Unquarantine { which: Unquarantine { group, .. } } => {
+            let group = group.as_deref().map(|name| known_group(&view, name)).transpose()?;
+            let shards = client.unquarantine_all(group.as_ref()).await?;
+            match shards.len() {
+                0 => "no shard is quarantined; nothing was changed".to_owned(),
+                many => format!("unquarantined {}: their holders run them again", count(many, "shard")),
+            }
         }
     })
 }

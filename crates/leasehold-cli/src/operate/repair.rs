@@ -77,7 +77,7 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
         shard: shard.clone(),
         epoch: floors.into_iter().max().unwrap_or_default().min(EPOCH_MAX),
         state: ShardState::Vacant { successor: None, reserved_ms: None },
-        quarantined: false,
+        work: WorkState::Runs,
         why: MoveReason::Repaired,
         written_unix_ms: clock::unix_ms(),
         extra: Default::default(),

@@ -131,7 +131,7 @@ fn shard_record(shard: &ShardId, slot: u32) -> ShardRecord {
         shard: shard.clone(),
         epoch: Epoch(u64::from(slot) + 1),
         state: if slot == 5 { vacant } else { ShardState::Held { holder } },
-        quarantined: slot == 3,
+        work: if slot == 3 { WorkState::Quarantined } else { WorkState::Runs },
         why: MoveReason::Planned,
         written_unix_ms: 0,
         extra: Default::default(),

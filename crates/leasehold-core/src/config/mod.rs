@@ -76,8 +76,6 @@ pub struct Config {
     pub acquire_retry_window: Duration,
     /// How long to pause before work that ended is started again. Above zero.
     pub restart: Backoff,
-    /// After how many failures in a row a shard is quarantined. At least 1.
-    pub quarantine_after: u32,
     /// How long work must run for its earlier failures to be forgotten. Above zero.
     pub healthy_after: Duration,
     /// Voluntary moves freeze for two ttls when this many thousandths of the roster (and at least two nodes) vanish
@@ -159,7 +157,6 @@ impl Config {
             acquire_retry_interval: second.min(ttl / 10),
             acquire_retry_window: ttl,
             restart: Backoff::Doubling { first: Duration::from_millis(200), max: Duration::from_secs(30) },
-            quarantine_after: 8,
             healthy_after: Duration::from_secs(60),
             vanish_freeze_permille: 334,
             give_up_at_once: 64,

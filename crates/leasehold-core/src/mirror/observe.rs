@@ -362,7 +362,7 @@ impl SeenNode {
 /// Orders the states that one shard's record goes through. Within one epoch: held, then vacant or retired.
 fn age(record: &ShardRecord) -> (Epoch, u8) {
     let step = match record.state {
-        ShardState::Held { .. } => u8::from(record.quarantined),
+        ShardState::Held { .. } => u8::from(!record.work.is_run()),
         ShardState::Vacant { .. } | ShardState::Retired => 2,
     };
     (record.epoch, step)

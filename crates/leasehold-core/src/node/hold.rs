@@ -3,7 +3,7 @@
 //! ```text
 //!   Asking ──▶ Claiming ──▶ Claimed ──▶ Running ──▶ Stopping ──▶ Stopped ──▶ Releasing
 //!                 ▲                        │
-//!                 └── Resting, Quarantined ◀┘
+//!                 └── Resting, Idle ◀───────┘
 //! ```
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::publishing::Check;
 use super::writes::Write;
 use crate::event::StopReason;
 use crate::name::Epoch;
-use crate::record::MoveReason;
+use crate::record::{MoveReason, WorkState};
 use crate::store::Version;
 use crate::time::Moment;
 
@@ -28,7 +28,8 @@ pub(super) struct Hold {
     started_at: Moment,
     /// How many times in a row its work ended by itself.
     failures: u32,
-    quarantined: bool,
+    /// Whether its work is run.
+    work: WorkState,
     /// It is to be tried again, once the outcome of the write under way is known.
     pardoned: bool,
     /// Its work stepped down: for how long it is declined once that has ended.
@@ -51,8 +52,8 @@ pub(super) enum Phase {
     Stopping { why: StopReason, since: Moment, stuck: bool },
     /// Its work ended; it starts again then.
     Resting { until: Moment },
-    /// Its work keeps crashing; it is held and not run.
-    Quarantined,
+    /// It is held and not run: its work failed too often, or has finished.
+    Idle { since: Moment },
     /// Nothing of it runs, and it is to be released once the outcome of an earlier write is known.
     Stopped { why: Option<StopReason>, started: Started },
     /// Nothing of it runs; its record is being written without our name.
@@ -73,7 +74,7 @@ impl Hold {
         Hold {
             epoch: write.record.epoch,
             phase,
-            quarantined: write.record.quarantined,
+            work: write.record.work,
             write: Some(write),
             version: None,
             started_at: Moment::ZERO,
@@ -125,8 +126,14 @@ impl Hold {
         self.started_at
     }
 
-    pub(super) fn is_quarantined(&self) -> bool {
-        self.quarantined
+    /// Whether its work is run, or why not.
+    pub(super) fn work(&self) -> WorkState {
+        self.work
+    }
+
+    /// Whether it is held and not run.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle { .. })
     }
 
     /// Whether it is to be tried again.
@@ -150,6 +157,12 @@ impl Hold {
     /// Whether it is on its way to another node, as far as that depends on us. Work that does not stop delays no other move.
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.phase, Phase::Stopping { stuck: false, .. } | Phase::Stopped { .. } | Phase::Releasing)
+    }
+
+    /// Whether it may be given up for the node that should have it: its work runs, or no node runs it. Work that finished here
+    /// would begin once more at another node.
+    pub(super) fn may_be_moved(&self) -> bool {
+        self.phase == Phase::Running || (self.is_idle() && !self.work.is_run())
     }
 
     /// Whether its claim has landed and its work has not started.
@@ -176,7 +189,7 @@ impl Hold {
             | Phase::Running
             | Phase::Stopping { .. }
             | Phase::Resting { .. }
-            | Phase::Quarantined => true,
+            | Phase::Idle { .. } => true,
         }
     }
 
@@ -225,17 +238,27 @@ impl Hold {
         self.phase = Phase::Resting { until };
     }
 
-    /// Its work keeps crashing, here or where it was before.
-    pub(super) fn quarantine(&mut self) {
-        self.phase = Phase::Quarantined;
-        self.quarantined = true;
+    /// It is held and not run: its work failed too often, here or where it was before, or has finished.
+    pub(super) fn idle(&mut self, work: WorkState, since: Moment) {
+        self.phase = Phase::Idle { since };
+        self.work = work;
+    }
+
+    /// Until when its work is on trial; `None` if it is not.
+    pub(super) fn on_trial_until(&self, healthy_after: Duration) -> Option<Moment> {
+        (self.work == WorkState::Trial).then(|| self.started_at + healthy_after)
+    }
+
+    /// From its next start on, its work is this.
+    pub(super) fn set_work(&mut self, work: WorkState) {
+        self.work = work;
     }
 
     /// Its work is to be tried again; `false` if the outcome of the write under way must be known first.
     pub(super) fn pardon(&mut self) -> bool {
         self.pardoned = self.write.is_some();
         if !self.pardoned {
-            self.quarantined = false;
+            self.work = WorkState::Runs;
             self.failures = 0;
         }
         !self.pardoned

@@ -5,6 +5,7 @@ use super::hold::Phase;
 use crate::explain::{self, Difference, Explanation, WhatIf};
 use crate::may_move::Unmoved;
 use crate::name::{Epoch, ShardId};
+use crate::record::WorkState;
 use crate::time::Now;
 use crate::view::{self, Me, Problem, ProblemKind, ShardPhase, View};
 use crate::warning::Warning;
@@ -43,7 +44,7 @@ impl Node {
         }
         for shard in &mut view.shards {
             if let Some(hold) = self.holds.get(&shard.id.0) {
-                shard.state = phase_of(hold.phase());
+                shard.state = phase_of(hold.phase(), hold.work());
                 let told = shard.id.0.to_string();
                 if hold.is_stuck()
                     && !view.problems.iter().any(|p| p.kind == ProblemKind::Stuck && p.subject == told)
@@ -113,14 +114,15 @@ impl Node {
     }
 }
 
-fn phase_of(phase: Phase) -> ShardPhase {
+fn phase_of(phase: Phase, work: WorkState) -> ShardPhase {
     match phase {
         Phase::Asking | Phase::Claiming | Phase::Claimed { .. } => ShardPhase::Claiming,
         Phase::Running => ShardPhase::Running,
         Phase::Stopping { stuck: true, .. } => ShardPhase::Stuck,
         Phase::Stopping { .. } => ShardPhase::Stopping,
         Phase::Resting { .. } => ShardPhase::Backoff,
-        Phase::Quarantined => ShardPhase::Quarantined,
+        Phase::Idle { .. } if work == WorkState::Quarantined => ShardPhase::Quarantined,
+        Phase::Idle { .. } => ShardPhase::Done,
         Phase::Stopped { .. } | Phase::Releasing => ShardPhase::Releasing,
     }
 }

@@ -47,6 +47,7 @@ mod claimable;
 mod context;
 mod declines;
 mod dispatch;
+mod ends;
 mod fencing;
 mod former;
 mod freeze;

@@ -132,6 +132,7 @@ impl<'a> Movability<'a> {
             0 => usize::MAX,
             _ => self.holds.iter().filter(in_group).count(),
         };
+        let hold = self.holds.get(shard);
         Move {
             at: self.ctx.now.at,
             policy,
@@ -142,7 +143,8 @@ impl<'a> Movability<'a> {
             frozen_until: self.freeze.until(),
             plan_is_stale: self.ctx.plan_is_stale(),
             moved_at: self.moves.moved_at.get(shard).copied(),
-            started_at: self.holds.get(shard).map_or(Moment::ZERO, |hold| hold.started_at()),
+            started_at: hold.map_or(Moment::ZERO, Hold::started_at),
+            on_trial_until: hold.and_then(|hold| hold.on_trial_until(self.ctx.config.healthy_after)),
             moves_begun: &self.moves.begun_at,
             running,
             view: self.planner.plan().view,
@@ -259,6 +261,14 @@ impl Node {
         }
     }
 
+    /// Gives up a shard that runs, or that is held and not run, for the node that should have it.
+    fn begin_move(&mut self, shard: &ShardId, why: StopReason) {
+        match self.holds.get(shard).is_some_and(Hold::is_idle) {
+            true => self.begin_release(shard, Some(why)),
+            false => self.stop(shard, why, None),
+        }
+    }
+
     /// Begins to move what the plan wants elsewhere, as far as the stabilisers allow.
     pub(super) fn move_surplus(&mut self) {
         self.ctx.timers.stop(Timer::Surplus);
@@ -277,7 +287,7 @@ impl Node {
         let mut under_way = self.movability().moves_under_way();
         let surplus: Vec<ShardId> = self.moves.surplus.iter().cloned().collect();
         for shard in surplus {
-            if self.holds.get(&shard).is_none_or(|hold| hold.phase() != Phase::Running) {
+            if self.holds.get(&shard).is_none_or(|hold| !hold.may_be_moved()) {
                 self.moves.surplus.remove(&shard);
                 continue;
             }
@@ -289,7 +299,7 @@ impl Node {
                     // Nobody would run it until then.
                 } else if hurried || given_up < self.ctx.config.give_up_at_once {
                     given_up += 1;
-                    self.stop(&shard, StopReason::Draining, None);
+                    self.begin_move(&shard, StopReason::Draining);
                 }
             } else if given_up < self.ctx.config.give_up_at_once
                 && may_move(&self.movability().move_of(&shard, to.as_ref(), Room::default())).is_ok()
@@ -306,7 +316,7 @@ impl Node {
                 *under_way.entry(to).or_default().entry(shard.group.clone()).or_default() += 1;
                 given_up += 1;
                 self.moves.begun_at.push(at);
-                self.stop(&shard, StopReason::Moving, None);
+                self.begin_move(&shard, StopReason::Moving);
             }
         }
         if homeless > 0 && self.reported.no_receiver() {

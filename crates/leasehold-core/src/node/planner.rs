@@ -12,7 +12,7 @@ use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::placement::Placement;
 use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
-use crate::record::ShardSet;
+use crate::record::{FailurePolicy, FinishPolicy, ShardSet};
 use crate::time::Moment;
 
 /// Who should hold what.
@@ -91,6 +91,19 @@ impl Planner {
     pub(super) fn stop_timeout(&self, shard: &ShardId) -> Duration {
         let policy = self.group(&shard.group).map(|group| group.policy.stop_timeout_ms);
         Duration::from_millis(policy.unwrap_or(30_000))
+    }
+
+    /// What happens when the work of a shard fails or finishes; `None` if the group's settings are not known.
+    pub(super) fn on_end(&self, shard: &ShardId) -> Option<(FailurePolicy, FinishPolicy)> {
+        self.group(&shard.group).map(|group| (group.policy.on_failure, group.policy.on_finish))
+    }
+
+    /// Whether another node would take a shard now if it had room.
+    pub(super) fn another_takes(&self, me: &NodeName, shard: &ShardId) -> bool {
+        self.roster.iter().any(|(name, member)| {
+            let serves = member.groups.get(&shard.group).is_some_and(|served| !served.declined);
+            name != me && member.takes_now() && serves && !member.declines(shard)
+        })
     }
 
     /// Every new epoch in this group is above this.

@@ -8,7 +8,7 @@ use super::timers::Timer;
 use crate::event::{Action, Ended, StopReason};
 use crate::name::{Epoch, ShardId};
 use crate::notice::Notice;
-use crate::record::MoveReason;
+use crate::record::{FinishPolicy, MoveReason, WorkState};
 use crate::time::Moment;
 
 impl Node {
@@ -17,8 +17,9 @@ impl Node {
         let unowned_for = self.vacancies.taken(shard).map(|since| self.ctx.now.at.since(since));
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let epoch = hold.epoch();
-        if hold.is_quarantined() {
-            hold.quarantine();
+        if !hold.work().is_run() {
+            hold.idle(hold.work(), self.ctx.now.at);
+            self.ctx.agenda.add(shard.clone());
             return;
         }
         if !self.assert_may_start(shard, epoch) {
@@ -78,27 +79,30 @@ impl Node {
         }
     }
 
-    /// The work ended without being told to: it rests, or is quarantined when it keeps crashing.
+    /// The work ended without being told to. What follows from that is the group's decision: `ends`.
     fn work_ended(&mut self, shard: &ShardId, how: Ended) {
         let (at, healthy_after) = (self.ctx.now.at, self.ctx.config.healthy_after);
-        let Some(hold) = self.holds.get_mut(shard) else { return };
         self.moves.remove(shard);
-        let (epoch, failures) = (hold.epoch(), hold.work_ended(at, healthy_after));
-        let failed = matches!(how, Ended::Failed(_));
-        if failed && failures >= self.ctx.config.quarantine_after {
-            hold.quarantine();
-            self.ctx.tell(Notice::Quarantined { shard: shard.clone(), epoch });
-            return self.rewrite(shard, MoveReason::Quarantined);
-        }
+        let (on_failure, on_finish) = self.planner.on_end(shard).unwrap_or_default();
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let failures = hold.work_ended(at, healthy_after);
+        let error = match how {
+            Ended::Finished if on_finish != FinishPolicy::Restart => {
+                return self.finish_work(shard, on_finish);
+            }
+            Ended::Finished => None,
+            Ended::Failed(error) => {
+                let tried = hold.work() == WorkState::Trial && on_failure.pause().is_some();
+                if tried || on_failure.failures_max().is_some_and(|most| failures >= most) {
+                    return self.quarantine(shard, on_failure, error);
+                }
+                Some(error)
+            }
+        };
+        let epoch = hold.epoch();
         let pause = self.ctx.config.restart.pause(failures - 1);
         let again_after = pause + self.ctx.rng.up_to(pause / 10);
-        if let Some(hold) = self.holds.get_mut(shard) {
-            hold.rest(at + again_after);
-        }
-        let error = match how {
-            Ended::Finished => None,
-            Ended::Failed(error) => Some(error),
-        };
+        hold.rest(at + again_after);
         self.ctx.tell(Notice::WorkEnded { shard: shard.clone(), epoch, error, again_after });
         self.ctx.agenda.wake_at(shard, at + again_after);
         self.ctx.agenda.add(shard.clone());
@@ -114,21 +118,12 @@ impl Node {
                 self.stop(shard, why, None);
             }
             // Released in this step, after the plan without this node is made.
-            Phase::Resting { .. } | Phase::Quarantined => {
+            Phase::Resting { .. } | Phase::Idle { .. } => {
                 hold.stopped(Some(why));
                 self.ctx.agenda.add(shard.clone());
             }
             _ => return,
         }
         self.declines.decline_for(shard, pause, &mut self.ctx);
-    }
-
-    pub(super) fn unquarantine(&mut self, shard: &ShardId) {
-        let Some(hold) = self.holds.get_mut(shard).filter(|hold| hold.phase() == Phase::Quarantined) else {
-            return;
-        };
-        if hold.pardon() {
-            self.claim_again(shard, MoveReason::Operator);
-        }
     }
 }

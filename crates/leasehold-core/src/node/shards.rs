@@ -52,7 +52,7 @@ impl Node {
     fn consider_held(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get(shard) else { return };
         let (phase, epoch, asked_at) = (hold.phase(), hold.epoch(), hold.started_at());
-        let pardoned = hold.is_pardoned();
+        let (pardoned, may_be_moved) = (hold.is_pardoned(), hold.may_be_moved());
         let must_stop = self.must_stop(shard, epoch);
         let wanted = self.planner.plan().wanted(shard);
         let wanted_here = wanted == Some(&self.ctx.config.node);
@@ -60,6 +60,7 @@ impl Node {
         let hands_over = self.departure.hands_over(&self.offer, &self.mirror, &self.ctx);
         match phase {
             Phase::Running => {
+                self.end_trial_if_healthy(shard);
                 if let Some(why) = must_stop {
                     self.stop(shard, why, None);
                 } else if wanted_here && !hands_over {
@@ -88,13 +89,20 @@ impl Node {
                     self.ctx.agenda.wake_at(shard, until.max(self.ctx.now.at + self.ctx.config.debounce));
                 }
             }
-            Phase::Quarantined => {
+            Phase::Idle { since } => {
                 let released =
                     self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
                 if must_stop.is_some() || self.departure.is_leaving() || (hands_over && elsewhere) {
                     self.begin_release(shard, must_stop);
                 } else if pardoned || released >= Some(epoch) {
                     self.unquarantine(shard);
+                } else if elsewhere && may_be_moved {
+                    if self.moves.add(shard) {
+                        self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
+                    }
+                } else {
+                    self.moves.remove(shard);
+                    self.consider_idle(shard, since);
                 }
             }
             Phase::Asking if must_stop.is_some() || hands_over => {

@@ -16,7 +16,7 @@ use super::session::Session;
 use crate::event::StopReason;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, SessionId, ShardId, WriteId};
-use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, ShardState};
+use crate::record::{FORMAT, Holder, MoveReason, Record, ShardRecord, ShardSet, ShardState, WorkState};
 use crate::rules::Rule;
 use crate::store::{Key, Op, Swap, Version};
 
@@ -174,7 +174,7 @@ impl Drafts<'_> {
         shard: &ShardId,
         epoch: Epoch,
         state: ShardState,
-        quarantined: bool,
+        work: WorkState,
         why: MoveReason,
     ) -> ShardRecord {
         let extra = self.mirror.shard_record(shard).map(|record| record.extra.clone());
@@ -184,7 +184,7 @@ impl Drafts<'_> {
             shard: shard.clone(),
             epoch,
             state,
-            quarantined,
+            work,
             why,
             written_unix_ms: 0,
             extra: extra.unwrap_or_default(),
@@ -203,8 +203,10 @@ impl Drafts<'_> {
         let holder = Holder { node: self.ctx.me(), session, ttl_ms: self.ctx.config.ttl.as_millis() as u64 };
         let pardoned = self.mirror.control().and_then(|control| control.unquarantine.get(shard)).copied();
         let seen = self.mirror.shard_record(shard);
-        let quarantined = seen.is_some_and(|record| record.quarantined && pardoned < Some(record.epoch));
-        self.shard_record(shard, epoch, ShardState::Held { holder }, quarantined, why)
+        let kept =
+            seen.filter(|record| pardoned < Some(record.epoch)).map_or(WorkState::Runs, |record| record.work);
+        let work = self.planner.on_end(shard).map_or(kept, |(failure, finish)| kept.under(failure, finish));
+        self.shard_record(shard, epoch, ShardState::Held { holder }, work, why)
     }
 
     /// What the record of a shard says that we give up.
@@ -226,6 +228,7 @@ impl Drafts<'_> {
         let reason = match why {
             Some(StopReason::Operator) => MoveReason::Operator,
             Some(StopReason::SteppedDown) => MoveReason::SteppedDown,
+            Some(StopReason::Failed) => MoveReason::Quarantined,
             Some(StopReason::Moving) => MoveReason::Rebalance,
             Some(StopReason::Disengaged) => MoveReason::Disengaged,
             _ if self.departure.hands_over(self.offer, self.mirror, self.ctx)
@@ -283,10 +286,9 @@ impl Node {
         if hold.write().is_some() {
             return;
         }
-        let (above, base, quarantined) =
-            (above.max(hold.epoch()), hold.version().cloned(), hold.is_quarantined());
+        let (above, base, work) = (above.max(hold.epoch()), hold.version().cloned(), hold.work());
         let mut record = self.drafts().claim_record(shard, above, why);
-        record.quarantined = quarantined;
+        record.work = work;
         if let Some(hold) = self.holds.get_mut(shard) {
             let replaces = Replaces::Release;
             hold.claim(Write { replaces, ..Write::new(WriteKind::Claim, base, record) });
@@ -308,7 +310,7 @@ impl Node {
             self.moves.remove(shard);
             return;
         }
-        let (epoch, base, quarantined) = (hold.epoch(), hold.version().cloned(), hold.is_quarantined());
+        let (epoch, base, work) = (hold.epoch(), hold.version().cloned(), hold.work());
         let moving = why == Some(StopReason::Moving);
         let started = hold.started();
         let (state, mut why) = self.drafts().vacated_state(shard, why);
@@ -321,7 +323,7 @@ impl Node {
         {
             self.moves.give_up_for(shard, to.clone(), epoch);
         }
-        let record = self.drafts().shard_record(shard, epoch, state, quarantined, why);
+        let record = self.drafts().shard_record(shard, epoch, state, work, why);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.release(Write::new(WriteKind::Release, base, record));
         }
@@ -333,10 +335,10 @@ impl Node {
     pub(super) fn give_up_unrun(&mut self, shard: &ShardId) {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
-        let (base, epoch, quarantined) = (Some(seen.version.clone()), record.epoch, record.quarantined);
+        let (base, epoch, work) = (Some(seen.version.clone()), record.epoch, record.work);
         let (state, why) = self.drafts().vacated_state(shard, None);
         let why = if self.ctx.rules.hold(Rule::UnstartedIsNoRelease) { MoveReason::Unstarted } else { why };
-        let record = self.drafts().shard_record(shard, epoch, state, quarantined, why);
+        let record = self.drafts().shard_record(shard, epoch, state, work, why);
         let write = Write::new(WriteKind::Release, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return;
@@ -353,7 +355,7 @@ impl Node {
             return;
         }
         let state = ShardState::Held { holder: crate::record::Holder { node: me, session, ttl_ms } };
-        let record = self.drafts().shard_record(shard, hold.epoch(), state, hold.is_quarantined(), why);
+        let record = self.drafts().shard_record(shard, hold.epoch(), state, hold.work(), why);
         if let Some(hold) = self.holds.get_mut(shard) {
             hold.rewrite(Write::new(WriteKind::Rewrite, hold.version().cloned(), record));
         }
@@ -392,7 +394,7 @@ impl Node {
         let meta_floor = self.namespace.epoch_floor();
         let epoch = epoch.max(group_floor).max(meta_floor);
         let state = ShardState::Vacant { successor: None, reserved_ms: None };
-        let record = self.drafts().shard_record(shard, epoch, state, false, MoveReason::Engaged);
+        let record = self.drafts().shard_record(shard, epoch, state, WorkState::Runs, MoveReason::Engaged);
         let write = Write::new(WriteKind::Create, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return true;
@@ -413,8 +415,13 @@ impl Node {
         let Some(seen) = self.mirror.shards.get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
-        let record =
-            self.drafts().shard_record(shard, epoch, ShardState::Retired, false, MoveReason::Disengaged);
+        let record = self.drafts().shard_record(
+            shard,
+            epoch,
+            ShardState::Retired,
+            WorkState::Runs,
+            MoveReason::Disengaged,
+        );
         let write = Write::new(WriteKind::Create, base, record);
         if !self.hold(shard, Hold::writing(Phase::Releasing, write)) {
             return;

@@ -239,12 +239,25 @@ pub enum Notice {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// The work of a shard keeps crashing: it is held and not run.
+    /// The work of a shard failed too often: it is held and not run.
     Quarantined {
         /// Which.
         shard: ShardId,
         /// Its epoch.
         epoch: Epoch,
+        /// How it failed last.
+        error: String,
+        /// How it comes to run again.
+        ends: QuarantineEnds,
+    },
+    /// The work of a shard has finished: the shard is held and not run again.
+    Finished {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Whether no other node runs it again either.
+        for_good: bool,
     },
     /// Shards that are planned here are polled, in case the watch is silent.
     Retried {
@@ -390,4 +403,16 @@ pub enum Gone {
     Fenced,
     /// Its record is missing. It may still be running, so its shards stay held for its ttl.
     Vanished,
+}
+
+/// How a quarantined shard comes to run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuarantineEnds {
+    /// An operator allows it.
+    ByOperator,
+    /// It is tried once after this.
+    After(Duration),
+    /// Another node tries it once after this.
+    Elsewhere(Duration),
 }

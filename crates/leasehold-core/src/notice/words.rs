@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Differing, Gone, Notice, OperatorCommand};
+use super::{Differing, Gone, Notice, OperatorCommand, QuarantineEnds};
 use crate::span::Span;
 
 /// A number of shards: `1 shard`, `2 shards`.
@@ -69,8 +69,14 @@ impl fmt::Display for Notice {
             Notice::Stuck { shard, epoch } => {
                 write!(f, "{shard} epoch {epoch} is stuck: its work did not stop within stop_timeout")
             }
-            Notice::Quarantined { shard, epoch } => {
-                write!(f, "{shard} epoch {epoch} is quarantined: its work keeps failing")
+            Notice::Quarantined { shard, epoch, error, ends } => {
+                write!(f, "{shard} epoch {epoch} is quarantined: its work keeps failing: {error}; {ends}")
+            }
+            Notice::Finished { shard, epoch, for_good: true } => {
+                write!(f, "{shard} epoch {epoch} is done: its work finished, and no node runs it again")
+            }
+            Notice::Finished { shard, epoch, for_good: false } => {
+                write!(f, "{shard} epoch {epoch} finished: this node keeps it and does not run it again")
             }
             Notice::Retried { shards } => write!(f, "polling for {} planned here", Shards(*shards)),
             Notice::RetriesExhausted { shards } => {
@@ -102,6 +108,18 @@ impl fmt::Display for Notice {
             Notice::Warning(warning) => write!(f, "warning ({}): {warning}", warning.kind()),
             Notice::CorruptRecord { key, error } => write!(f, "damaged record {key}: {error}"),
             Notice::StoreFailed { error } => write!(f, "store error: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for QuarantineEnds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QuarantineEnds::ByOperator => f.write_str("it does not run until an operator allows it"),
+            QuarantineEnds::After(pause) => write!(f, "one try in {}", Span::whole_ms(*pause)),
+            QuarantineEnds::Elsewhere(pause) => {
+                write!(f, "another node tries it in {}", Span::whole_ms(*pause))
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ALGORITHM, Extra, Record, RecordError, Slots, check_floor, record};
+use super::{ALGORITHM, Extra, FailurePolicy, FinishPolicy, Record, RecordError, Slots, check_floor, record};
 use crate::name::{Epoch, GroupName, WriteId};
 
 /// `groups/<group>`: which shards there are, and the rules for placing and moving them.
@@ -75,13 +75,17 @@ pub struct Policy {
     pub restart_grace_ms: u64,
     /// How long a voluntary stop may take before the shard counts as stuck.
     pub stop_timeout_ms: u64,
+    /// What happens to a shard whose work keeps failing.
+    pub on_failure: FailurePolicy,
+    /// What happens to a shard whose work finishes.
+    pub on_finish: FinishPolicy,
     /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 /// The settings of a group that operators can change, by their names in `leasehold group set` and as they are written there.
-pub fn group_settings(shards: ShardSet, policy: &Policy) -> [(&'static str, String); 10] {
+pub fn group_settings(shards: ShardSet, policy: &Policy) -> [(&'static str, String); 12] {
     let shards = match shards {
         ShardSet::Numbered(slots) => slots.to_string(),
         ShardSet::Named => "named".to_owned(),
@@ -107,11 +111,13 @@ pub fn group_settings(shards: ShardSet, policy: &Policy) -> [(&'static str, Stri
         ("kept_min", policy.kept_min.to_string()),
         ("restart_grace", span(policy.restart_grace_ms)),
         ("stop_timeout", span(policy.stop_timeout_ms)),
+        ("on_failure", policy.on_failure.to_string()),
+        ("on_finish", policy.on_finish.to_string()),
     ]
 }
 
 /// Exact, in the form that the program parses: `250ms`, `1.5s`, `2m`, `1h`.
-fn span(ms: u64) -> String {
+pub(super) fn span(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),
         1..1000 => format!("{ms}ms"),
@@ -153,6 +159,8 @@ impl Default for Policy {
             kept_min: 0,
             restart_grace_ms: 0,
             stop_timeout_ms: 30_000,
+            on_failure: FailurePolicy::default(),
+            on_finish: FinishPolicy::default(),
             extra: Extra::new(),
         }
     }

@@ -5,6 +5,7 @@
 //! looks at them.
 
 mod control;
+mod endings;
 mod group;
 mod meta;
 mod node;
@@ -17,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 
 pub use control::{Control, DrainRequest};
+pub use endings::{FailurePolicy, FinishPolicy, WorkState};
 pub use group::{BALANCE_PERMILLE, GroupRecord, Policy, SLOTS_MAX, ShardSet, ZoneRule, group_settings};
 pub use meta::{Meta, MetaMark, MetaState};
 pub use node::{Heartbeat, NodeRecord, NodeState, Outage, Report, Served};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EPOCH_MAX, Extra, Record, RecordError, check_ttl, record};
+use super::{EPOCH_MAX, Extra, Record, RecordError, WorkState, check_ttl, record};
 use crate::name::{Epoch, NodeName, SessionId, ShardId, WriteId};
 
 /// `shards/<group>/<shard>`: the holder of a shard. Written only when that changes, never deleted while in use.
@@ -19,9 +19,9 @@ pub struct ShardRecord {
     pub epoch: Epoch,
     /// Held, vacant or retired.
     pub state: ShardState,
-    /// Its work kept failing: it is held but not run until an operator unquarantines it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub quarantined: bool,
+    /// Whether its work is run.
+    #[serde(default, skip_serializing_if = "WorkState::is_usual")]
+    pub work: WorkState,
     /// Why it last moved.
     pub why: MoveReason,
     /// When it was written, for people.
@@ -86,8 +86,10 @@ pub enum MoveReason {
     Takeover,
     /// Its work ended, and it starts again under a new epoch.
     WorkEnded,
-    /// Its work kept crashing.
+    /// Its work kept failing.
     Quarantined,
+    /// Its work is done.
+    Finished,
     /// Its own work asked for another node.
     SteppedDown,
     /// An operator asked for it.
@@ -118,6 +120,7 @@ impl MoveReason {
             MoveReason::Takeover => "takeover",
             MoveReason::WorkEnded => "work_ended",
             MoveReason::Quarantined => "quarantined",
+            MoveReason::Finished => "finished",
             MoveReason::SteppedDown => "stepped_down",
             MoveReason::Operator => "operator",
             MoveReason::Disengaged => "disengaged",

@@ -10,7 +10,7 @@ use crate::event::Located;
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::plan::{GroupSettings, Plan, Roster};
-use crate::record::{NodeRecord, ShardState};
+use crate::record::{NodeRecord, ShardState, WorkState};
 use crate::time::Now;
 
 /// All of it.
@@ -136,10 +136,12 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
         let dead = mirror.dead.contains_key(&holder.session) || mirror.gone.contains(&holder.session);
         !replaced && !dead
     });
+    let work = record.map_or(WorkState::Runs, |record| record.work);
     let state = match (seen.map(|seen| &seen.record), record.map(|record| &record.state)) {
         (Some(Err(_)), _) => ShardPhase::Corrupt,
         (_, Some(ShardState::Retired)) => ShardPhase::Retired,
-        _ if holder.is_some() && record.is_some_and(|record| record.quarantined) => ShardPhase::Quarantined,
+        _ if holder.is_some() && work == WorkState::Quarantined => ShardPhase::Quarantined,
+        _ if holder.is_some() && work == WorkState::Done => ShardPhase::Done,
         _ if holder.is_some_and(|holder| tells_stuck(mirror, &holder.node, id)) => ShardPhase::Stuck,
         _ if holder.is_some() => ShardPhase::Held,
         _ => ShardPhase::Unowned,

@@ -243,8 +243,10 @@ pub enum ShardPhase {
     Stuck,
     /// Its work ended here and will be started again.
     Backoff,
-    /// Its work kept crashing; it is held and not run.
+    /// Its work kept failing; it is held and not run.
     Quarantined,
+    /// Its work has finished; it is held and not run again.
+    Done,
     /// It is being given up here.
     Releasing,
     /// Nobody should hold it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::config::{Backoff, Config, GroupConfig};
-use leasehold_core::record::{Policy, SLOTS_MAX, ShardSet, ZoneRule};
+use leasehold_core::record::{FailurePolicy, Policy, SLOTS_MAX, ShardSet, ZoneRule};
 use leasehold_core::store::{Facts, Freshness, Safety};
 
 fn ms(millis: u64) -> Duration {
@@ -112,7 +112,10 @@ const BROKEN: &[(&[&str], Change)] = &[
     (&["acquire_interval_min"], |c| c.acquire_retry_interval = ms(9)),
     (&["acquire_interval_in_window"], |c| c.acquire_retry_interval = ms(10_001)),
     (&["restart_pause"], |c| c.restart = Backoff::Doubling { first: Duration::ZERO, max: ms(100) }),
-    (&["quarantine_after_min"], |c| c.quarantine_after = 0),
+    (&["failures_min"], |c| c.groups[0].policy.on_failure = FailurePolicy::quarantine(0)),
+    (&["half_open_pause_min"], |c| {
+        c.groups[0].policy.on_failure = FailurePolicy::half_open(8, Duration::ZERO)
+    }),
     (&["healthy_after_min"], |c| c.healthy_after = Duration::ZERO),
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 0),
     (&["vanish_freeze_range"], |c| c.vanish_freeze_permille = 1001),

@@ -3,7 +3,7 @@
 use leasehold_core::name::{Incarnation, WriteId};
 use leasehold_core::record::{
     Control, FORMAT, GroupRecord, Holder, Meta, MetaState, MoveReason, NodeRecord, NodeState, PROTOCOL,
-    Policy, Record, Served, ShardRecord, ShardSet, ShardState,
+    Policy, Record, Served, ShardRecord, ShardSet, ShardState, WorkState,
 };
 use leasehold_core::store::{Key, Stored, Version};
 use leasehold_core::{Epoch, SessionId, ShardId};
@@ -60,7 +60,7 @@ pub(crate) fn shard_record(shard: &ShardId, epoch: u64, state: ShardState, write
         shard: shard.clone(),
         epoch: Epoch(epoch),
         state,
-        quarantined: false,
+        work: WorkState::Runs,
         why: MoveReason::Planned,
         written_unix_ms: 0,
         extra: Default::default(),

@@ -20,6 +20,7 @@ struct Case {
     plan_is_stale: bool,
     moved_at: Option<u64>,
     started_at: u64,
+    on_trial_until: Option<u64>,
     begun: Vec<u64>,
     running: usize,
     cooldown: u64,
@@ -69,12 +70,15 @@ fn receivers() -> impl Strategy<Value = To> {
 
 fn cases() -> impl Strategy<Value = Case> {
     let frozen = (prop::option::weighted(0.05, "[a-z]{0,3}"), rarely(), 0_u64..110, rarely());
-    let times = (prop::option::of(0_u64..=100), 0_u64..=100, prop::collection::vec(0_u64..=100, 0..6));
+    let times = (
+        (prop::option::of(0_u64..=100), 0_u64..=100, prop::option::weighted(0.2, 0_u64..110)),
+        prop::collection::vec(0_u64..=100, 0..6),
+    );
     let policy = (0_u64..20, 0_u64..20, 0_u32..5, 1_u64..80, 0_u32..3, 1_usize..6);
     let to = prop::option::weighted(0.95, receivers());
     (frozen, times, policy, to).prop_map(|(frozen, times, policy, to)| {
         let (freeze, pinned_here, frozen_until, plan_is_stale) = frozen;
-        let (moved_at, started_at, mut begun) = times;
+        let ((moved_at, started_at, on_trial_until), mut begun) = times;
         let (cooldown, min_run, moves_max, window, kept_min, running) = policy;
         begun.sort_unstable();
         let (at, kept_min) = (100, if running < 3 { kept_min } else { 0 });
@@ -86,6 +90,7 @@ fn cases() -> impl Strategy<Value = Case> {
             plan_is_stale,
             moved_at,
             started_at,
+            on_trial_until,
             begun,
             running,
             cooldown,
@@ -121,6 +126,7 @@ fn asked(case: &Case, node: &NodeName) -> Result<(), Unmoved> {
         plan_is_stale: case.plan_is_stale,
         moved_at: case.moved_at.map(moment),
         started_at: moment(case.started_at),
+        on_trial_until: case.on_trial_until.map(moment),
         moves_begun: &begun,
         running: case.running,
         view: 7,
@@ -155,6 +161,8 @@ fn reasons(case: &Case, node: &NodeName) -> Vec<Unmoved> {
     all.extend(case.plan_is_stale.then_some(Unmoved::PlanIsStale));
     all.extend(lasts(case.at, cool).map(Unmoved::Cooldown));
     all.extend(lasts(case.at, |at| at - case.started_at < case.min_run).map(Unmoved::MinimumRun));
+    let trial = |at: u64| case.on_trial_until.is_some_and(|until| at < until);
+    all.extend(lasts(case.at, trial).map(Unmoved::OnTrial));
     all.extend(lasts(case.at, rate).map(Unmoved::Rate));
     let keeps = case.running - 1;
     all.extend((keeps < case.kept_min as usize).then_some(Unmoved::MinimumKept(case.kept_min)));
@@ -187,7 +195,7 @@ fn the_first_of_all_reasons_is_given_and_none_is_missed() {
         *seen.entry(word(&answer)).or_default() += 1;
     }
     println!("{seen:#?}");
-    // Thirteen reasons with a receiver, one without, and none at all.
-    assert_eq!(seen.len(), 15, "{seen:#?}");
+    // Fourteen reasons with a receiver, one without, and none at all.
+    assert_eq!(seen.len(), 16, "{seen:#?}");
     assert!(seen.values().all(|times| *times >= 20), "{seen:#?}");
 }

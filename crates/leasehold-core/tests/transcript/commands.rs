@@ -326,7 +326,6 @@ fn config(name: &str, settings: &str) -> Result<Config, String> {
             ("recover_window", value) => config.recover_window = span(value)?,
             ("retry_interval", value) => config.acquire_retry_interval = span(value)?,
             ("retry_window", value) => config.acquire_retry_window = span(value)?,
-            ("quarantine_after", value) => config.quarantine_after = number(value)?,
             ("list_every", value) => config.list_every = span(value)?,
             ("give_up_at_once", value) => config.give_up_at_once = number(value)?,
             ("retired_kept", value) => config.retired_kept = span(value)?,

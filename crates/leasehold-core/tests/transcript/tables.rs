@@ -2,7 +2,7 @@
 
 use leasehold_core::store::Key;
 use leasehold_core::{ShardId, record};
-use record::{Record, ShardRecord, ShardState};
+use record::{Record, ShardRecord, ShardState, WorkState};
 use serde_json::Value;
 
 use crate::print::span;
@@ -24,15 +24,21 @@ impl World {
                 None => ("-".into(), "no record".into(), "-".into()),
                 Some(Err(_)) => ("-".into(), "corrupt".into(), "-".into()),
                 Some(Ok(record)) => {
-                    let quarantined = if record.quarantined { " quarantined" } else { "" };
+                    let work = match record.work {
+                        WorkState::Runs => "",
+                        WorkState::Trial => " trial",
+                        WorkState::Quarantined => " quarantined",
+                        WorkState::Done => " done",
+                        _ => " ?",
+                    };
                     let state = match &record.state {
                         ShardState::Held { holder } => {
-                            format!("held by {}{quarantined}", self.names.session(holder.session))
+                            format!("held by {}{work}", self.names.session(holder.session))
                         }
                         ShardState::Vacant { successor, reserved_ms } => {
                             let to = successor.as_ref().map_or(String::new(), |to| format!(" for {to}"));
                             let reserved = reserved_ms.map_or(String::new(), |ms| format!(" ({ms}ms)"));
-                            format!("vacant{to}{reserved}{quarantined}")
+                            format!("vacant{to}{reserved}{work}")
                         }
                         ShardState::Retired => "retired".into(),
                     };

@@ -74,6 +74,8 @@ pub enum Fault {
     Refuse { slot: usize, lasts: Instant },
     /// Work at a slot crashes soon after its start.
     WorkCrash { slot: usize, lasts: Instant },
+    /// What runs at a slot steps down: one shard, or all of them. The node declines them for `pause`.
+    StepDown { slot: usize, shard: Option<usize>, pause: Instant },
     /// The process of a slot is restarted as a newer version.
     Upgrade { slot: usize, after: Instant },
     /// All nodes are restarted as the older version, one after the other.
@@ -215,6 +217,7 @@ impl Fault {
     pub(crate) fn holds_up(&self) -> Option<Instant> {
         match self {
             Fault::Stall { lasts, .. } | Fault::SlowGate { lasts, .. } => Some(*lasts),
+            Fault::StepDown { pause, .. } => Some(*pause),
             _ => None,
         }
     }

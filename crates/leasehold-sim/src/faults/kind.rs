@@ -87,6 +87,8 @@ pub enum FaultKind {
     Refuse,
     /// Work crashes again and again.
     WorkCrash,
+    /// Work asks for another node to take its shard.
+    StepDown,
     /// A node is replaced by a newer version, which writes fields that the others don't know.
     Upgrade,
     /// All nodes go back to an older version, one after the other.
@@ -161,6 +163,7 @@ pub(super) const TABLE: &[(FaultKind, &str, &str, u32)] = &[
     (FaultKind::VanishMeta, "vanish-meta", "records", 600),
     (FaultKind::Refuse, "refuse", "work", 900),
     (FaultKind::WorkCrash, "work-crash", "work", 900),
+    (FaultKind::StepDown, "step-down", "work", 900),
     (FaultKind::Upgrade, "upgrade", "process", 500),
     (FaultKind::Downgrade, "downgrade", "process", 300),
     (FaultKind::Protocol, "protocol", "process", 400),

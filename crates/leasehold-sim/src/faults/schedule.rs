@@ -246,6 +246,10 @@ fn draw(kind: FaultKind, rng: &mut Rng, scenario: &Scenario) -> Option<Fault> {
         FaultKind::VanishMeta => Fault::Vanish { what: Target::Meta },
         FaultKind::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
         FaultKind::WorkCrash => Fault::WorkCrash { slot, lasts },
+        FaultKind::StepDown => {
+            let shard = rng.permille(700).then(|| rng.below(u64::from(scenario.shards)) as usize);
+            Fault::StepDown { slot, shard, pause: rng.pick(&[0, SECOND, 10 * SECOND]) }
+        }
         FaultKind::Upgrade => Fault::Upgrade { slot, after: rng.between(10 * MS, ttl) },
         FaultKind::Downgrade => Fault::Downgrade {
             gap: rng.between(500 * MS, ttl),

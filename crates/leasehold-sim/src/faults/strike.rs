@@ -8,6 +8,7 @@ use crate::faults::{Fault, FaultKind, Grace, PausePoint, Restart, Shutdown, Traf
 use crate::invariants::store_changes_are_real;
 use crate::oracle::Observation;
 use crate::store::impairment::Impairment;
+use crate::workload::Worker;
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::process::{Leaving, Slot, Version};
 use crate::world::{Judged, World, WorldEvent};
@@ -131,6 +132,7 @@ impl World {
             Fault::Vanish { what } => self.vanish(what),
             Fault::Refuse { slot, .. } => self.slots[slot].refusing += 1,
             Fault::WorkCrash { slot, .. } => self.slots[slot].crashing += 1,
+            Fault::StepDown { slot, shard, pause } => self.step_down(slot, shard, pause)?,
             Fault::Upgrade { slot, after } => {
                 self.slots[slot].version = Version::Newer;
                 self.newer_about = true;
@@ -310,6 +312,21 @@ impl World {
         let Some(id) = self.scenario.named_shard(shard) else { return Ok(()) };
         let engaged = self.slots[slot].disengaged[shard] == 0;
         self.command(slot, if engaged { Command::Engage(id) } else { Command::Disengage(id) })
+    }
+
+    /// Work that runs at a slot asks for another node to take its shard.
+    fn step_down(&mut self, slot: usize, shard: Option<usize>, pause: Instant) -> Judged {
+        let Some(process) = self.slots[slot].process else { return Ok(()) };
+        for worker in self.processes[process].workers.clone() {
+            let Worker { shard: id, epoch, .. } = self.workers[worker].clone();
+            if self.workers[worker].has_handler() && shard.is_none_or(|it| it == self.scenario.number_of(&id))
+            {
+                self.stats.fault_coverage.note(FaultKind::StepDown);
+                let pause = Duration::from_nanos(pause);
+                self.command(slot, Command::StepDown { shard: id, epoch, pause })?;
+            }
+        }
+        Ok(())
     }
 
     fn tell_to_leave(&mut self, slot: usize, within: Instant, then: Restart, grace: Grace) -> Judged {

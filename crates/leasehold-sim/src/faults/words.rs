@@ -134,6 +134,12 @@ impl fmt::Display for Fault {
                 write!(f, "work at node {slot} refuses to stop for {}", Span(*lasts))
             }
             Fault::WorkCrash { slot, lasts } => write!(f, "work at node {slot} crashes for {}", Span(*lasts)),
+            Fault::StepDown { slot, shard: Some(shard), pause } => {
+                write!(f, "work of shard {shard} at node {slot} steps down for {}", Span(*pause))
+            }
+            Fault::StepDown { slot, shard: None, pause } => {
+                write!(f, "all work at node {slot} steps down for {}", Span(*pause))
+            }
             Fault::Upgrade { slot, after } => {
                 write!(f, "node {slot} is killed and comes back as a newer version after {}", Span(*after))
             }

@@ -2,7 +2,7 @@
 
 use leasehold_core::record::{
     Control, GroupRecord, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord, ShardSet,
-    ShardState,
+    ShardState, WorkState,
 };
 use leasehold_core::store::{Key, Swap, Swapped};
 
@@ -61,11 +61,17 @@ fn of_record(key: &Key, value: &[u8]) -> String {
 
 fn of_shard(record: &ShardRecord) -> String {
     let ShardRecord { epoch, why, .. } = record;
-    let quarantined = if record.quarantined { ", quarantined" } else { "" };
+    let work = match record.work {
+        WorkState::Runs => "",
+        WorkState::Trial => ", tried once",
+        WorkState::Quarantined => ", quarantined",
+        WorkState::Done => ", done",
+        _ => ", ?",
+    };
     match &record.state {
         ShardState::Held { holder } => {
             let (node, session) = (&holder.node, &holder.session);
-            format!("is held by {node} (session {session:?}) under epoch {epoch}{quarantined} ({why})")
+            format!("is held by {node} (session {session:?}) under epoch {epoch}{work} ({why})")
         }
         ShardState::Vacant { successor, reserved_ms } => {
             let whom = successor.as_ref().map_or(String::new(), |node| format!(", for {node}"));

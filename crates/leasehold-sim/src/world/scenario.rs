@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::config::{Gate, Namespace};
-use leasehold_core::record::{Policy, ShardSet, ZoneRule};
+use leasehold_core::record::{FailurePolicy, Policy, ShardSet, ZoneRule};
 use leasehold_core::store::{Facts, Freshness, Safety};
 use leasehold_core::{Config, GroupConfig, GroupName, NodeName, ShardId, ShardName};
 
@@ -48,6 +48,9 @@ pub(crate) struct Scenario {
     pub(crate) wall_step_ms_max: u64,
 }
 
+/// How long work must run for its earlier failures to be forgotten: short, so that what follows from that fits into a run.
+const HEALTHY_AFTER: Duration = Duration::from_secs(5);
+
 /// How many named shards there are, in runs that have any.
 pub(crate) const NAMED: usize = 4;
 
@@ -80,6 +83,7 @@ impl Scenario {
         let drawn = rng.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
         let mut more = Rng::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
+        let mut endings = Rng::new(seed, Purpose::World, 1);
         // A rolling change of the ttl only makes sense where `ttl_max` is not set.
         let rolls =
             |script: &Vec<_>| script.iter().any(|(_, fault)| matches!(fault, Fault::RollingTtl { .. }));
@@ -97,7 +101,11 @@ impl Scenario {
             shape,
             group: GroupName::new("work").expect("a valid name"),
             named: rng.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
-            policy: Policy { zones: zones[more.below(4) as usize].clone(), ..policy(&mut rng) },
+            policy: Policy {
+                zones: zones[more.below(4) as usize].clone(),
+                on_failure: on_failure(&mut endings),
+                ..policy(&mut rng)
+            },
             operators_race: options.script.is_none(),
             neighbours: more.permille(300),
             ttl,
@@ -180,6 +188,7 @@ impl Scenario {
             config.groups.push(GroupConfig { group, shards, policy, capacity: None });
         }
         config.retired_kept = Duration::from_secs(30);
+        config.healthy_after = HEALTHY_AFTER;
         config.gate = self.gate;
         config.namespace = Namespace::Unknown;
         config
@@ -235,6 +244,15 @@ fn loses_meta(fault: &Fault) -> bool {
             | Fault::Corrupt { what: Target::Meta, .. }
             | Fault::Vanish { what: Target::Meta }
     )
+}
+
+/// What happens to work that keeps crashing.
+fn on_failure(rng: &mut Rng) -> FailurePolicy {
+    match rng.below(4) {
+        0 => FailurePolicy::quarantine(3),
+        1 => FailurePolicy::half_open(2, Duration::from_secs(4)),
+        _ => FailurePolicy::Retry,
+    }
 }
 
 fn policy(rng: &mut Rng) -> Policy {

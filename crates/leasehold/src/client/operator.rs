@@ -6,6 +6,7 @@ use leasehold_core::record::{
     Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord,
 };
 use leasehold_core::store::Key;
+use leasehold_core::view::ShardPhase;
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
 
 use super::record_editor::{Change, RecordEditor};
@@ -79,7 +80,22 @@ impl Client {
         .await
     }
 
-    /// Lets a quarantined shard run again.
+    /// Lets all quarantined shards of a group run again, or those of all groups; with one write. Says which they are.
+    pub async fn unquarantine_all(&self, group: Option<&GroupName>) -> Result<Vec<ShardId>, Error> {
+        let view = self.view();
+        let shards: Vec<(ShardId, Epoch)> = (view.shards.iter())
+            .filter(|seen| seen.state == ShardPhase::Quarantined)
+            .filter(|seen| group.is_none_or(|group| seen.id.0.group == *group))
+            .map(|seen| (seen.id.0.clone(), seen.epoch))
+            .collect();
+        if !shards.is_empty() {
+            self.control("unquarantining", |control| control.unquarantine.extend(shards.iter().cloned()))
+                .await?;
+        }
+        Ok(shards.into_iter().map(|(shard, _)| shard).collect())
+    }
+
+    /// Lets a shard run again that is quarantined, or done ([`FinishPolicy::Done`](crate::FinishPolicy::Done)).
     pub async fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
         let what = format!("unquarantining {shard}");
         let epoch = self.epoch(&what, shard).await?;

@@ -4,6 +4,7 @@ mod bench;
 mod client;
 #[cfg(target_os = "linux")]
 mod deadman;
+mod endings;
 mod handlers;
 #[cfg(feature = "local")]
 mod local;

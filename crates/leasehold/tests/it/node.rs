@@ -125,44 +125,6 @@ async fn a_node_that_is_cut_off_stops_in_time_and_recovers_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_starts_again_with_a_higher_epoch_until_it_is_quarantined() {
-    let bench = Bench::new();
-    let tries = Arc::new(AtomicU32::new(0));
-    let counted = tries.clone();
-    let witness = bench.witness.clone();
-    let node = bench
-        .node("a")
-        .configure(|config| config.quarantine_after = 3)
-        .group(Group::leader("boss"), move |grant| {
-            let (counted, witness) = (counted.clone(), witness.clone());
-            async move {
-                let _at_work = witness.begin("a", &grant);
-                match counted.fetch_add(1, Ordering::Relaxed) {
-                    0 => panic!("first"),
-                    _ => Err("again"),
-                }
-            }
-        })
-        .start()
-        .await
-        .unwrap();
-    let mut events = node.events();
-    loop {
-        if let Notice::Quarantined { shard, .. } = &events.next().await.unwrap().notice {
-            assert_eq!(shard.to_string(), "boss/0");
-            break;
-        }
-    }
-    assert_eq!(tries.load(Ordering::Relaxed), 3);
-    assert!(bench.witness.epoch(&shard("boss/0")).unwrap() >= Epoch(3));
-    tokio::time::sleep(Duration::from_secs(120)).await;
-    assert_eq!(tries.load(Ordering::Relaxed), 3, "it is held back");
-    node.unquarantine(&shard("boss/0")).unwrap();
-    until("it runs once more", 60, || tries.load(Ordering::Relaxed) > 3).await;
-    bench.witness.assert_no_overlap();
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_gate_sends_shards_to_the_next_in_rank() {
     let bench = Bench::new();
     let open = Arc::new(AtomicBool::new(false));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Found, TTL_MAX, capacity, must};
 use crate::config::{Config, GroupConfig};
-use crate::record::{ALGORITHM, SLOTS_MAX, ShardSet, ZoneRule};
+use crate::record::{ALGORITHM, FailurePolicy, SLOTS_MAX, ShardSet, ZoneRule};
 use crate::span::Span;
 
 pub(super) fn check(config: &Config, found: &mut Found) {
@@ -90,6 +90,20 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
             )
         },
         "set it to how long a restart takes, or 0 to turn it off",
+    );
+    must(
+        found,
+        policy.on_failure.failures_max() != Some(0),
+        ("failures_min", &setting("on_failure")),
+        || "on_failure must allow at least 1 failure, not 0: no work could ever start".to_owned(),
+        "raise the number; retry never stops trying",
+    );
+    must(
+        found,
+        !matches!(policy.on_failure, FailurePolicy::HalfOpen { pause_ms: 0, .. }),
+        ("half_open_pause_min", &setting("on_failure")),
+        || "the pause of half-open (0 ms) must be above zero: the work would be tried without end".to_owned(),
+        "set it to how long an outage of what the work needs usually lasts",
     );
     must(
         found,

@@ -11,13 +11,6 @@ pub(super) fn check(c: &Config, found: &mut Found) {
     pauses(&c.restart, None, ("restart_pause", "restart"), found);
     must(
         found,
-        c.quarantine_after >= 1,
-        ("quarantine_after_min", "quarantine_after"),
-        || "quarantine_after (0) must be at least 1: no work could ever start".to_owned(),
-        "raise it; a very large number turns quarantine off",
-    );
-    must(
-        found,
         c.healthy_after > Duration::ZERO,
         ("healthy_after_min", "healthy_after"),
         || "healthy_after (0 ms) must be above zero: failures would never count".to_owned(),
