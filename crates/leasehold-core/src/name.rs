@@ -1,5 +1,6 @@
 //! Names and ids. Every name that exists is valid: the constructors check it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -78,23 +79,70 @@ enum Slash {
     Refused,
 }
 
+/// The text of a name, with its first eight bytes as a number: maps by name compare names all the time, and most names
+/// differ there, or end before. Names have no NUL, so the zeros that fill up a short one are below every character.
+#[derive(Clone, Hash)]
+struct Text {
+    start: u64,
+    text: Arc<str>,
+}
+
+impl Text {
+    fn new(text: &str) -> Self {
+        let mut start = [0; 8];
+        let begins = &text.as_bytes()[..text.len().min(8)];
+        start[..begins.len()].copy_from_slice(begins);
+        Text { start: u64::from_be_bytes(start), text: text.into() }
+    }
+
+    /// Whether `start` is all of it.
+    fn is_short(&self) -> bool {
+        self.start & 0xff == 0
+    }
+}
+
+impl PartialEq for Text {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.start == other.start && (self.is_short() || self.text == other.text)
+    }
+}
+
+impl Eq for Text {}
+
+impl Ord for Text {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        match self.start.cmp(&other.start) {
+            Ordering::Equal if !self.is_short() => self.text.cmp(&other.text),
+            order => order,
+        }
+    }
+}
+
+impl PartialOrd for Text {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $what:literal, $slash:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $type(Arc<str>);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(Text);
 
         impl $type {
             /// Checks the text and makes a name of it.
             pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
                 check($what, text.as_ref(), $slash)?;
-                Ok($type(text.as_ref().into()))
+                Ok($type(Text::new(text.as_ref())))
             }
 
             /// The name as text.
             pub fn as_str(&self) -> &str {
-                &self.0
+                &self.0.text
             }
         }
 
@@ -114,25 +162,37 @@ macro_rules! name {
 
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0.as_ref().to_owned()
+                name.as_str().to_owned()
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Parse(std::marker::PhantomData))
             }
         }
 
         impl AsRef<str> for $type {
             fn as_ref(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
+                f.pad(self.as_str())
             }
         }
 
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(self.as_str())
             }
         }
     };
@@ -154,19 +214,22 @@ name!(
 impl ShardName {
     /// The name of slot `number` of a numbered group.
     pub fn slot(number: u32) -> Self {
-        ShardName(number.to_string().into())
+        ShardName(Text::new(&number.to_string()))
     }
 
     /// The slot that this name stands for, if it is a slot number in canonical form.
     pub fn as_slot(&self) -> Option<u32> {
-        let number: u32 = self.0.parse().ok()?;
-        (number.to_string() == *self.0).then_some(number)
+        let canonical = match self.as_str().as_bytes() {
+            [b'0'] => true,
+            [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+            _ => false,
+        };
+        if canonical { self.as_str().parse().ok() } else { None }
     }
 }
 
 /// The unit of ownership: `group/name`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId {
     /// Its group.
     pub group: GroupName,
@@ -207,6 +270,19 @@ impl From<ShardId> for String {
     }
 }
 
+impl Serialize for ShardId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (group, name) = (self.group.as_str(), self.name.as_str());
+        serializer.serialize_str(&[group, "/", name].concat())
+    }
+}
+
+impl<'de> Deserialize<'de> for ShardId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Parse(std::marker::PhantomData))
+    }
+}
+
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.group, self.name)
@@ -235,6 +311,11 @@ macro_rules! id {
             pub const fn to_bits(self) -> u128 {
                 self.0
             }
+
+            /// The id of 32 hexadecimal digits.
+            pub(crate) fn from_digits(digits: &[u8]) -> Option<Self> {
+                from_hex_digits(digits).map($type)
+            }
         }
 
         impl fmt::Display for $type {
@@ -252,8 +333,8 @@ macro_rules! id {
         impl FromStr for $type {
             type Err = String;
             fn from_str(text: &str) -> Result<Self, String> {
-                let bits = from_hex_digits(text.as_bytes());
-                bits.map($type).ok_or_else(|| format!("invalid id {text:?}: expected 32 hexadecimal digits"))
+                let id = $type::from_digits(text.as_bytes());
+                id.ok_or_else(|| format!("invalid id {text:?}: expected 32 hexadecimal digits"))
             }
         }
 
@@ -272,10 +353,10 @@ macro_rules! id {
     };
 }
 
-/// Parses an id in place, without a copy: every record has at least two of them.
+/// Parses a name or an id in place, without a copy: every record has several of them.
 struct Parse<T>(std::marker::PhantomData<T>);
 
-impl<T: FromStr<Err = String>> serde::de::Visitor<'_> for Parse<T> {
+impl<T: FromStr<Err: fmt::Display>> serde::de::Visitor<'_> for Parse<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -357,5 +438,35 @@ impl fmt::Display for Epoch {
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_ordered_as_their_texts_are() {
+        let endings = ["", "a", "b", "ab", "é", "0", "10", " z", "\u{10ffff}"];
+        let starts = ["a", "b", "é", "1234567", "12345678", "123456789", "1234567é", "\u{10ffff}x"];
+        let texts: Vec<String> =
+            starts.iter().flat_map(|start| endings.map(|end| format!("{start}{end}"))).collect();
+        let names: Vec<GroupName> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        for (a, name) in texts.iter().zip(&names) {
+            for (b, other) in texts.iter().zip(&names) {
+                assert_eq!(name.cmp(other), a.cmp(b), "{a:?} and {b:?}");
+                assert_eq!(name == other, a == b, "{a:?} and {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_canonical_numbers_are_slots() {
+        for text in
+            ["0", "7", "10", "4294967295", "4294967296", "+5", "-0", "05", "00", "1a", "a", "1 1", "٣"]
+        {
+            let slow = text.parse::<u32>().ok().filter(|number| number.to_string() == text);
+            assert_eq!(text.parse::<ShardName>().unwrap().as_slot(), slow, "{text:?}");
+        }
     }
 }
