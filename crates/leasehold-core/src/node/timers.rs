@@ -89,10 +89,6 @@ impl Timer {
         Timer::Leaving,
     ];
 
-    /// Those that follow from other state, and are never set by hand.
-    const FOLLOWING: [Timer; 6] =
-        [Timer::GiveUp, Timer::Recovered, Timer::Unfreeze, Timer::Wake, Timer::SessionOver, Timer::Leaving];
-
     fn stage(self) -> Stage {
         match self {
             Timer::SessionOver => Stage::Clock,
@@ -152,12 +148,20 @@ impl Node {
         if self.departure.is_done() {
             return Moment::NEVER;
         }
-        let following = Timer::FOLLOWING.into_iter().map(|timer| self.due_at(timer));
-        following.fold(self.ctx.timers.first_at(), Moment::min)
+        // One by one: every step asks several times, and a loop would have to find out again and again which one it looks at.
+        let following = [
+            self.due_at(Timer::GiveUp),
+            self.due_at(Timer::Recovered),
+            self.due_at(Timer::Unfreeze),
+            self.due_at(Timer::Wake),
+            self.due_at(Timer::SessionOver),
+            self.due_at(Timer::Leaving),
+        ];
+        following.into_iter().fold(self.ctx.timers.first_at(), Moment::min)
     }
 
     /// When a timer is due; [`Moment::NEVER`] if it is off.
-    #[inline]
+    #[inline(always)]
     fn due_at(&self, timer: Timer) -> Moment {
         match timer {
             Timer::GiveUp => self.requests.give_up_at(),
@@ -173,14 +177,27 @@ impl Node {
     /// Fires what is due at this stage of a step, in the order of the table. One that fires may set a later one, which then
     /// fires as well.
     pub(super) fn run_timers(&mut self, stage: Stage) {
-        // Usually nothing is due, and that is found out faster than one by one.
-        if self.ctx.now.at < self.deadline() {
-            return;
-        }
-        for timer in Timer::ALL.into_iter().filter(|timer| timer.stage() == stage) {
-            if self.ctx.now.at >= self.due_at(timer) {
-                self.fire(timer);
+        match stage {
+            Stage::Clock => self.fire_if_due(Timer::SessionOver),
+            // Usually nothing is due, and that is found out faster than one by one.
+            Stage::Timers if self.ctx.now.at < self.deadline() => {}
+            Stage::Timers => {
+                for timer in Timer::ALL.into_iter().filter(|timer| timer.stage() == stage) {
+                    self.fire_if_due(timer);
+                }
             }
+            Stage::Decided if self.departure.is_done() => {}
+            Stage::Decided => {
+                self.fire_if_due(Timer::Surplus);
+                self.fire_if_due(Timer::Leaving);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fire_if_due(&mut self, timer: Timer) {
+        if self.ctx.now.at >= self.due_at(timer) {
+            self.fire(timer);
         }
     }
 
@@ -242,6 +259,13 @@ mod tests {
         for (place, timer) in Timer::ALL.into_iter().enumerate() {
             assert_eq!(timer as usize, place, "{timer:?}");
         }
+    }
+
+    #[test]
+    fn every_stage_has_its_timers() {
+        let of = |stage| Timer::ALL.into_iter().filter(move |timer| timer.stage() == stage);
+        assert!(of(Stage::Clock).eq([Timer::SessionOver]));
+        assert!(of(Stage::Decided).eq([Timer::Surplus, Timer::Leaving]));
     }
 
     #[test]
