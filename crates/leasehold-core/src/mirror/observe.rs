@@ -144,14 +144,9 @@ impl Mirror {
             && (record.node != *name)
         {
             // A record under another name counts as missing: no session can hold anything through it.
-            return self.replace_node(
-                now,
-                order,
-                issued,
-                name,
-                stored,
-                Some(Err(RecordError::Impossible(format!("it is the record of node {}", record.node)))),
-            );
+            let error = RecordError::Impossible(format!("it is the record of node {}", record.node));
+            let read = Read { stored, record: Some(Err(error)), rest_sum };
+            return self.replace_node(now, order, issued, name, read);
         }
         let readable = known.as_ref().and_then(|n| n.seen.as_ref()).is_some_and(|seen| seen.good().is_some());
         if let Some(Ok(new)) = &record
@@ -198,7 +193,7 @@ impl Mirror {
                 return Change::None;
             }
         }
-        self.replace_node(now, order, issued, name, stored, record)
+        self.replace_node(now, order, issued, name, Read { stored, record, rest_sum })
     }
 
     fn replace_node(
@@ -207,9 +202,9 @@ impl Mirror {
         order: u64,
         issued: u64,
         name: &NodeName,
-        stored: Option<&Stored>,
-        record: Option<Result<Box<NodeRecord>, RecordError>>,
+        read: Read<'_>,
     ) -> Change {
+        let Read { stored, record, rest_sum } = read;
         if let Some(Ok(record)) = &record
             && !record.state.is_alive()
         {
@@ -256,9 +251,7 @@ impl Mirror {
             silent_from: now,
             last,
             ttl_longest,
-            rest_sum: stored
-                .and_then(|stored| Heartbeat::split(&stored.value))
-                .map(|(_, rest)| xxh3_64(rest)),
+            rest_sum,
         };
         self.nodes.insert(name.clone(), node);
         Change::Changed
@@ -334,6 +327,15 @@ impl Mirror {
         self.shards.insert(id.clone(), seen);
         Change::Changed
     }
+}
+
+/// What is stored under a node's key.
+struct Read<'a> {
+    stored: Option<&'a Stored>,
+    /// What it says, or why that cannot be read.
+    record: Option<Result<Box<NodeRecord>, RecordError>>,
+    /// See [`SeenNode::rest_sum`].
+    rest_sum: Option<u64>,
 }
 
 impl SeenNode {

@@ -87,8 +87,7 @@ pub struct NodeRecord {
 
 /// The fields of a node record that every renewal changes. Most renewals change nothing else, and every node reads every
 /// renewal: so only this part of them is parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Heartbeat {
     format: u32,
     write: WriteId,
@@ -104,11 +103,13 @@ impl Heartbeat {
     /// The heartbeat of a stored node record, and the bytes of the rest. `None` if it is not written as this version writes
     /// it: then the whole record must be parsed.
     pub fn split(bytes: &[u8]) -> Option<(Heartbeat, &[u8])> {
-        let at = memchr::memmem::find(bytes, REST)?;
-        let (head, rest) = bytes.split_at(at);
-        // On its own it must be a whole object: then nothing in the rest belongs to it.
-        let heartbeat: Heartbeat = serde_json::from_slice(&[head, b"}"].concat()).ok()?;
-        (heartbeat.format <= FORMAT && heartbeat.seq <= SEQ_MAX).then_some((heartbeat, rest))
+        let (format, bytes) = number(bytes.strip_prefix(b"{\"format\":")?)?;
+        let (write, bytes) = bytes.strip_prefix(b",\"write\":\"")?.split_at_checked(32)?;
+        let (seq, bytes) = number(bytes.strip_prefix(b"\",\"seq\":")?)?;
+        let (written_unix_ms, rest) = number(bytes.strip_prefix(b",\"written_unix_ms\":")?)?;
+        let (format, write) = (u32::try_from(format).ok()?, WriteId::from_digits(write)?);
+        let heartbeat = Heartbeat { format, write, seq, written_unix_ms };
+        (rest.starts_with(REST) && format <= FORMAT && seq <= SEQ_MAX).then_some((heartbeat, rest))
     }
 
     /// The record with this heartbeat, as it is stored, of which the rest was encoded before.
@@ -119,6 +120,16 @@ impl Heartbeat {
         bytes.extend_from_slice(rest);
         bytes
     }
+}
+
+/// The number that begins here, as JSON writes it, and what follows it.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (digits, rest) = bytes.split_at(bytes.iter().take_while(|byte| byte.is_ascii_digit()).count());
+    if digits.is_empty() || (digits.len() > 1 && digits[0] == b'0') {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    Some((digits.iter().try_fold(0, add)?, rest))
 }
 
 /// What a node reports about itself with its renewals.
