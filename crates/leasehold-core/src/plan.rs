@@ -59,6 +59,36 @@ impl Member {
         }
     }
 
+    /// Whether a record certainly still shows this member, but for the view: [`Member::of`] it, with operators' commands applied,
+    /// would be the same. Most renewals change nothing, and every node compares every renewal, so nothing is copied.
+    pub fn is_shown_by(&self, record: &NodeRecord, control: Option<&Control>) -> bool {
+        let Member {
+            session,
+            state,
+            accepting,
+            returning,
+            weight,
+            capacity,
+            zone,
+            groups,
+            declined,
+            view: _,
+            ttl_ms,
+        } = self;
+        let overridden = control.and_then(|control| control.weights.get(&record.node));
+        let drained = control.is_some_and(|control| control.drain.contains_key(&record.node));
+        *session == record.session
+            && *state == if drained { NodeState::Draining } else { record.state }
+            && *accepting == record.accepting
+            && *returning == record.returning
+            && weight == overridden.unwrap_or(&record.weight)
+            && *capacity == record.capacity
+            && *zone == record.zone
+            && *groups == record.groups
+            && declined.iter().eq(&record.declined)
+            && *ttl_ms == record.ttl_ms
+    }
+
     /// Whether it declines a shard.
     pub fn declines(&self, shard: &ShardId) -> bool {
         self.declined.contains(shard)

@@ -40,15 +40,17 @@ impl Planner {
         ctx: &mut Context,
     ) -> bool {
         let record = mirror.node_record(name);
-        let (Some(record), Some(mut known)) = (record, self.member(name).cloned()) else { return false };
+        let (Some(record), Some(known)) = (record, self.member(name)) else { return false };
+        let shows_another_view = known.view != record.view;
+        if known.is_shown_by(record, mirror.control()) {
+            self.note_view(name, record.view);
+            return shows_another_view;
+        }
+        let known = Member { view: record.view, ..known.clone() };
+        self.note_view(name, record.view);
         let mut fresh: Roster = [(name.clone(), Member::of(record))].into();
         plan::apply_control(&mut fresh, mirror.control());
         let Some(fresh) = fresh.remove(name) else { return false };
-        let shows_another_view = known.view != fresh.view;
-        if shows_another_view {
-            known.view = fresh.view;
-            self.note_view(name, fresh.view);
-        }
         if known == fresh {
             return shows_another_view;
         }

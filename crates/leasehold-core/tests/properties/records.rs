@@ -1,6 +1,7 @@
 //! What is read and written: nothing panics, nothing is lost.
 
 use leasehold_core::name::WriteId;
+use leasehold_core::plan::{Member, Roster, apply_control};
 use leasehold_core::record::{
     Control, GroupRecord, Heartbeat, Meta, MetaState, NodeRecord, NodeState, Record, RecordError, ShardRecord,
 };
@@ -155,6 +156,82 @@ fn a_renewal_differs_in_its_heartbeat_alone() {
     record.renew(heartbeat);
     assert_eq!(record, next);
     assert_eq!(record, NodeRecord::decode(&second).expect("a record"));
+}
+
+/// The same by a whole JSON parser, which takes more forms of it than this version writes.
+fn heartbeat_slowly(head: &str) -> Option<(u64, WriteId, u64, u64)> {
+    let all: Value = serde_json::from_str(&format!("{head}}}")).ok()?;
+    let number = |field: &str| all.get(field)?.as_u64();
+    let write = all.get("write")?.as_str()?.parse().ok()?;
+    Some((number("format")?, write, number("seq")?, number("written_unix_ms")?))
+}
+
+proptest! {
+    #[test]
+    fn a_heartbeat_is_read_as_a_json_parser_reads_it(
+        write: u128, seq in 0_u64..=1 << 53, at: u64, wrong in any::<prop::sample::Index>(), byte in b' '..=b'~',
+    ) {
+        let write = WriteId::from_bits(write);
+        let head = format!(r#"{{"format":1,"write":"{write}","seq":{seq},"written_unix_ms":{at}"#);
+        let node = NodeRecord {
+            write, seq, written_unix_ms: at, ..make::node_record("a", make::session(7), 3, NodeState::Active, 1)
+        };
+        let bytes = node.encode();
+        prop_assert_eq!(Heartbeat::split(&bytes).map(|(heartbeat, _)| heartbeat), Some(node.heartbeat()));
+        // With one byte wrong it is another heartbeat, or none.
+        let mut damaged = head.into_bytes();
+        let wrong = wrong.index(damaged.len());
+        damaged[wrong] = byte;
+        let slowly = heartbeat_slowly(std::str::from_utf8(&damaged).expect("ASCII"));
+        damaged.extend_from_slice(b",\"node\":\"a\"}");
+        if let Some((heartbeat, rest)) = Heartbeat::split(&damaged) {
+            prop_assert_eq!(rest, b",\"node\":\"a\"}");
+            let mut read = node.clone();
+            read.renew(heartbeat);
+            let quickly = (u64::from(read.format), read.write, read.seq, read.written_unix_ms);
+            prop_assert_eq!(Some(quickly), slowly);
+        }
+    }
+}
+
+#[test]
+fn a_member_is_compared_with_a_record_as_with_the_member_of_that_record() {
+    let base = make::node_record("a", make::session(7), 3, NodeState::Active, 1);
+    let mut control = make::control(1);
+    let changes: [fn(&mut NodeRecord); 13] = [
+        |_| {},
+        |record| record.seq += 1,
+        |record| record.session = make::session(8),
+        |record| record.state = NodeState::Draining,
+        |record| record.accepting = !record.accepting,
+        |record| record.returning = !record.returning,
+        |record| record.weight += 1,
+        |record| record.capacity = Some(9),
+        |record| record.zone = Some("z".to_owned()),
+        |record| record.groups.clear(),
+        |record| record.declined = vec![make::shard_id(2), make::shard_id(1)],
+        |record| record.view += 1,
+        |record| record.ttl_ms += 1,
+    ];
+    let member = |record: &NodeRecord, control: &Control| {
+        let mut roster: Roster = [(record.node.clone(), Member::of(record))].into();
+        apply_control(&mut roster, Some(control));
+        roster.remove(&record.node).expect("it is still there")
+    };
+    for overridden in [None, Some(base.weight), Some(base.weight + 1)] {
+        control.weights = overridden.map(|weight| (base.node.clone(), weight)).into_iter().collect();
+        for drained in [false, true] {
+            control.drain = drained.then(|| (base.node.clone(), Default::default())).into_iter().collect();
+            let known = member(&base, &control);
+            for (number, change) in changes.iter().enumerate() {
+                let mut record = base.clone();
+                change(&mut record);
+                let same = Member { view: record.view, ..known.clone() } == member(&record, &control);
+                let case = format!("change {number}, weight {overridden:?}, drained {drained}");
+                assert_eq!(known.is_shown_by(&record, Some(&control)), same, "{case}");
+            }
+        }
+    }
 }
 
 #[test]
