@@ -24,10 +24,9 @@ pub(crate) struct Owned {
 }
 
 impl World {
-    /// What each live process knows, with its number. Not cheap.
-    fn views(&self, census: &Census) -> Vec<(usize, View)> {
-        let alive = census.alive.iter().copied();
-        alive.map(|process| (process, self.processes[process].core.view(self.now_of(process)))).collect()
+    /// What a process knows. Not cheap.
+    fn view(&self, process: usize) -> View {
+        self.processes[process].core.view(self.now_of(process))
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -67,9 +66,8 @@ impl World {
 
     /// The state of every node, for people.
     pub(crate) fn standings(&self, census: &Census) -> String {
-        let views = self.views(census);
-        let each = views.iter().map(|(process, view)| {
-            let node = &self.processes[*process];
+        let each = census.alive.iter().map(|process| {
+            let (node, view) = (&self.processes[*process], self.view(*process));
             let (held, wanted) = view.me.as_ref().map_or((0, 0), |me| (me.held, me.wanted));
             let waiting = view.me.as_ref().and_then(|me| me.waiting_for.as_deref()).unwrap_or("");
             let frozen = if view.frozen.is_some() { ", frozen" } else { "" };
@@ -94,7 +92,6 @@ impl Census {
         if leaving || !self.shards.iter().all(|shard| shard.running) || world.is_stopping_work() {
             return false;
         }
-        let views = world.views(self);
         let in_place = |process: usize, view: &View| {
             let me = view.me.as_ref();
             let calm =
@@ -104,16 +101,20 @@ impl Census {
             calm && placed && me.is_some_and(|me| me.held == me.wanted)
         };
         let drained = |process: usize| Some(&world.processes[process].name) == world.healing.drained.as_ref();
-        let any_other = views.iter().any(|(process, _)| !drained(*process));
-        let handed_over = views.iter().all(|(process, view)| {
-            !drained(*process) || !any_other || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
-        });
+        let any_other = self.alive.iter().any(|process| !drained(*process));
+        let handed_over = |process: usize, view: &View| {
+            !drained(process) || !any_other || view.me.as_ref().is_some_and(|me| me.held + me.wanted == 0)
+        };
         // Every node knows of all others, and plans with the same view.
-        let agreed = views.iter().all(|(_, view)| {
+        let agrees = |view: &View| {
             let alive = view.nodes.iter().filter(|node| node.state.is_alive());
-            alive.clone().count() == views.len() && alive.clone().all(|node| node.agrees)
-        });
-        handed_over && agreed && views.iter().all(|(process, view)| in_place(*process, view))
+            alive.clone().count() == self.alive.len() && alive.clone().all(|node| node.agrees)
+        };
+        // One by one, because views are not cheap: most of the time the first one says no.
+        self.alive.iter().all(|process| {
+            let view = world.view(*process);
+            handed_over(*process, &view) && agrees(&view) && in_place(*process, &view)
+        })
     }
 }
 
