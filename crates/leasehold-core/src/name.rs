@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ enum Slash {
 
 /// The text of a name, with its first eight bytes as a number: maps by name compare names all the time, and most names
 /// differ there, or end before. Names have no NUL, so the zeros that fill up a short one are below every character.
-#[derive(Clone, Hash)]
+#[derive(Clone)]
 struct Text {
     start: u64,
     text: Arc<str>,
@@ -109,6 +110,12 @@ impl PartialEq for Text {
 }
 
 impl Eq for Text {}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
 
 impl Ord for Text {
     #[inline]
