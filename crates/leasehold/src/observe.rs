@@ -1,85 +1,105 @@
-//! What people see of a node: one log line per change, and these counters and gauges through the `metrics` facade.
+//! What people see of a node, a client and a registry: one log line per change, and these metrics through the `metrics`
+//! facade.
 //!
-//! All metrics carry the label `node`, except those of the registry, which carry `store` (its kind) and `ttl` (in
-//! seconds). No metric carries a shard.
+//! Install a recorder (such as `metrics-exporter-prometheus`) at any time: each metric is described to it with its unit
+//! and its meaning, and gauges are set again every second. Without a recorder nothing is counted.
+//!
+//! The metrics of a node carry its name as `node`, those of a [`Client`](crate::Client) the name in its options as
+//! `client`, those of the registry the kind of store as `store` and the ttl in seconds as `ttl`. No metric carries a shard.
+//! To get a total over groups, add them up. What a node only sees (`leasehold_shards_unowned`, `leasehold_nodes`,
+//! `leasehold_problems`) every node reports: take the maximum over the nodes.
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |
-//! | `leasehold_attached` | gauge | | 1 while the node has a session that it renews, or could renew until a moment ago |
-//! | `leasehold_session_state_changes_total` | counter | `to`, `cause` | changes of the node's session state |
-//! | `leasehold_renewals_total` | counter | `result` = `ok`, `failed` | renewals of the session |
-//! | `leasehold_renewal_seconds` | histogram | | from sending a renewal to its confirmation |
-//! | `leasehold_renewal_failure_streak` | gauge | | renewals that failed in a row |
-//! | `leasehold_deadline_seconds` | gauge | | time until work is told to stop, unless a renewal is confirmed |
-//! | `leasehold_shards_owned` | gauge | | shards that this node holds |
-//! | `leasehold_shards_wanted` | gauge | | shards that the plan gives to this node |
-//! | `leasehold_shards_unowned` | gauge | | shards that nobody holds, as this node sees it |
-//! | `leasehold_shards_running` | gauge | | shards whose work runs here |
-//! | `leasehold_starts_total` | counter | `reason` | shards that started here, by the reason for the move |
-//! | `leasehold_releases_total` | counter | `reason` | shards that this node gave up, by the reason |
-//! | `leasehold_handoff_gap_seconds` | histogram | | how long a shard was without an owner, as seen here, before it started here |
-//! | `leasehold_work_failures_total` | counter | | handlers that failed or panicked |
-//! | `leasehold_stuck_total` | counter | | shards whose work did not stop in time |
-//! | `leasehold_quarantined_total` | counter | | shards that were quarantined because their work kept failing |
-//! | `leasehold_acquire_retries_total` | counter | | reads of shards that should come here, in case the watch is silent |
-//! | `leasehold_acquire_exhausted_total` | counter | | retry windows that ended without getting the shard |
-//! | `leasehold_no_room_total` | counter | | times that shards of a group had no node with room |
-//! | `leasehold_fenced_total` | counter | | sessions of other nodes that this node fenced |
-//! | `leasehold_corrupt_records_total` | counter | | records that are damaged or not written by Leasehold |
-//! | `leasehold_store_calls_total` | counter | `lane`, `op`, `result` | calls to the store |
-//! | `leasehold_store_call_seconds` | histogram | `lane`, `op` | how long they took |
-//! | `leasehold_registry_healthy` | gauge | | 1 while registered keys are kept alive and none was overwritten |
-//! | `leasehold_registry_keys` | gauge | | keys that are registered |
-//! | `leasehold_registry_renewals_total` | counter | `result` | renewals of the lease of registered keys |
-//! | `leasehold_registry_restores_total` | counter | `result` | attempts to register all keys again after an outage |
+//! | `leasehold_attached` | gauge | `node` | 1 while the node has a session that it renews, or could renew until a moment ago |
+//! | `leasehold_draining` | gauge | `node` | 1 while the node hands everything over |
+//! | `leasehold_frozen` | gauge | `node` | 1 while voluntary moves are frozen, as this node sees it |
+//! | `leasehold_nodes` | gauge | `node` | live nodes, as this node sees it |
+//! | `leasehold_problems` | gauge | `node`, `kind` | problems that need an operator, as this node sees it; `kind` is a `ProblemKind` |
+//! | `leasehold_session_state_changes_total` | counter | `node`, `to`, `cause` | changes of the node's session state |
+//! | `leasehold_detachments_total` | counter | `node`, `cause` | sessions that this node lost |
+//! | `leasehold_renewals_total` | counter | `node`, `result` | renewals of the session; `result` is `ok` or `failed` |
+//! | `leasehold_renewal_seconds` | histogram | `node` | from sending a renewal to its confirmation |
+//! | `leasehold_renewal_failure_streak` | gauge | `node` | renewals that failed in a row |
+//! | `leasehold_deadline_seconds` | gauge | `node` | time until work is told to stop, unless a renewal is confirmed; 0 without a session |
+//! | `leasehold_shards_owned` | gauge | `node`, `group` | shards that this node holds, also those whose work does not run |
+//! | `leasehold_shards_wanted` | gauge | `node`, `group` | shards that the plan gives to this node |
+//! | `leasehold_shards_running` | gauge | `node`, `group` | shards whose work runs here |
+//! | `leasehold_shards_unowned` | gauge | `node`, `group` | shards that nobody holds, as this node sees it |
+//! | `leasehold_shards_quarantined` | gauge | `node`, `group` | shards that this node holds and does not run, because their work kept failing |
+//! | `leasehold_shards_stuck` | gauge | `node`, `group` | shards whose work was told to stop here and did not stop in time |
+//! | `leasehold_starts_total` | counter | `node`, `group`, `reason` | shards that started here, by the reason for the move |
+//! | `leasehold_releases_total` | counter | `node`, `group`, `reason` | shards that this node gave up, by the reason |
+//! | `leasehold_handoff_gap_seconds` | histogram | `node`, `group` | how long a shard was without an owner, as seen here, before it started here |
+//! | `leasehold_work_failures_total` | counter | `node`, `group` | handlers that failed or panicked |
+//! | `leasehold_stuck_total` | counter | `node`, `group` | times that the work of a shard did not stop in time |
+//! | `leasehold_quarantined_total` | counter | `node`, `group` | times that a shard was quarantined because its work kept failing |
+//! | `leasehold_no_room_total` | counter | `node`, `group` | times that shards of the group had no node with room |
+//! | `leasehold_acquire_retries_total` | counter | `node` | reads of shards that should come here, in case the watch is silent |
+//! | `leasehold_acquire_exhausted_total` | counter | `node` | retry windows that ended without getting the shard |
+//! | `leasehold_fenced_total` | counter | `node` | sessions of other nodes that this node fenced |
+//! | `leasehold_corrupt_records_total` | counter | `node` | records that are damaged or not written by Leasehold |
+//! | `leasehold_plan_seconds` | histogram | `node` | the time for a step that made a new plan |
+//! | `leasehold_store_calls_total` | counter | `node`, `lane`, `op`, `result` | calls to the store; `result` is `ok` or `failed` |
+//! | `leasehold_store_call_seconds` | histogram | `node`, `lane`, `op` | how long they took |
+//! | `leasehold_watch_interruptions_total` | counter | `node` | times that the watch of the store broke off; it is opened again |
+//! | `leasehold_client_fresh` | gauge | `client` | 1 while the view of the client is fresh, see `Client::is_fresh` |
+//! | `leasehold_client_heard_seconds` | gauge | `client` | time since the store last answered the client or reported anything |
+//! | `leasehold_client_listings_total` | counter | `client`, `result` | listings of the client; `result` is `ok` or `failed` |
+//! | `leasehold_client_watch_interruptions_total` | counter | `client` | times that the watch of the client broke off; it is opened again |
+//! | `leasehold_registry_healthy` | gauge | `store`, `ttl` | 1 while registered keys are kept alive and none was overwritten |
+//! | `leasehold_registry_keys` | gauge | `store`, `ttl` | keys that are registered |
+//! | `leasehold_registry_renewals_total` | counter | `store`, `ttl`, `result` | renewals of the lease of registered keys; `result` is `ok` or `failed` |
+//! | `leasehold_registry_restores_total` | counter | `store`, `ttl`, `result` | attempts to register all keys again after an outage; `result` is `ok` or `failed` |
 
+mod client;
+mod gauges;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::notice::{Differing, Gone, OperatorCommand, SessionState};
-use leasehold_core::store::{Lane, Op};
-use leasehold_core::{NodeName, Notice, View};
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use leasehold_core::store::{Lane, Op, WatchEvent};
+use leasehold_core::{GroupName, Moment, NodeName, Notice, View};
+use metrics::{Label, counter, histogram};
+
+pub(crate) use client::ClientMeters;
+use gauges::Gauges;
+pub(crate) use table::Described;
 
 /// Of failures in a row, the first and then every so many are logged as a warning, the others at debug level.
 const REMIND_AFTER: u32 = 32;
 
-/// The metrics of one node. Those on hot paths are looked up once.
+/// Counters without further labels are there from the start, so that a first increment is seen as one.
+const FROM_THE_START: [&str; 5] = [
+    "leasehold_acquire_retries_total",
+    "leasehold_acquire_exhausted_total",
+    "leasehold_fenced_total",
+    "leasehold_corrupt_records_total",
+    "leasehold_watch_interruptions_total",
+];
+
+/// The metrics of one node. Each is looked up when it changes, so that a recorder may be installed at any time.
 pub(crate) struct Meters {
     node: String,
-    attached: Gauge,
-    renewals_ok: Counter,
-    renewals_failed: Counter,
-    renewal_seconds: Histogram,
-    streak: Gauge,
-    deadline: Gauge,
-    owned: Gauge,
-    wanted: Gauge,
-    unowned: Gauge,
-    running: Gauge,
-    gap: Histogram,
+    described: Described,
+    gauges: Mutex<Gauges>,
     /// How many times the store has failed since the last success.
     failures: AtomicU32,
 }
 
 impl Meters {
     pub(crate) fn new(node: &NodeName) -> Self {
-        let node = node.to_string();
-        let label = || node.clone();
         Meters {
-            attached: gauge!("leasehold_attached", "node" => label()),
-            renewals_ok: counter!("leasehold_renewals_total", "node" => label(), "result" => "ok"),
-            renewals_failed: counter!("leasehold_renewals_total", "node" => label(), "result" => "failed"),
-            renewal_seconds: histogram!("leasehold_renewal_seconds", "node" => label()),
-            streak: gauge!("leasehold_renewal_failure_streak", "node" => label()),
-            deadline: gauge!("leasehold_deadline_seconds", "node" => label()),
-            owned: gauge!("leasehold_shards_owned", "node" => label()),
-            wanted: gauge!("leasehold_shards_wanted", "node" => label()),
-            unowned: gauge!("leasehold_shards_unowned", "node" => label()),
-            running: gauge!("leasehold_shards_running", "node" => label()),
-            gap: histogram!("leasehold_handoff_gap_seconds", "node" => label()),
+            node: node.to_string(),
+            described: Described::default(),
+            gauges: Mutex::default(),
             failures: AtomicU32::new(0),
-            node,
         }
     }
 
@@ -95,20 +115,46 @@ impl Meters {
             Op::Swap(_) => "swap",
         };
         let result = if ok { "ok" } else { "failed" };
-        self.count3("leasehold_store_calls_total", [("lane", lane), ("op", op), ("result", result)]);
+        self.count_by("leasehold_store_calls_total", &[("lane", lane), ("op", op), ("result", result)]);
         histogram!("leasehold_store_call_seconds", "node" => self.node.clone(), "lane" => lane, "op" => op)
             .record(took);
     }
 
-    pub(crate) fn view(&self, view: &View, running: usize) {
-        self.running.set(running as f64);
-        self.unowned.set(view.groups.iter().map(|group| group.unowned).sum::<usize>() as f64);
-        if let Some(me) = &view.me {
-            self.owned.set(me.held as f64);
-            self.wanted.set(me.wanted as f64);
-            self.streak.set(f64::from(me.renewals_failed));
-            self.deadline.set(me.stop_in_ms.unwrap_or(0) as f64 / 1000.0);
+    /// An event of the store's watch.
+    pub(crate) fn watched(&self, event: &WatchEvent) {
+        if let WatchEvent::Interrupted(_) = event {
+            self.count("leasehold_watch_interruptions_total");
         }
+    }
+
+    /// A step of the core made a new plan.
+    pub(crate) fn planned(&self, took: Duration) {
+        histogram!("leasehold_plan_seconds", "node" => self.node.clone()).record(took);
+    }
+
+    /// The node's view, made just now, and where work runs.
+    pub(crate) fn view(&self, view: &View, running: &BTreeMap<GroupName, usize>, now: Moment) {
+        self.gauges().view(view, running, now);
+        self.again(now);
+    }
+
+    /// When [`again`](Meters::again) is due.
+    pub(crate) fn again_at(&self) -> Moment {
+        self.gauges().again_at()
+    }
+
+    /// Sets all gauges again, and describes the metrics to a recorder that was installed meanwhile.
+    pub(crate) fn again(&self, now: Moment) {
+        if self.described.to_current() {
+            for name in FROM_THE_START {
+                counter!(name, "node" => self.node.clone()).increment(0);
+            }
+            for result in ["ok", "failed"] {
+                counter!("leasehold_renewals_total", "node" => self.node.clone(), "result" => result)
+                    .increment(0);
+            }
+        }
+        self.gauges().set(&self.node, now);
     }
 
     /// The node's name.
@@ -118,13 +164,20 @@ impl Meters {
 
     /// The node is gone; work that still runs is counted until it ends.
     pub(crate) fn gone(&self) {
-        let gauges = [&self.attached, &self.streak, &self.deadline, &self.owned, &self.wanted, &self.unowned];
-        gauges.into_iter().for_each(|gauge| gauge.set(0.0));
+        let mut gauges = self.gauges();
+        gauges.clear();
+        gauges.set(&self.node, Moment::ZERO);
     }
 
-    /// How many shards have work here that has not ended.
-    pub(crate) fn running(&self, running: usize) {
-        self.running.set(running as f64);
+    /// How many shards have work here that has not ended, after the node is gone.
+    pub(crate) fn running(&self, running: &BTreeMap<GroupName, usize>) {
+        let mut gauges = self.gauges();
+        gauges.running(running);
+        gauges.set(&self.node, Moment::ZERO);
+    }
+
+    fn gauges(&self) -> MutexGuard<'_, Gauges> {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs and counts a notice of the core.
@@ -133,39 +186,42 @@ impl Meters {
         match notice {
             Notice::StateChanged { to, cause, .. } => {
                 self.failures.store(0, Ordering::Relaxed);
-                let attached = matches!(to, SessionState::Attached | SessionState::Degraded);
-                self.attached.set(if attached { 1.0 } else { 0.0 });
-                let labels = [("to", to.as_str()), ("cause", cause.as_str())];
-                self.count2("leasehold_session_state_changes_total", labels);
+                let cause = ("cause", cause.as_str());
+                self.count_by("leasehold_session_state_changes_total", &[("to", to.as_str()), cause]);
+                if *to == SessionState::Detached {
+                    self.count_by("leasehold_detachments_total", &[cause]);
+                }
             }
             Notice::Renewed { took } => {
                 self.failures.store(0, Ordering::Relaxed);
-                self.renewals_ok.increment(1);
-                self.renewal_seconds.record(*took);
-                self.streak.set(0.0);
+                self.count_by("leasehold_renewals_total", &[("result", "ok")]);
+                histogram!("leasehold_renewal_seconds", "node" => self.node.clone()).record(*took);
             }
-            Notice::RenewalFailed { streak, .. } => {
-                self.renewals_failed.increment(1);
-                self.streak.set(f64::from(*streak));
+            Notice::RenewalFailed { .. } => {
+                self.count_by("leasehold_renewals_total", &[("result", "failed")]);
             }
-            Notice::Started { why, unowned_for, .. } => {
-                self.count1("leasehold_starts_total", ("reason", why.as_str()));
+            Notice::Started { shard, why, unowned_for, .. } => {
+                self.count_move("leasehold_starts_total", &shard.group, why.as_str());
                 if let Some(gap) = unowned_for {
-                    self.gap.record(*gap);
+                    let group = shard.group.to_string();
+                    histogram!("leasehold_handoff_gap_seconds", "node" => self.node.clone(), "group" => group)
+                        .record(*gap);
                 }
             }
-            Notice::Released { why, .. } => {
-                self.count1("leasehold_releases_total", ("reason", why.as_str()));
+            Notice::Released { shard, why, .. } => {
+                self.count_move("leasehold_releases_total", &shard.group, why.as_str());
             }
-            Notice::WorkEnded { error: Some(_), .. } => self.count("leasehold_work_failures_total"),
-            Notice::Stuck { .. } => self.count("leasehold_stuck_total"),
-            Notice::Quarantined { .. } => {
-                self.count("leasehold_work_failures_total");
-                self.count("leasehold_quarantined_total");
+            Notice::WorkEnded { shard, error: Some(_), .. } => {
+                self.count_in("leasehold_work_failures_total", &shard.group);
             }
+            Notice::Stuck { shard, .. } => self.count_in("leasehold_stuck_total", &shard.group),
+            Notice::Quarantined { shard, .. } => {
+                self.count_in("leasehold_work_failures_total", &shard.group);
+                self.count_in("leasehold_quarantined_total", &shard.group);
+            }
+            Notice::NoRoom { group, .. } => self.count_in("leasehold_no_room_total", group),
             Notice::Retried { .. } => self.count("leasehold_acquire_retries_total"),
             Notice::RetriesExhausted { .. } => self.count("leasehold_acquire_exhausted_total"),
-            Notice::NoRoom { .. } => self.count("leasehold_no_room_total"),
             Notice::Fenced { .. } => self.count("leasehold_fenced_total"),
             Notice::CorruptRecord { .. } => self.count("leasehold_corrupt_records_total"),
             _ => {}
@@ -176,16 +232,19 @@ impl Meters {
         counter!(name, "node" => self.node.clone()).increment(1);
     }
 
-    fn count1(&self, name: &'static str, (key, value): (&'static str, &'static str)) {
-        counter!(name, "node" => self.node.clone(), key => value).increment(1);
+    fn count_in(&self, name: &'static str, group: &GroupName) {
+        counter!(name, "node" => self.node.clone(), "group" => group.to_string()).increment(1);
     }
 
-    fn count2(&self, name: &'static str, [a, b]: [(&'static str, &'static str); 2]) {
-        counter!(name, "node" => self.node.clone(), a.0 => a.1, b.0 => b.1).increment(1);
+    fn count_move(&self, name: &'static str, group: &GroupName, why: &'static str) {
+        counter!(name, "node" => self.node.clone(), "group" => group.to_string(), "reason" => why)
+            .increment(1);
     }
 
-    fn count3(&self, name: &'static str, [a, b, c]: [(&'static str, &'static str); 3]) {
-        counter!(name, "node" => self.node.clone(), a.0 => a.1, b.0 => b.1, c.0 => c.1).increment(1);
+    fn count_by(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
+        let mut all = vec![Label::new("node", self.node.clone())];
+        all.extend(labels.iter().map(|(key, value)| Label::from_static_parts(key, value)));
+        counter!(name, all).increment(1);
     }
 
     // Fixed messages with the facts in fields, so that logs can be searched. `Display` of a notice is a sentence instead.

@@ -69,6 +69,11 @@ impl Node {
         view
     }
 
+    /// How many plans this node has made. A driver that measures its steps learns from it which of them made one.
+    pub fn plans_made(&self) -> u64 {
+        self.planner.made()
+    }
+
     /// The epoch under which this shard runs here.
     pub fn owns(&self, shard: &ShardId) -> Option<Epoch> {
         self.holds.get(shard).filter(|hold| hold.phase() == Phase::Running).map(|hold| hold.epoch())

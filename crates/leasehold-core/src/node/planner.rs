@@ -22,6 +22,7 @@ pub(super) struct Planner {
     settings: BTreeMap<GroupName, GroupSettings>,
     planning: Planning,
     plan: Plan,
+    made: u64,
     /// However much the roster goes on changing, a new plan is made by then; [`Moment::NEVER`] if it rests.
     latest_at: Moment,
 }
@@ -33,6 +34,7 @@ impl Planner {
             settings: BTreeMap::new(),
             planning: Planning::new(own),
             plan: Plan::default(),
+            made: 0,
             latest_at: Moment::NEVER,
         }
     }
@@ -115,6 +117,11 @@ impl Planner {
         &self.plan
     }
 
+    /// How many plans were made.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
     pub(super) fn planning(&self) -> &Planning {
         &self.planning
     }
@@ -153,6 +160,7 @@ impl Planner {
         let plan = self.planning.plan(&self.roster, &self.settings, control);
         let changed = plan.view != self.plan.view;
         self.plan = plan;
+        self.made += 1;
         self.note_view(me, self.plan.view);
         changed
     }

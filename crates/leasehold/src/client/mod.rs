@@ -11,7 +11,7 @@ use leasehold_core::event::Located;
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
 use leasehold_core::observer::Observer;
 use leasehold_core::placement::Placement;
-use leasehold_core::store::{Listing, StoreError, StoreErrorKind, WatchEvent};
+use leasehold_core::store::{Facts, Listing, StoreError, StoreErrorKind, WatchEvent};
 use leasehold_core::{Moment, ShardId, View};
 use leasehold_store::{IntoStore, Store, StoreExt};
 use tokio::runtime::Handle;
@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::driver::{follow, unanswered};
 use crate::error::Error;
 use crate::locate;
+use crate::observe::ClientMeters;
 use crate::rng;
 use crate::tasks::Tasks;
 
@@ -29,11 +30,16 @@ const LIST_WITHIN: Duration = Duration::from_secs(10);
 /// The shortest time between two views.
 const VIEW_EVERY_MIN: Duration = Duration::from_millis(100);
 
+/// How often the metrics are set again.
+const METERED_EVERY: Duration = Duration::from_secs(1);
+
 /// How a client watches.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// How often everything is listed again, whatever the watch says. A store without a watch has its own interval.
     pub list_every: Duration,
+    /// Its name in metrics, which tells several clients of one process apart.
+    pub name: String,
     /// The nodes' custom placement, if they have one.
     pub placement: Option<Arc<dyn Placement>>,
     /// The clock: the boot clock, except in tests.
@@ -42,13 +48,29 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        ClientOptions { list_every: Duration::from_secs(10), placement: None, clock: Clock::boot() }
+        ClientOptions {
+            list_every: Duration::from_secs(10),
+            name: "client".to_owned(),
+            placement: None,
+            clock: Clock::boot(),
+        }
     }
 }
 
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions").field("list_every", &self.list_every).finish_non_exhaustive()
+        f.debug_struct("ClientOptions")
+            .field("list_every", &self.list_every)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientOptions {
+    /// How often this store is listed.
+    fn list_every(&self, facts: &Facts) -> Duration {
+        let every = if facts.watch { self.list_every } else { facts.poll_every.min(self.list_every) };
+        every.max(VIEW_EVERY_MIN)
     }
 }
 
@@ -71,6 +93,14 @@ struct Watching {
     observer: Observer,
     heard_at: Moment,
     last_error: Option<StoreError>,
+    /// How long the store may be silent before the view is no longer fresh.
+    silent_max: Duration,
+}
+
+impl Watching {
+    fn is_fresh(&self, now: Moment) -> bool {
+        self.last_error.is_none() && now.since(self.heard_at) <= self.silent_max
+    }
 }
 
 impl SharedState {
@@ -95,17 +125,24 @@ impl Client {
         observer.listed(clock.read(), &listing);
         note_the_gone(&mut observer, &*store);
         let first = observer.view(clock.read());
-        let state =
-            Arc::new(SharedState(Mutex::new(Watching { observer, heard_at: clock.now(), last_error: None })));
+        let list_every = options.list_every(&store.facts());
+        let silent_max = list_every * 2;
+        let watching = Watching { observer, heard_at: clock.now(), last_error: None, silent_max };
+        let state = Arc::new(SharedState(Mutex::new(watching)));
         let (views_tx, views) = watch::channel(Arc::new(first));
         let tasks = Tasks::on(Handle::current());
         let (watched_tx, watched) = mpsc::channel(256);
         if store.facts().watch {
             tasks.spawn(follow(store.clone(), clock.clone(), watched_tx));
         }
-        let scout =
-            Scout { store: store.clone(), clock: clock.clone(), state: state.clone(), views: views_tx };
-        tasks.spawn(scout.run(watched, options.list_every));
+        let scout = Scout {
+            store: store.clone(),
+            clock: clock.clone(),
+            state: state.clone(),
+            views: views_tx,
+            meters: ClientMeters::new(options.name),
+        };
+        tasks.spawn(scout.run(watched, list_every));
         Ok(Client { store, clock, state, views, _tasks: tasks })
     }
 
@@ -151,6 +188,12 @@ impl Client {
         self.clock.now().since(self.state.lock().heard_at)
     }
 
+    /// Whether the view can be relied on for routing: the last request to the store succeeded, its watch is not
+    /// interrupted, and it was heard of within two intervals of listing.
+    pub fn is_fresh(&self) -> bool {
+        self.state.lock().is_fresh(self.clock.now())
+    }
+
     /// The error of the last request to the store, if that failed.
     pub fn last_error(&self) -> Option<StoreError> {
         self.state.lock().last_error.clone()
@@ -169,18 +212,17 @@ struct Scout {
     clock: Clock,
     state: Arc<SharedState>,
     views: watch::Sender<Arc<View>>,
+    meters: ClientMeters,
 }
 
 impl Scout {
-    async fn run(self, mut watched: mpsc::Receiver<WatchEvent>, list_every: Duration) {
-        let facts = self.store.facts();
-        let every = if facts.watch { list_every } else { facts.poll_every.min(list_every) };
-        let every = every.max(VIEW_EVERY_MIN);
+    async fn run(self, mut watched: mpsc::Receiver<WatchEvent>, every: Duration) {
+        let mut meter_at = Moment::ZERO;
         let mut list_at = self.clock.now() + every;
         let mut publish_at = Moment::NEVER;
         let mut not_before = Moment::ZERO;
         loop {
-            let wake_at = list_at.min(publish_at);
+            let wake_at = list_at.min(publish_at).min(meter_at);
             tokio::select! {
                 biased;
                 () = self.clock.sleep_until(wake_at) => {}
@@ -201,6 +243,11 @@ impl Scout {
                 not_before = self.clock.now() + VIEW_EVERY_MIN;
                 publish_at = Moment::NEVER;
             }
+            if self.clock.now() >= meter_at {
+                let (now, state) = (self.clock.now(), self.state.lock());
+                self.meters.set(state.is_fresh(now), now.since(state.heard_at));
+                meter_at = now + METERED_EVERY;
+            }
         }
     }
 
@@ -208,6 +255,7 @@ impl Scout {
         let mut state = self.state.lock();
         match &event {
             WatchEvent::Interrupted(why) => {
+                self.meters.interrupted();
                 state.last_error = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
             }
             _ => {
@@ -219,6 +267,7 @@ impl Scout {
     }
 
     fn take(&self, listed: Result<Listing, StoreError>) {
+        self.meters.listed(listed.is_ok());
         let mut state = self.state.lock();
         match listed {
             Ok(listing) => {

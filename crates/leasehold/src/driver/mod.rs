@@ -183,7 +183,8 @@ impl<A: Alarm> Driver<A> {
 
     fn wake_at(&self) -> Moment {
         let soonest = self.clock.now() + OVERDUE_PAUSE;
-        self.core.deadline().max(soonest).min(self.end_report.publisher.due_at()).min(self.life.give_up_at)
+        let for_people = self.end_report.publisher.due_at().min(self.end_report.meters.again_at());
+        self.core.deadline().max(soonest).min(for_people).min(self.life.give_up_at)
     }
 
     fn take(&mut self, input: Input) {
@@ -222,6 +223,7 @@ impl<A: Alarm> Driver<A> {
     }
 
     fn watched(&mut self, event: WatchEvent) {
+        self.end_report.meters.watched(&event);
         self.step(Event::Watched(event));
     }
 
@@ -263,7 +265,9 @@ impl<A: Alarm> Driver<A> {
     fn publish_if_due(&mut self) {
         if self.clock.now() >= self.end_report.publisher.due_at() {
             let view = self.end_report.publisher.publish(&self.core, &self.clock);
-            self.end_report.meters.view(&view, self.works.running());
+            self.end_report.meters.view(&view, &self.works.running_by_group(), self.clock.now());
+        } else if self.clock.now() >= self.end_report.meters.again_at() {
+            self.end_report.meters.again(self.clock.now());
         }
     }
 
@@ -273,7 +277,7 @@ impl<A: Alarm> Driver<A> {
         let mut events = VecDeque::from([event]);
         let mut actions = Vec::new();
         while let Some(event) = events.pop_front() {
-            self.core.step(self.clock.read(), event, &mut actions);
+            self.step_core(event, &mut actions);
             quiet &= actions.is_empty();
             for action in actions.drain(..) {
                 events.extend(self.perform(action));
@@ -281,6 +285,14 @@ impl<A: Alarm> Driver<A> {
         }
         if !quiet {
             self.end_report.publisher.changed(self.clock.now());
+        }
+    }
+
+    fn step_core(&mut self, event: Event, actions: &mut Vec<Action>) {
+        let (plans, began_at) = (self.core.plans_made(), self.clock.read());
+        self.core.step(began_at, event, actions);
+        if self.core.plans_made() != plans {
+            self.end_report.meters.planned(self.clock.now().since(began_at.at));
         }
     }
 
@@ -385,7 +397,7 @@ async fn outlive<A: Alarm>(
     meters: &Meters,
 ) {
     calls.tasks().end().cancel();
-    meters.running(works.running());
+    meters.running(&works.running_by_group());
     while works.running() > 0 {
         match inputs.recv().await {
             Some(Input::HandlerEnded { shard, epoch, how }) => drop(works.handler_ended(&shard, epoch, how)),
@@ -393,7 +405,7 @@ async fn outlive<A: Alarm>(
             Some(_) => {}
             None => return,
         }
-        meters.running(works.running());
+        meters.running(&works.running_by_group());
     }
     calls.close_session();
 }

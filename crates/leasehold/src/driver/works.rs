@@ -1,5 +1,6 @@
 //! The work that runs here: the decisions of the core's `work` module, carried out by a executor.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::event::{Ended, StopReason};
@@ -29,6 +30,15 @@ impl<A: Alarm> Works<A> {
     /// How many shards have work that has not ended.
     pub(crate) fn running(&self) -> usize {
         self.decisions.running().len()
+    }
+
+    /// The same, by group.
+    pub(crate) fn running_by_group(&self) -> BTreeMap<GroupName, usize> {
+        let mut groups: BTreeMap<&GroupName, usize> = BTreeMap::new();
+        for (shard, _) in self.decisions.running() {
+            *groups.entry(&shard.group).or_default() += 1;
+        }
+        groups.into_iter().map(|(group, count)| (group.clone(), count)).collect()
     }
 
     /// A new session begins: the former one is over.

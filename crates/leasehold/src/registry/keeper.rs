@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::wanted::{Before, Stand, Wanted};
 use super::{RegistryHealth, RegistryOptions, RegistryState};
 use crate::clock::Clock;
+use crate::observe::Described;
 use crate::rng;
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -47,6 +48,7 @@ pub(super) struct Keeper {
     failures: u32,
     failing_since: Option<Moment>,
     error: Option<String>,
+    described: Described,
 }
 
 pub(super) struct Lease {
@@ -88,6 +90,7 @@ impl Keeper {
             failures: 0,
             failing_since: None,
             error: None,
+            described: Described::default(),
         }
     }
 
@@ -262,6 +265,7 @@ impl Keeper {
             (0, Some(_)) => RegistryState::Healthy,
             (0, None) => RegistryState::Idle,
         };
+        self.described.to_current();
         let (kind, ttl) = (self.store.facts().kind, self.ttl_label());
         let healthy = f64::from(u8::from(matches!(state, RegistryState::Healthy | RegistryState::Idle)));
         gauge!("leasehold_registry_healthy", "store" => kind, "ttl" => ttl.clone()).set(healthy);

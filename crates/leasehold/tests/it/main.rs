@@ -8,7 +8,9 @@ mod endings;
 mod handlers;
 #[cfg(feature = "local")]
 mod local;
+mod metrics;
 mod node;
 mod observe;
+mod recorder;
 mod registry;
 mod threads;

@@ -1,90 +1,16 @@
 //! What people see: each change logged once at the right level, and metrics that are all in the table.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::Once;
 use std::time::Duration;
 
 use leasehold::Group;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tracing::field::{Field, Visit};
 use tracing::{Level, span};
 
 use crate::bench::{Bench, cut, until};
-
-/// Keeps the names and labels of all metrics, and what was counted.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<BTreeMap<String, Arc<Count>>>>);
-
-#[derive(Default)]
-struct Count(std::sync::atomic::AtomicU64);
-
-impl Kept {
-    fn count(&self, key: &Key) -> Arc<Count> {
-        let mut text = key.name().to_owned();
-        for label in key.labels() {
-            write!(text, " {}={}", label.key(), label.value()).unwrap();
-        }
-        self.0.lock().unwrap().entry(text).or_default().clone()
-    }
-
-    fn get(&self, text: &str) -> f64 {
-        let kept = self.0.lock().unwrap();
-        let count = kept.get(text).unwrap_or_else(|| panic!("no {text} in {:#?}", kept.keys()));
-        f64::from_bits(count.0.load(std::sync::atomic::Ordering::Relaxed))
-    }
-}
-
-impl Count {
-    fn change(&self, by: impl Fn(f64) -> f64) {
-        let change = |bits| Some(by(f64::from_bits(bits)).to_bits());
-        let order = std::sync::atomic::Ordering::Relaxed;
-        let _ = self.0.fetch_update(order, order, change);
-    }
-}
-
-impl metrics::CounterFn for Count {
-    fn increment(&self, value: u64) {
-        self.change(|old| old + value as f64);
-    }
-    fn absolute(&self, value: u64) {
-        self.change(|_| value as f64);
-    }
-}
-
-impl metrics::GaugeFn for Count {
-    fn increment(&self, value: f64) {
-        self.change(|old| old + value);
-    }
-    fn decrement(&self, value: f64) {
-        self.change(|old| old - value);
-    }
-    fn set(&self, value: f64) {
-        self.change(|_| value);
-    }
-}
-
-impl metrics::HistogramFn for Count {
-    fn record(&self, _: f64) {
-        self.change(|old| old + 1.0);
-    }
-}
-
-impl Recorder for Kept {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.count(key))
-    }
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.count(key))
-    }
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.count(key))
-    }
-}
+use crate::recorder::{Kept, documented};
 
 thread_local! {
     /// The log lines of this thread, while a test wants them. A test under virtual time has one thread.
@@ -141,13 +67,6 @@ impl Visit for Line {
     }
 }
 
-/// The names in the table of the module's documentation.
-fn documented() -> BTreeSet<String> {
-    let source = include_str!("../../src/observe.rs");
-    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | `"));
-    rows.filter_map(|row| Some(row.split_once('`')?.0.to_owned())).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn every_change_is_logged_once_and_counted_without_shards() {
     let kept = Kept::default();
@@ -165,9 +84,9 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
     until("all run", 10, || bench.witness.at_work("a") == 3).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(kept.get("leasehold_attached node=a"), 1.0);
-    assert_eq!(kept.get("leasehold_shards_owned node=a"), 3.0);
-    assert_eq!(kept.get("leasehold_shards_running node=a"), 3.0);
-    assert_eq!(kept.get("leasehold_shards_unowned node=a"), 0.0);
+    assert_eq!(kept.get("leasehold_shards_owned node=a group=orders"), 3.0);
+    assert_eq!(kept.get("leasehold_shards_running node=a group=orders"), 3.0);
+    assert_eq!(kept.get("leasehold_shards_unowned node=a group=orders"), 0.0);
     assert!(kept.get("leasehold_renewals_total node=a result=ok") >= 9.0);
     assert!(kept.get("leasehold_deadline_seconds node=a") > 5.0);
     cut(&link);
@@ -193,10 +112,14 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
         ]
     );
     assert_eq!(Log::lines("shard started").len(), 6, "three shards, twice");
-    let known = documented();
-    for metric in kept.0.lock().unwrap().keys() {
-        let name = metric.split(' ').next().unwrap();
-        assert!(known.contains(name), "{name} is not in the table");
-        assert!(!metric.contains("orders"), "{metric} names a shard or group");
+    let rows = documented();
+    let told = kept.labels();
+    for (name, labels) in &told {
+        let row = rows.get(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+        assert_eq!(&row.labels, labels, "{name}");
     }
+    for name in rows.keys().filter(|name| name.starts_with("leasehold_registry_")) {
+        assert!(told.contains_key(name), "{name} was never told");
+    }
+    assert!(!kept.keys().iter().any(|metric| metric.contains("orders/")), "a metric names a shard");
 }
