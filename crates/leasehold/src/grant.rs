@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_core::event::StopReason;
+use leasehold_core::event::{Command, StopReason};
 use leasehold_core::{Epoch, GroupName, Moment, ShardId};
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
@@ -210,6 +210,28 @@ impl Grant {
             return self.0.why.get().copied();
         }
         self.0.stopping.is_cancelled().then(|| self.0.why.get().copied().unwrap_or(StopReason::Detached))
+    }
+
+    /// Asks for the shard to be given to another node: the work is told to stop ([`StopReason::SteppedDown`]), the next
+    /// node in rank takes the shard, and this one declines it for `pause`, counted from the end of the work. If no other
+    /// node can take it, nobody holds it until then, and it comes back here.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn lead(_: &leasehold::Grant) -> Result<(), leasehold::BoxError> { Ok(()) }
+    /// # async fn work(grant: leasehold::Grant) -> leasehold::Outcome {
+    /// if lead(&grant).await.is_err() {
+    ///     grant.step_down(Duration::from_secs(60))?; // somebody else may do better
+    ///     grant.stopped().await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step_down(&self, pause: Duration) -> Result<(), Lost> {
+        self.check()?;
+        let (shard, epoch) = (self.0.shard.clone(), self.0.epoch);
+        self.0.owned.ask(Command::StepDown { shard, epoch, pause });
+        Ok(())
     }
 
     /// Runs a future for as long as the grant is valid. When the grant is lost, the future is dropped at its current

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
-use leasehold_core::event::Ended;
+use leasehold_core::event::{Command, Ended, Event};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -38,6 +38,11 @@ impl Owned {
     fn enter(&self) -> bool {
         let add = |count: usize| (count & CLOSED == 0).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+    }
+
+    /// Sends a command to the node. Once the driver is gone there is nobody to hear it, and the grant ends by itself.
+    pub(crate) fn ask(&self, command: Command) {
+        let _ = self.inputs.send(Input::Core(Event::Command(command)));
     }
 
     /// Closes it for good, if nothing is owned.

@@ -186,3 +186,36 @@ async fn a_real_sigterm_completes_the_signal() {
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
     tokio::time::timeout(Duration::from_secs(10), signal).await.expect("the signal was caught");
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_steps_down_goes_to_another_node_and_may_come_back_after_the_pause() {
+    let bench = Bench::new();
+    let diary = Diary::default();
+    let lead = |name: &'static str| {
+        let diary = diary.clone();
+        move |grant: Grant| {
+            let diary = diary.clone();
+            async move {
+                diary.note(format!("{name} leads"));
+                if name == "a" && grant.epoch().0 < 3 {
+                    tokio::time::sleep(Duration::from_secs(30)).await;
+                    grant.step_down(Duration::from_secs(60)).unwrap();
+                    grant.stopped().await;
+                    diary.note(format!("{name} stops: {}", grant.stop_reason().unwrap()));
+                    assert_eq!(grant.check(), Ok(()), "the shard is held until the work has returned");
+                }
+                grant.stopped().await;
+            }
+        }
+    };
+    let a = bench.node("a").group(Group::leader("boss"), lead("a")).start().await.unwrap();
+    until("a leads", 10, || diary.has("a leads")).await;
+    let b = bench.node("b").group(Group::leader("boss"), lead("b")).start().await.unwrap();
+    until("b leads", 60, || diary.has("b leads")).await;
+    assert!(diary.has("a stops: stepped down"));
+    assert!(a.owned().is_empty() && b.owned().len() == 1);
+    b.leave().await;
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert_eq!(a.owned().len(), 1, "after the pause it may lead again");
+    a.leave().await;
+}
