@@ -78,7 +78,7 @@ impl From<StoreError> for Failure {
             StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
                 "try again, or run `leasehold doctor` to find the cause"
             }
-            StoreErrorKind::Refused | StoreErrorKind::Damaged => "run `leasehold doctor` to find the cause",
+            _ => "run `leasehold doctor` to find the cause",
         };
         Failure {
             advice: Some(advice),
@@ -90,8 +90,9 @@ impl From<StoreError> for Failure {
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
         let code = match &error {
-            leasehold::Error::Config(_) => Code::Usage,
-            leasehold::Error::Store { .. }
+            leasehold::Error::Config(_) | leasehold::Error::Name(_) => Code::Usage,
+            leasehold::Error::Open(_)
+            | leasehold::Error::Store { .. }
             | leasehold::Error::Unread { .. }
             | leasehold::Error::Record { .. } => Code::Store,
             leasehold::Error::UnknownGroup(_)

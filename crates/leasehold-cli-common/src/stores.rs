@@ -137,7 +137,7 @@ impl From<StoreError> for Opening {
             StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
                 Opening::Away(error)
             }
-            StoreErrorKind::Refused | StoreErrorKind::Damaged => Opening::Wrong(error.into()),
+            _ => Opening::Wrong(error.into()),
         }
     }
 }

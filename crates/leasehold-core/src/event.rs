@@ -163,6 +163,7 @@ pub struct Deadlines {
 
 /// Why work is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum StopReason {
     /// It moves to another node.
     Moving,
@@ -207,6 +208,7 @@ impl std::fmt::Display for StopReason {
 
 /// Which shard a key belongs to, and which node holds it: the answer to `locate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Located {
     /// The shard.
     pub shard: ShardId,
@@ -216,6 +218,13 @@ pub struct Located {
     pub address: Option<String>,
     /// The epoch at which it holds the shard.
     pub epoch: Epoch,
+}
+
+impl Located {
+    /// A shard that nobody holds, as far as we know.
+    pub fn nowhere(shard: ShardId) -> Self {
+        Located { shard, node: None, address: None, epoch: Epoch::default() }
+    }
 }
 
 /// The shard that a key of a numbered group belongs to.

@@ -13,6 +13,7 @@ use crate::view;
 
 /// Explains where a shard runs and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The shard.
     pub shard: ShardId,
@@ -41,6 +42,7 @@ pub struct Explanation {
 
 /// A candidate for a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Ranked {
     /// The node.
     pub node: NodeName,
@@ -58,6 +60,7 @@ pub struct Ranked {
 
 /// A node that cannot have the shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// The node.
     pub node: NodeName,
@@ -67,6 +70,7 @@ pub struct LeftOut {
 
 /// A change to try out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhatIf {
     /// A node is gone.
     Down(NodeName),
@@ -89,8 +93,9 @@ pub enum WhatIf {
 
 /// What a change would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Difference {
-    /// The shards that would move.
+    /// The shards that would move, ordered by group and name, slots by their number.
     pub moves: Vec<Move>,
     /// Shards per node: wanted now, and then.
     pub loads: BTreeMap<NodeName, (usize, usize)>,
@@ -132,6 +137,7 @@ impl std::fmt::Display for LeftOutReason {
 
 /// A shard that would move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Move {
     /// Which.
     pub shard: ShardId,
@@ -262,10 +268,11 @@ pub fn what_if(
     }
     let before = planning.afresh().plan(roster, settings, control);
     let after = planning.afresh().plan(&changed, settings, control);
-    let moves = (before.iter().zip(after.iter()))
+    let mut moves: Vec<Move> = (before.iter().zip(after.iter()))
         .filter(|((_, from), (_, to))| from != to)
         .map(|((shard, from), (_, to))| Move { shard: shard.clone(), from: from.cloned(), to: to.cloned() })
         .collect();
+    moves.sort_unstable_by(|a, b| a.shard.natural_cmp(&b.shard));
     let (counts_before, counts_after) = (before.wanted_counts(), after.wanted_counts());
     let names = roster.keys().chain(changed.keys());
     let count = |counts: &BTreeMap<NodeName, usize>, name: &NodeName| counts.get(name).copied().unwrap_or(0);

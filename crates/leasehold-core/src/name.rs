@@ -13,6 +13,7 @@ pub const NAME_BYTES_MAX: usize = 200;
 
 /// Why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
     #[error("the {what} is empty")]
@@ -167,6 +168,25 @@ macro_rules! name {
             }
         }
 
+        impl TryFrom<&str> for $type {
+            type Error = NameError;
+            fn try_from(text: &str) -> Result<Self, NameError> {
+                $type::new(text)
+            }
+        }
+
+        impl PartialEq<str> for $type {
+            fn eq(&self, text: &str) -> bool {
+                self.as_str() == text
+            }
+        }
+
+        impl PartialEq<&str> for $type {
+            fn eq(&self, text: &&str) -> bool {
+                self.as_str() == *text
+            }
+        }
+
         impl From<$type> for String {
             fn from(name: $type) -> String {
                 name.as_str().to_owned()
@@ -226,12 +246,28 @@ impl ShardName {
 
     /// The slot that this name stands for, if it is a slot number in canonical form.
     pub fn as_slot(&self) -> Option<u32> {
-        let canonical = match self.as_str().as_bytes() {
+        if self.is_number() { self.as_str().parse().ok() } else { None }
+    }
+
+    /// Whether it is a number in decimal, without leading zeros or a sign.
+    fn is_number(&self) -> bool {
+        match self.as_str().as_bytes() {
             [b'0'] => true,
             [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
             _ => false,
-        };
-        if canonical { self.as_str().parse().ok() } else { None }
+        }
+    }
+
+    /// The order in which people count: numbers first and by their value (2 before 10), then names. Records and plans are
+    /// ordered by the text instead, as `Ord` does.
+    pub fn natural_cmp(&self, other: &ShardName) -> Ordering {
+        let (mine, theirs) = (self.as_str(), other.as_str());
+        match (self.is_number(), other.is_number()) {
+            (true, true) => mine.len().cmp(&theirs.len()).then_with(|| mine.cmp(theirs)),
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+            (false, false) => mine.cmp(theirs),
+        }
     }
 }
 
@@ -248,6 +284,11 @@ impl ShardId {
     /// The shard `name` of `group`.
     pub fn new(group: GroupName, name: ShardName) -> Self {
         ShardId { group, name }
+    }
+
+    /// The order in which people count: by group, then as in [`ShardName::natural_cmp`].
+    pub fn natural_cmp(&self, other: &ShardId) -> Ordering {
+        self.group.cmp(&other.group).then_with(|| self.name.natural_cmp(&other.name))
     }
 
     /// Slot `number` of the numbered group `group`.
@@ -268,6 +309,33 @@ impl TryFrom<String> for ShardId {
     type Error = NameError;
     fn try_from(text: String) -> Result<Self, NameError> {
         text.parse()
+    }
+}
+
+impl TryFrom<&str> for ShardId {
+    type Error = NameError;
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+impl From<(GroupName, ShardName)> for ShardId {
+    fn from((group, name): (GroupName, ShardName)) -> Self {
+        ShardId { group, name }
+    }
+}
+
+impl TryFrom<(&str, &str)> for ShardId {
+    type Error = NameError;
+    fn try_from((group, name): (&str, &str)) -> Result<Self, NameError> {
+        Ok(ShardId { group: group.parse()?, name: name.parse()? })
+    }
+}
+
+impl TryFrom<(&str, u32)> for ShardId {
+    type Error = NameError;
+    fn try_from((group, slot): (&str, u32)) -> Result<Self, NameError> {
+        Ok(ShardId { group: group.parse()?, name: ShardName::slot(slot) })
     }
 }
 
@@ -433,6 +501,18 @@ impl Epoch {
     pub fn next_above(self, floors: impl IntoIterator<Item = Epoch>) -> Epoch {
         let highest = floors.into_iter().fold(self, Ord::max);
         Epoch(highest.0.checked_add(1).expect("2^64 starts of one shard cannot happen"))
+    }
+}
+
+impl From<u64> for Epoch {
+    fn from(epoch: u64) -> Self {
+        Epoch(epoch)
+    }
+}
+
+impl From<Epoch> for u64 {
+    fn from(epoch: Epoch) -> u64 {
+        epoch.0
     }
 }
 

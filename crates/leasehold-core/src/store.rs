@@ -193,6 +193,7 @@ pub enum Answer {
 /// Why a request to the store failed. The message must not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
+#[non_exhaustive]
 pub struct StoreError {
     /// The kind of error, which decides what to do about it.
     pub kind: StoreErrorKind,
@@ -202,6 +203,7 @@ pub struct StoreError {
 
 /// The kind of a [`StoreError`], which decides what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum StoreErrorKind {
     /// The store is unreachable; try again.
     Unreachable,

@@ -9,6 +9,7 @@ use crate::view::ProblemKind;
 
 /// A mismatch: reported once when it is found, and shown as a problem while it lasts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Warning {
     /// The user's own placement panicked. What it planned last goes on, and Leasehold's placement plans the rest.
     PlacementPanicked {

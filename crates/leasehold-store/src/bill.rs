@@ -26,6 +26,7 @@ impl Default for Prices {
 
 /// What a cluster at rest costs on a store that charges for every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bill {
     /// How many nodes.
     pub nodes: u64,

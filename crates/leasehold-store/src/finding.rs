@@ -1,5 +1,6 @@
 /// A result of a check of a store's configuration, for people: `leasehold doctor` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How bad it is.
     pub grade: Grade,

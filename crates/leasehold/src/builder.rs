@@ -184,8 +184,8 @@ impl Builder {
 
     /// Replaces the rules that decide which node should hold which shard. All nodes of a namespace must use the same
     /// rules.
-    pub fn placement(mut self, placement: Arc<dyn Placement>) -> Self {
-        self.placement = Some(placement);
+    pub fn placement(mut self, placement: impl Placement + 'static) -> Self {
+        self.placement = Some(Arc::new(placement));
         self
     }
 

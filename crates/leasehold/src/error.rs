@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::GroupName;
 use leasehold_core::config::{ConfigError, ConfigErrors};
+use leasehold_core::name::NameError;
 use leasehold_core::record::RecordError;
 use leasehold_core::store::{Key, StoreError};
 use leasehold_core::view::unusable;
@@ -15,6 +16,12 @@ pub enum Error {
     /// The settings are unsafe or impossible: all problems at once. Nothing was started or changed.
     #[error("invalid settings; nothing was started or changed:{}", Listed(.0))]
     Config(ConfigErrors),
+    /// A name is invalid. Nothing was started or changed.
+    #[error("{0}; nothing was started or changed: choose another name")]
+    Name(#[from] NameError),
+    /// The store could not be opened. Nothing was started or changed.
+    #[error("cannot open the store; nothing was started or changed: {0}")]
+    Open(#[from] StoreError),
     /// The node has left, or its driver ended: it holds nothing and takes no more commands. Start another one.
     #[error("the node has left and holds nothing: start a new one")]
     Left,
@@ -146,6 +153,12 @@ impl Error {
 impl From<ConfigErrors> for Error {
     fn from(errors: ConfigErrors) -> Self {
         Error::Config(errors)
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        std::io::Error::other(error)
     }
 }
 

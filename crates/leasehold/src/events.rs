@@ -11,6 +11,7 @@ pub(crate) const WAITING_MAX: usize = 4096;
 
 /// An event, with the wall-clock time for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeEvent {
     /// When, in milliseconds since 1970.
     pub unix_ms: u64,

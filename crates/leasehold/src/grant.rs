@@ -67,6 +67,7 @@ struct Inner {
 #[error(
     "this node no longer holds shard {shard} (epoch {epoch}) because {why}: stop, and write nothing more for it"
 )]
+#[non_exhaustive]
 pub struct Lost {
     /// Which shard.
     pub shard: ShardId,
@@ -76,8 +77,15 @@ pub struct Lost {
     pub why: LostReason,
 }
 
+impl From<Lost> for std::io::Error {
+    fn from(lost: Lost) -> Self {
+        std::io::Error::other(lost)
+    }
+}
+
 /// What ended a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LostReason {
     /// The node could not prove its session in time, or learned that the session is over.
     Session,

@@ -9,6 +9,7 @@ use leasehold_core::{GroupConfig, GroupName, ShardId};
 
 /// A set of shards with one policy. Settings of the group in the store override these.
 #[derive(Clone, Debug)]
+#[must_use = "a group is served only once it is given to a builder or a node"]
 pub struct Group {
     name: String,
     shards: ShardSet,

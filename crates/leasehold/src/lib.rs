@@ -92,6 +92,7 @@ pub use hooks::Health;
 pub use leasehold_core::config::{Backoff, Config};
 pub use leasehold_core::event::{Located, Returning, StopReason, Verdict};
 pub use leasehold_core::explain::{Difference, Explanation, WhatIf};
+pub use leasehold_core::name::NameError;
 pub use leasehold_core::record::{FailurePolicy, FinishPolicy, Policy, ShardSet, ZoneRule};
 pub use leasehold_core::{
     Epoch, GroupName, Moment, NodeName, Notice, Now, SessionId, ShardId, ShardName, View,

@@ -2,7 +2,7 @@
 
 use leasehold_core::event::{Located, shard_of};
 use leasehold_core::record::ShardSet;
-use leasehold_core::{Epoch, ShardId, ShardName, View};
+use leasehold_core::{ShardId, ShardName, View};
 
 use crate::error::Error;
 
@@ -31,15 +31,18 @@ pub(crate) fn in_view(view: &View, group: &str, key: &[u8]) -> Result<Located, E
 
 /// Which node holds a shard.
 pub(crate) fn shard_in_view(view: &View, shard: ShardId) -> Located {
-    let at = view.shards.binary_search_by(|seen| seen.id.0.cmp(&shard));
+    let at = view.shards.binary_search_by(|seen| seen.id.0.natural_cmp(&shard));
     let Ok(at) = at else {
-        return Located { shard, node: None, address: None, epoch: Epoch::default() };
+        return Located::nowhere(shard);
     };
     let seen = &view.shards[at];
     let holder = seen.holder.as_ref().and_then(|name| {
         let at = view.nodes.binary_search_by(|node| node.name.cmp(name)).ok()?;
         Some(&view.nodes[at])
     });
-    let address = holder.and_then(|node| node.address.clone());
-    Located { shard, node: seen.holder.clone(), address, epoch: seen.epoch }
+    let mut located = Located::nowhere(shard);
+    located.node = seen.holder.clone();
+    located.address = holder.and_then(|node| node.address.clone());
+    located.epoch = seen.epoch;
+    located
 }

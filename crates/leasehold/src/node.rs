@@ -104,10 +104,13 @@ impl Node {
         self.views.clone()
     }
 
-    /// The shards whose grants are valid right now, in order.
+    /// The shards whose grants are valid right now, ordered by group and name, slots by their number.
     pub fn owned(&self) -> Vec<ShardId> {
         let grants = self.grants.all();
-        grants.iter().filter(|grant| grant.check().is_ok()).map(|grant| grant.shard().clone()).collect()
+        let valid = grants.iter().filter(|grant| grant.check().is_ok());
+        let mut owned: Vec<ShardId> = valid.map(|grant| grant.shard().clone()).collect();
+        owned.sort_unstable_by(ShardId::natural_cmp);
+        owned
     }
 
     /// Whether this node holds the shard right now.
@@ -382,7 +385,7 @@ impl Node {
 }
 
 pub(crate) fn group_name(group: &str) -> Result<GroupName, Error> {
-    GroupName::new(group).map_err(|e| Error::setting("group", e.to_string(), "choose another name"))
+    Ok(GroupName::new(group)?)
 }
 
 impl Drop for Node {

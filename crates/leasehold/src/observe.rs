@@ -280,7 +280,7 @@ impl Meters {
                 Gone::Vanished => {
                     tracing::warn!(node, %other, ?session, "the record of a node is missing; its shards wait until its session must have ended");
                 }
-                Gone::Fenced => tracing::warn!(node, %other, ?session, "node was fenced"),
+                how => tracing::warn!(node, %other, ?session, "node {how}"),
             },
             Notice::Fenced { node: other, session, silent_for } => {
                 tracing::warn!(node, %other, ?session, ?silent_for, "fenced a silent session");
@@ -398,6 +398,7 @@ impl Meters {
                 tracing::info!(node, %shard, %to, "an operator pinned a shard")
             }
             OperatorCommand::Unpin { shard } => tracing::info!(node, %shard, "an operator unpinned a shard"),
+            other => tracing::info!(node, "{other}"),
         }
     }
 }

@@ -7,7 +7,6 @@ use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::explain::{Difference, Explanation, Move};
 
 use super::Table;
-use super::show::rank;
 
 /// Why a shard is where it is.
 pub(crate) fn explain(explanation: &Explanation) -> String {
@@ -105,9 +104,7 @@ pub(crate) fn what_if(difference: &Difference) -> String {
         let dash = |node: &Option<leasehold_core::NodeName>| {
             node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
         };
-        let mut steps: Vec<_> = difference.moves.iter().collect();
-        steps.sort_by_cached_key(|step| rank(&step.shard));
-        for step in steps {
+        for step in &difference.moves {
             moves.row(vec![step.shard.to_string(), dash(&step.from), dash(&step.to)]);
         }
         let _ = write!(text, "\n{}", moves.show());

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
-use leasehold_core::name::ShardName;
 use leasehold_core::record::ShardSet;
-use leasehold_core::view::{NodePhase, NodeView, Problem, ProblemKind, ShardPhase, ShardView};
-use leasehold_core::{GroupName, ShardId, View};
+use leasehold_core::view::{NodeView, Problem, ProblemKind, ShardKey, ShardPhase, ShardView};
+use leasehold_core::{ShardId, View};
 
 use super::Table;
 
@@ -36,7 +35,7 @@ pub(crate) fn status(view: &View) -> String {
     } else {
         let _ = writeln!(text, "\n{}", count(view.problems.len(), "problem"));
         let mut problems: Vec<&Problem> = view.problems.iter().collect();
-        problems.sort_by_cached_key(|problem| (problem.kind.as_str(), shard_of(problem).as_ref().map(rank)));
+        problems.sort_by_cached_key(|problem| (problem.kind.as_str(), shard_of(problem).map(ShardKey)));
         for problem in problems {
             let _ = writeln!(
                 text,
@@ -59,25 +58,12 @@ const PINS_NAMED: usize = 5;
 /// What operators pinned, in a line.
 fn pins(view: &View) -> String {
     let pinned = |shard: &ShardView| Some(format!("{} to {}", shard.id.0, shard.pinned_to.as_ref()?));
-    let pins: Vec<String> = in_order(view).filter_map(pinned).collect();
+    let pins: Vec<String> = view.shards.iter().filter_map(pinned).collect();
     match pins.len() {
         0 => String::new(),
         number if number <= PINS_NAMED => format!("pinned: {}\n", pins.join(", ")),
         number => format!("pinned: {}, and {} more\n", pins[..PINS_NAMED].join(", "), number - PINS_NAMED),
     }
-}
-
-/// The shards as people count them: slots by their number, and not 10 before 2.
-fn in_order(view: &View) -> impl Iterator<Item = &ShardView> {
-    let mut shards: Vec<&ShardView> = view.shards.iter().collect();
-    shards.sort_by_cached_key(|shard| rank(&shard.id.0));
-    shards.into_iter()
-}
-
-/// The sort key of a shard in a table.
-pub(super) fn rank(shard: &ShardId) -> (GroupName, bool, Option<u32>, ShardName) {
-    let slot = shard.name.as_slot();
-    (shard.group.clone(), slot.is_none(), slot, shard.name.clone())
 }
 
 /// The shard that a problem is about.
@@ -106,7 +92,7 @@ pub(crate) fn nodes(view: &View) -> String {
     for node in &view.nodes {
         table.row(vec![
             node.name.to_string(),
-            state_of(node.state).to_owned(),
+            node.state.to_string(),
             renews(node),
             node.weight.to_string(),
             or_dash(node.capacity),
@@ -118,18 +104,6 @@ pub(crate) fn nodes(view: &View) -> String {
         ]);
     }
     table.show()
-}
-
-fn state_of(state: NodePhase) -> &'static str {
-    match state {
-        NodePhase::Active => "active",
-        NodePhase::NotAccepting => "not accepting",
-        NodePhase::Draining => "draining",
-        NodePhase::Drained => "drained",
-        NodePhase::Left => "left",
-        NodePhase::Fenced => "fenced",
-        NodePhase::Gone => "gone",
-    }
 }
 
 /// Whether a node shows that it lives. A record stays when its writer dies, so one look says nothing of it but what the
@@ -153,13 +127,13 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
     let wanted = |shard: &&ShardView| group.is_none_or(|group| shard.id.0.group.as_str() == group);
     let mut table = Table::new(&["SHARD", "STATE", "HOLDER", "EPOCH", "WANTED", "PINNED TO"]);
     let mut any = false;
-    for shard in in_order(view).filter(wanted) {
+    for shard in view.shards.iter().filter(wanted) {
         any = true;
         table.row(vec![
             shard.id.0.to_string(),
             match &shard.kept_for {
-                Some(node) => format!("{}, reserved for {node}", phase(shard.state)),
-                None => phase(shard.state).to_owned(),
+                Some(node) => format!("{}, reserved for {node}", shard.state),
+                None => shard.state.to_string(),
             },
             or_dash(shard.holder.as_ref()),
             or_dash((shard.state != ShardPhase::Corrupt).then_some(&shard.epoch)),
@@ -168,23 +142,6 @@ pub(crate) fn shards(view: &View, group: Option<&str>) -> String {
         ]);
     }
     if any { table.show() } else { "no shards\n".to_owned() }
-}
-
-fn phase(phase: ShardPhase) -> &'static str {
-    match phase {
-        ShardPhase::Unowned => "unowned",
-        ShardPhase::Claiming => "claiming",
-        ShardPhase::Held => "held",
-        ShardPhase::Running => "running",
-        ShardPhase::Stopping => "stopping",
-        ShardPhase::Stuck => "stuck",
-        ShardPhase::Backoff => "backoff",
-        ShardPhase::Quarantined => "quarantined",
-        ShardPhase::Done => "done",
-        ShardPhase::Releasing => "releasing",
-        ShardPhase::Retired => "retired",
-        ShardPhase::Corrupt => "corrupt",
-    }
 }
 
 /// The groups.

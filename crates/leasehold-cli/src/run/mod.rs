@@ -295,18 +295,10 @@ mod tests {
 
     #[test]
     fn only_a_node_that_was_asked_to_hand_over_is_not_expected_back() {
-        let me = |draining| Me {
-            node: leasehold_core::NodeName::new("a").unwrap(),
-            session: None,
-            session_state: leasehold_core::notice::SessionState::Attached,
-            session_state_for_ms: 0,
-            cause: String::new(),
-            waiting_for: None,
-            stop_in_ms: None,
-            renewals_failed: 0,
-            draining,
-            held: 0,
-            wanted: 0,
+        let me = |draining| {
+            let mut me = Me::new(leasehold_core::NodeName::new("a").unwrap());
+            me.draining = draining;
+            me
         };
         assert_eq!(returning(Some(&me(false))), Returning::Soon);
         assert_eq!(returning(Some(&me(true))), Returning::No);

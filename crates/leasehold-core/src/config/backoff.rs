@@ -2,6 +2,7 @@ use std::time::Duration;
 
 /// How pauses grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Backoff {
     /// Always the same.
     Fixed(Duration),

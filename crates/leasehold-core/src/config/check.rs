@@ -9,6 +9,7 @@ use crate::store::Facts;
 /// One problem with the settings. Nothing was started, so ownership is not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {message}; {advice}")]
+#[non_exhaustive]
 pub struct ConfigError {
     /// A fixed word for the violated relation, such as `three_tries`.
     pub rule: &'static str,

@@ -12,6 +12,7 @@ use crate::store::{Facts, LISTS_A_SWEEP, Safety};
 /// The times called *worst* hold on a store that works and answers every call within `try_timeout`, with a watch that
 /// never delivers anything. They are counted on the clock of the node that acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// What kind of store it is.
     pub store: &'static str,
@@ -72,6 +73,7 @@ pub struct Explanation {
 
 /// What a cluster at rest costs its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// How many nodes.
     pub nodes: u64,

@@ -15,6 +15,7 @@ use crate::warning::Warning;
 /// The state of a node's session.
 #[derive(serde::Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SessionState {
     /// It has not yet had a session: it reads the store, or waits until it may join.
     Joining,
@@ -52,6 +53,7 @@ impl fmt::Display for SessionState {
 
 /// Why a node's session state changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cause {
     /// It opened a session.
     Joined,
@@ -120,6 +122,7 @@ impl fmt::Display for Cause {
 
 /// Something that people should know. Each change is reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Notice {
     /// The node's session state changed.
     StateChanged {
@@ -336,6 +339,7 @@ pub enum Notice {
 
 /// A setting of a group that differs between the store and this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Differing {
     /// Its name.
     pub name: &'static str,
@@ -361,6 +365,7 @@ impl Differing {
 
 /// A command of an operator to one node or to all, as a node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OperatorCommand {
     /// Hand over all shards and take no new ones.
     Drain {
@@ -396,6 +401,7 @@ pub enum OperatorCommand {
 
 /// How a node disappeared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Gone {
     /// It left by itself.
     Left,

@@ -72,6 +72,12 @@ pub struct Assignment {
     pub to: Vec<Option<u32>>,
 }
 
+impl FromIterator<Option<u32>> for Assignment {
+    fn from_iter<I: IntoIterator<Item = Option<u32>>>(to: I) -> Self {
+        Assignment { to: to.into_iter().collect() }
+    }
+}
+
 /// A rule that says which node should hold which shard. All nodes of a namespace must use the same one.
 pub trait Placement: Send + Sync {
     /// Names the rule and its version; nodes only hand shards to nodes that plan with the same one.
@@ -82,4 +88,16 @@ pub trait Placement: Send + Sync {
     /// The candidates in the order in which they should have this shard, best first. Those that can't have it at all
     /// are left out.
     fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32>;
+}
+
+impl<P: Placement + ?Sized> Placement for Arc<P> {
+    fn id(&self) -> String {
+        (**self).id()
+    }
+    fn place(&self, question: &Question) -> Assignment {
+        (**self).place(question)
+    }
+    fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32> {
+        (**self).rank(question, shard)
+    }
 }

@@ -57,6 +57,7 @@ pub type Extra = BTreeMap<String, serde_json::Value>;
 
 /// Why a stored value is not the record that belongs there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// Not JSON, or not of this shape.
     #[error("not a Leasehold record: {0}")]

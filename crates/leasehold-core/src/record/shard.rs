@@ -69,6 +69,7 @@ pub struct Holder {
 /// Why a shard last moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MoveReason {
     /// It had no holder and the plan gave it to this node.
     Planned,

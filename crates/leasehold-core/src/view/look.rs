@@ -25,8 +25,9 @@ pub fn of_mirror(
     let mut held: BTreeMap<&NodeName, usize> = BTreeMap::new();
     let mut unowned: BTreeMap<&GroupName, usize> = BTreeMap::new();
     let mut problems = Vec::new();
-    let ids: std::collections::BTreeSet<&ShardId> =
-        plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
+    let mut ids: Vec<&ShardId> = plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
+    ids.sort_unstable_by(|a, b| a.natural_cmp(b));
+    ids.dedup();
     let mut shards = Vec::with_capacity(ids.len());
     for id in ids {
         let mut shard = shard_view(mirror, plan, id, &mut problems);

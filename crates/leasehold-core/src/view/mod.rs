@@ -18,7 +18,8 @@ pub(crate) use problems::stuck;
 pub use problems::{Problem, ProblemKind, unusable};
 
 /// Everything that a node, or a client that only watches, knows at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct View {
     /// The node itself; a client that only watches has none.
     pub me: Option<Me>,
@@ -30,7 +31,7 @@ pub struct View {
     pub nodes: Vec<NodeView>,
     /// The groups, ordered by name.
     pub groups: Vec<GroupView>,
-    /// The shards, ordered by group and name.
+    /// The shards, ordered by group and name, slots by their number.
     pub shards: Vec<ShardView>,
     /// Problems that need an operator.
     pub problems: Vec<Problem>,
@@ -38,6 +39,7 @@ pub struct View {
 
 /// The node that the view is from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Me {
     /// Its name.
     pub node: NodeName,
@@ -63,8 +65,28 @@ pub struct Me {
     pub wanted: usize,
 }
 
+impl Me {
+    /// A node of this name that has just started.
+    pub fn new(node: NodeName) -> Self {
+        Me {
+            node,
+            session: None,
+            session_state: SessionState::Joining,
+            session_state_for_ms: 0,
+            cause: String::new(),
+            waiting_for: None,
+            stop_in_ms: None,
+            renewals_failed: 0,
+            draining: false,
+            held: 0,
+            wanted: 0,
+        }
+    }
+}
+
 /// A node as the store shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct NodeView {
     /// Its name.
     pub name: NodeName,
@@ -109,6 +131,7 @@ pub struct NodeView {
 /// What a node is doing, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum NodePhase {
     /// It takes shards.
     Active,
@@ -147,6 +170,20 @@ impl NodePhase {
     }
 }
 
+impl std::fmt::Display for NodePhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            NodePhase::Active => "active",
+            NodePhase::NotAccepting => "not accepting",
+            NodePhase::Draining => "draining",
+            NodePhase::Drained => "drained",
+            NodePhase::Left => "left",
+            NodePhase::Fenced => "fenced",
+            NodePhase::Gone => "gone",
+        })
+    }
+}
+
 /// Whether an operator asked a node to hand everything over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DrainAsked {
@@ -156,6 +193,7 @@ enum DrainAsked {
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct GroupView {
     /// Its name.
     pub group: GroupName,
@@ -191,6 +229,7 @@ impl std::fmt::Display for SettingsSource {
 
 /// A shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ShardView {
     /// Its id.
     #[serde(flatten)]
@@ -211,9 +250,21 @@ pub struct ShardView {
     pub state: ShardPhase,
 }
 
-/// A shard's id, as two fields.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A shard's id, as two fields, in the order in which people count: slot 2 before slot 10.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardKey(pub ShardId);
+
+impl Ord for ShardKey {
+    fn cmp(&self, other: &ShardKey) -> std::cmp::Ordering {
+        self.0.natural_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for ShardKey {
+    fn partial_cmp(&self, other: &ShardKey) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Serialize for ShardKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -228,6 +279,7 @@ impl Serialize for ShardKey {
 /// What a shard is doing. The finer states are only known of shards that this node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ShardPhase {
     /// Nobody holds it.
     Unowned,
@@ -253,4 +305,23 @@ pub enum ShardPhase {
     Retired,
     /// Its record is damaged: it counts as held by an unknown session.
     Corrupt,
+}
+
+impl std::fmt::Display for ShardPhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            ShardPhase::Unowned => "unowned",
+            ShardPhase::Claiming => "claiming",
+            ShardPhase::Held => "held",
+            ShardPhase::Running => "running",
+            ShardPhase::Stopping => "stopping",
+            ShardPhase::Stuck => "stuck",
+            ShardPhase::Backoff => "backoff",
+            ShardPhase::Quarantined => "quarantined",
+            ShardPhase::Done => "done",
+            ShardPhase::Releasing => "releasing",
+            ShardPhase::Retired => "retired",
+            ShardPhase::Corrupt => "corrupt",
+        })
+    }
 }

@@ -82,6 +82,7 @@ impl std::fmt::Display for ProblemKind {
 
 /// A problem that needs an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Problem {
     /// What kind of problem.
     pub kind: ProblemKind,
@@ -92,6 +93,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem of this kind.
+    pub fn new(kind: ProblemKind, subject: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem { kind, subject: subject.into(), message: message.into() }
+    }
+
     pub(crate) fn of_warning(warning: &Warning) -> Problem {
         Problem { kind: warning.kind(), subject: warning.subject(), message: warning.to_string() }
     }
@@ -164,12 +170,16 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             corrupt(Key::Node(node.clone()), error);
         }
     }
-    for (shard, seen) in &mirror.shards {
-        if let Err(error) = &seen.record {
-            corrupt(Key::Shard(shard.clone()), error);
-        }
+    let mut bad: Vec<(&ShardId, &RecordError)> =
+        mirror.shards.iter().filter_map(|(shard, seen)| Some((shard, seen.record.as_ref().err()?))).collect();
+    bad.sort_unstable_by(|(a, _), (b, _)| a.natural_cmp(b));
+    for (shard, error) in bad {
+        corrupt(Key::Shard(shard.clone()), error);
     }
-    for (shard, _) in plan.iter().filter(|(shard, _)| !mirror.shards.contains_key(*shard)) {
+    let planned = plan.iter().map(|(shard, _)| shard);
+    let mut missing: Vec<&ShardId> = planned.filter(|shard| !mirror.shards.contains_key(*shard)).collect();
+    missing.sort_unstable_by(|a, b| a.natural_cmp(b));
+    for shard in missing {
         if let Some(node) = holder_by_publication(mirror, shard) {
             let message = format!(
                 "its record is missing in the store; node {node} runs it and writes the record again at its next listing"

@@ -2,11 +2,13 @@
 //!
 //! `mirror` compares the clever mirror with a dumb twin that keeps the whole history of the store. `records` looks at
 //! what is read and written. `may_move` compares the stabilisers with a twin that looks at each by itself. `garbage` feeds a node with everything that a store, a watch or a driver must never send.
+//! `names` looks at the order in which people count.
 
 mod garbage;
 mod make;
 mod may_move;
 mod mirror;
+mod names;
 mod records;
 
 use proptest::test_runner::{Config, RngSeed};

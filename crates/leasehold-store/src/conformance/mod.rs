@@ -71,6 +71,7 @@ pub use watches::{
 
 /// One property of the contract.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Property {
     /// The name of the function that checks it.
     pub name: &'static str,

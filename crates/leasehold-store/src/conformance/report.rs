@@ -4,6 +4,7 @@ use super::{Failure, Note, Unmet, Verdict};
 
 /// What the suite found. A property that could not be tried counts as skipped, never as passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The properties that hold, by name, with what they had to say.
     pub passed: Vec<(&'static str, Note)>,

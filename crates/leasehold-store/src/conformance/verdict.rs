@@ -17,6 +17,7 @@ pub enum Unmet {
 
 /// How a store broke a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// What should have happened.
     pub expected: String,

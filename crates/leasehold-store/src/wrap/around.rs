@@ -13,6 +13,7 @@ use crate::{
 
 /// A kind of call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Call {
     /// [`Store::read`]
     Read,

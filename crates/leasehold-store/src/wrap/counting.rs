@@ -16,6 +16,7 @@ pub struct Counting {
 
 /// What a [`Counting`] store has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Calls of each kind, as they were made.
     pub calls: BTreeMap<Call, u64>,

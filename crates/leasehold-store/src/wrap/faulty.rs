@@ -24,6 +24,7 @@ pub struct Faulty {
 
 /// Something that goes wrong with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The call fails, and nothing was sent.
     ErrorBefore,

@@ -78,6 +78,7 @@ impl ClientOptions {
 ///
 /// All its answers are what the store said a moment ago: good for routing and for display, never a proof of ownership.
 /// It stops watching when it is dropped.
+#[must_use = "a client stops watching when it is dropped"]
 pub struct Client {
     store: Arc<dyn Store>,
     clock: Clock,

@@ -102,7 +102,7 @@ async fn every_metric_in_the_table_is_told_with_the_labels_of_its_row() {
     let mut view = (*node.view()).clone();
     view.shards[0].state = ShardPhase::Quarantined;
     view.shards[1].state = ShardPhase::Stuck;
-    let problem = |kind| Problem { kind, subject: "orders/0".into(), message: String::new() };
+    let problem = |kind| Problem::new(kind, "orders/0", "");
     view.problems = vec![problem(ProblemKind::Quarantined), problem(ProblemKind::Stuck)];
 
     let told = Told::default();

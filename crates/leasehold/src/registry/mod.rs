@@ -33,6 +33,7 @@ pub use options::RegistryOptions;
 
 /// The health of registered keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegistryHealth {
     /// The current state.
     pub state: RegistryState,
@@ -52,6 +53,7 @@ pub struct RegistryHealth {
 
 /// The state of registered keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RegistryState {
     /// Nothing is registered, so there is no lease.
     #[default]
@@ -68,6 +70,7 @@ pub enum RegistryState {
 /// Registers keys. Clones share their keys. When the last clone is dropped, its keys are removed; with the last
 /// registry of the process, the lease is revoked.
 #[derive(Clone, Debug)]
+#[must_use = "the keys of a registry are removed when it is dropped"]
 pub struct Registry(Arc<Registrant>);
 
 #[derive(Debug)]

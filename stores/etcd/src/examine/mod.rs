@@ -49,10 +49,10 @@ fn unread_advice(error: &StoreError) -> &'static str {
         StoreErrorKind::Refused if error.message.contains("permission denied") => {
             "grant the user's role readwrite on this prefix, as docs/etcd.md shows"
         }
-        StoreErrorKind::Refused | StoreErrorKind::Damaged => "",
         StoreErrorKind::Unreachable | StoreErrorKind::TimedOut | StoreErrorKind::Busy => {
             "fix this first: no node can renew"
         }
+        _ => "",
     }
 }
 
