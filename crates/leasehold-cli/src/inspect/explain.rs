@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::explain::{Difference, Explanation, Move};
+use leasehold_core::record::WorkState;
 
 use super::Table;
 

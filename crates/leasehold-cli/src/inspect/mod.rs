@@ -10,7 +10,7 @@ use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::settings::{Settings, nearest};
 use leasehold_cli_common::stores::{self, Missing, not_found};
-use leasehold_core::{NodeName, ShardId, View};
+use leasehold_core::{GroupName, NodeName, ShardId, View};
 
 pub(crate) use explain::{explain, what_if};
 pub(crate) use show::{groups, nodes, shards, status};

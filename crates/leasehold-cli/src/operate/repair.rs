@@ -13,7 +13,7 @@ use leasehold_core::config::{DRIFT_PERMILLE_END, stretch};
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
     Control, EPOCH_MAX, FORMAT, GroupRecord, Meta, MoveReason, NodeRecord, Record, RecordError, ShardRecord,
-    ShardSet, ShardState,
+    ShardSet, ShardState, WorkState,
 };
 use leasehold_core::store::{Key, Lane, Stored, Swap, Swapped, Version};
 use leasehold_core::view::unusable;

@@ -5,7 +5,7 @@ use std::path::Path;
 use leasehold_core::name::{Incarnation, SessionId, WriteId};
 use leasehold_core::record::{
     FORMAT, GroupRecord, Holder, Meta, MetaState, MoveReason, NodeRecord, NodeState, PROTOCOL, Policy,
-    Record, Served, ShardRecord, ShardSet, ShardState, Slots,
+    Record, Served, ShardRecord, ShardSet, ShardState, Slots, WorkState,
 };
 use leasehold_core::store::{Key, Lane, Swap, Swapped};
 use leasehold_core::{Epoch, GroupName, NodeName, ShardId};

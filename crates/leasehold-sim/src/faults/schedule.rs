@@ -247,8 +247,9 @@ fn draw(kind: FaultKind, rng: &mut Rng, scenario: &Scenario) -> Option<Fault> {
         FaultKind::Refuse => Fault::Refuse { slot, lasts: lasts * 2 },
         FaultKind::WorkCrash => Fault::WorkCrash { slot, lasts },
         FaultKind::StepDown => {
+            // Shorter than `rest`, so that what is quiet for that long waits for nothing.
             let shard = rng.permille(700).then(|| rng.below(u64::from(scenario.shards)) as usize);
-            Fault::StepDown { slot, shard, pause: rng.pick(&[0, SECOND, 10 * SECOND]) }
+            Fault::StepDown { slot, shard, pause: rng.pick(&[0, SECOND, 5 * SECOND]) }
         }
         FaultKind::Upgrade => Fault::Upgrade { slot, after: rng.between(10 * MS, ttl) },
         FaultKind::Downgrade => Fault::Downgrade {
