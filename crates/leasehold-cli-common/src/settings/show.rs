@@ -107,7 +107,7 @@ pub fn reference() -> String {
          looked for. A duration needs a unit: `250ms`, `10s`, `2m`, `1h`. To read a secret from a file, set `LEASEHOLD_X_FILE` to\n\
          its path instead of setting `LEASEHOLD_X`. Secrets are never printed. The flag of a boolean setting takes no value; in a\n\
          file or in the environment, write `true` or `false`. Each store has a page that describes its URL: `docs/etcd.md`,\n\
-         `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`.\n\n\
+         `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`. The [glossary](glossary.md) explains the words.\n\n\
          `leasehold config reference` generates this page.\n",
     );
     let mut part = None;
