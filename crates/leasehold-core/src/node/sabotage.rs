@@ -6,13 +6,13 @@ use super::context::Context;
 use super::holds::Holds;
 use super::outbox::Outbox;
 use super::requests::{Ask, Purpose};
-use super::session::Session;
 use super::writes::Stage;
-use crate::event::{Action, StopReason};
+use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
 use crate::record::{NodeRecord, NodeState, Record};
 use crate::rules::Rule;
 use crate::store::{Key, Lane, Stored, Swap, Version};
+use crate::time::Moment;
 
 impl Node {
     /// Switches safety rules off, to show that tests notice.
@@ -68,16 +68,32 @@ impl Node {
     }
 }
 
-impl Session {
-    /// `LostIsForEver`: waits for a late confirmation of a session whose grants are lost already; `true` if it does.
-    pub(super) fn revive_what_is_lost(&mut self, ctx: &mut Context) -> bool {
-        if ctx.rules.hold(Rule::LostIsForEver) || ctx.now.at >= self.valid_until() {
+/// `LostIsForEver`: a session that goes on although its work was told that the grants are lost.
+#[derive(Debug, Default)]
+pub(super) struct LostGrants {
+    told: bool,
+}
+
+impl LostGrants {
+    /// Waits for a late confirmation of a session whose grants are lost already; `true` if it does.
+    pub(super) fn revive(&mut self, deadlines: &Deadlines, ctx: &mut Context) -> bool {
+        if ctx.rules.hold(Rule::LostIsForEver) || ctx.now.at >= deadlines.valid_until {
             return false;
         }
-        if self.tell_lost() {
+        if !std::mem::replace(&mut self.told, true) {
             ctx.out.push(Action::Lose);
         }
         true
+    }
+
+    /// The late confirmation came.
+    pub(super) fn revived(&mut self) {
+        self.told = false;
+    }
+
+    /// When the session is given up, if that is not at `stop_at`.
+    pub(super) fn over_at(&self, deadlines: &Deadlines) -> Option<Moment> {
+        self.told.then_some(deadlines.valid_until)
     }
 }
 

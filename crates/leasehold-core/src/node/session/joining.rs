@@ -208,7 +208,7 @@ impl Node {
             encoded: None,
             last_sent_at: join.sent_at.at,
             #[cfg(feature = "sabotage")]
-            lost_told: false,
+            lost_grants: Default::default(),
         });
         self.ctx.out.push(Action::Deadlines(deadlines));
         let stored = Stored { version, value: join.value };

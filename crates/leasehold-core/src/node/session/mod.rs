@@ -45,9 +45,8 @@ pub(in crate::node) struct Session {
     pending: Vec<Renewal>,
     encoded: Option<Encoded>,
     last_sent_at: Moment,
-    /// The work was told that its grants are lost, and yet the session goes on.
     #[cfg(feature = "sabotage")]
-    lost_told: bool,
+    lost_grants: crate::node::sabotage::LostGrants,
 }
 
 impl Node {
@@ -94,7 +93,7 @@ impl Node {
         }
         #[cfg(feature = "sabotage")]
         if let Some(session) = &mut self.session
-            && session.revive_what_is_lost(&mut self.ctx)
+            && session.lost_grants.revive(&session.deadlines, &mut self.ctx)
         {
             return;
         }
@@ -173,7 +172,7 @@ impl Session {
         if deadlines.valid_until > self.deadlines.valid_until {
             self.deadlines = deadlines;
             #[cfg(feature = "sabotage")]
-            self.hope_again();
+            self.lost_grants.revived();
             ctx.out.push(Action::Deadlines(deadlines));
         }
     }
@@ -209,28 +208,11 @@ impl Session {
         self.publishes(shard, Epoch(0))
     }
 
-    /// The work is told that its grants are lost, and yet the session goes on; `true` the first time.
-    #[cfg(feature = "sabotage")]
-    pub(in crate::node) fn tell_lost(&mut self) -> bool {
-        !std::mem::replace(&mut self.lost_told, true)
-    }
-
-    /// A late renewal was confirmed.
-    #[cfg(feature = "sabotage")]
-    fn hope_again(&mut self) {
-        self.lost_told = false;
-    }
-
-    #[cfg(feature = "sabotage")]
-    pub(in crate::node) fn valid_until(&self) -> Moment {
-        self.deadlines.valid_until
-    }
-
     /// When the session must be given up unless it is renewed.
     pub(in crate::node) fn over_at(&self) -> Moment {
         #[cfg(feature = "sabotage")]
-        if self.lost_told {
-            return self.deadlines.valid_until;
+        if let Some(at) = self.lost_grants.over_at(&self.deadlines) {
+            return at;
         }
         self.deadlines.stop_at
     }
