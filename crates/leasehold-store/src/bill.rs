@@ -64,12 +64,18 @@ impl fmt::Display for Dollars {
     }
 }
 
+/// Whether the store charges for every request.
+fn charges_for_requests(explained: &Explanation) -> bool {
+    matches!(explained.store, "s3" | "gs" | "az")
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 const HOURS_A_MONTH: u64 = 730;
+
 impl Bill {
     /// What a cluster with these settings and of that size costs at rest; `None` on stores that do not charge for requests.
     pub fn of(explained: &Explanation, nodes: u64, shards: u64, prices: &Prices) -> Option<Bill> {
-        let look_every = explained.look_every?;
+        let look_every = explained.look_every.filter(|_| charges_for_requests(explained))?;
         let per_hour = |every: Duration, times: u64| {
             let count = u128::from(times) * HOUR.as_nanos() / every.as_nanos().max(1);
             u64::try_from(count).unwrap_or(u64::MAX)
@@ -101,7 +107,7 @@ impl Bill {
     pub fn table(explained: &Explanation, size: ClusterSize) -> String {
         const NODES: [u64; 4] = [3, 10, 30, 100];
         let mut text = String::new();
-        if explained.look_every.is_none() {
+        if !charges_for_requests(explained) {
             return text;
         }
         let shards = size.shards.unwrap_or(10_000);

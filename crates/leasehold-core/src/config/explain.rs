@@ -63,7 +63,7 @@ pub struct Explanation {
     pub renew_every: Duration,
     /// How often each node lists everything.
     pub list_every: Duration,
-    /// How often each node polls for changes on a store that charges for every request; `None` on other stores.
+    /// How often each node polls for changes on a store whose watch polls; `None` on other stores.
     pub look_every: Option<Duration>,
     /// Whether the store's watch delivers every write to every node.
     pub watch: bool,
@@ -97,7 +97,7 @@ impl Config {
         let call = self.try_timeout;
         let calls = |n: u32| call.saturating_mul(n);
         // The watch of such a store polls, and shows everything except renewals.
-        let look_every = charges_for_requests(facts.kind).then_some(facts.poll_every);
+        let look_every = is_polled(facts.kind).then_some(facts.poll_every);
         let watch = facts.watch && look_every.is_none();
         let looks_every = if watch { self.list_every } else { self.list_every.min(facts.poll_every) };
         let sessions_every = look_every.map_or(looks_every, |every| every.max(session_read_every(self.ttl)));
@@ -163,8 +163,8 @@ impl Config {
     }
 }
 
-/// Whether a store of this kind charges for every request, and is polled instead of watched.
-fn charges_for_requests(kind: &str) -> bool {
+/// Whether the watch of a store of this kind polls.
+fn is_polled(kind: &str) -> bool {
     matches!(kind, "s3" | "gs" | "az")
 }
 
@@ -194,7 +194,7 @@ impl Explanation {
             u64::try_from(times).unwrap_or(u64::MAX)
         };
         let writes_per_hour = per_hour(self.renew_every);
-        // On a store that charges for requests, most listings are a single read of the marker.
+        // On a store that is polled, most listings are a single read of the marker.
         let lists_every = match self.look_every {
             Some(_) => self.list_every.saturating_mul(LISTS_A_SWEEP),
             None => self.list_every,
