@@ -229,7 +229,7 @@ fn check_records(listing: &Listing, findings: &mut Findings) {
     let mut observer = Observer::new(None);
     let now = Clock::boot().read();
     observer.listed(now, listing);
-    for problem in observer.view(now).problems {
+    for problem in observer.replan().view(now).problems {
         if problem.kind == leasehold::view::ProblemKind::CorruptRecord {
             findings.bad(format!("damaged record {}", problem.subject), &problem.message);
         }

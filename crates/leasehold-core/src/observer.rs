@@ -90,36 +90,46 @@ impl Observer {
         &self.mirror
     }
 
-    fn refresh(&mut self) {
-        if !std::mem::take(&mut self.stale) {
-            return;
-        }
-        self.roster = plan::roster(&self.mirror);
-        self.settings = self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
-        let control = self.mirror.control();
-        self.plan = self.planning.plan(&self.roster, &self.settings, control);
-    }
-
-    /// Everything that it knows.
-    pub fn view(&mut self, now: Now) -> View {
-        self.refresh();
-        view::of_mirror(&self.mirror, &self.roster, &self.settings, &self.plan, now)
-    }
-
     /// Which node holds a shard.
     pub fn whereabouts(&self, shard: &ShardId) -> Located {
         view::whereabouts(&self.mirror, shard)
     }
 
+    /// Makes a new plan if anything was taken in since the last one. It can be asked for what follows from the plan.
+    pub fn replan(&mut self) -> Planned<'_> {
+        if std::mem::take(&mut self.stale) {
+            self.roster = plan::roster(&self.mirror);
+            self.settings =
+                self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
+            let control = self.mirror.control();
+            self.plan = self.planning.plan(&self.roster, &self.settings, control);
+        }
+        Planned { observer: self }
+    }
+}
+
+/// What the store says, with the plan that follows from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'a> {
+    observer: &'a Observer,
+}
+
+impl Planned<'_> {
+    /// Everything that the observer knows.
+    pub fn view(&self, now: Now) -> View {
+        let Observer { mirror, roster, settings, plan, .. } = self.observer;
+        view::of_mirror(mirror, roster, settings, plan, now)
+    }
+
     /// Explains where a shard runs and why, and why it has not moved, as its holder reported with its last renewal.
-    pub fn explain(&mut self, shard: &ShardId) -> Option<Explanation> {
-        self.refresh();
-        explain::explain(&self.mirror, &self.roster, &self.planning, &self.plan, shard)
+    pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
+        let Observer { mirror, roster, planning, plan, .. } = self.observer;
+        explain::explain(mirror, roster, planning, plan, shard)
     }
 
     /// What would move if something changed.
-    pub fn what_if(&mut self, change: &WhatIf) -> Result<Difference, String> {
-        self.refresh();
-        explain::what_if(&self.mirror, &self.roster, &self.settings, &self.planning, change)
+    pub fn what_if(&self, change: &WhatIf) -> Result<Difference, String> {
+        let Observer { mirror, roster, settings, planning, .. } = self.observer;
+        explain::what_if(mirror, roster, settings, planning, change)
     }
 }

@@ -125,7 +125,7 @@ impl Client {
         let mut observer = Observer::new(options.placement.clone());
         observer.listed(clock.read(), &listing);
         note_the_gone(&mut observer, &*store);
-        let first = observer.view(clock.read());
+        let first = observer.replan().view(clock.read());
         let list_every = options.list_every(&store.facts());
         let silent_max = list_every * 2;
         let watching = Watching { observer, heard_at: clock.now(), last_error: None, silent_max };
@@ -176,12 +176,12 @@ impl Client {
 
     /// Explains where a shard runs and why; `None` if there is no such shard.
     pub fn explain(&self, shard: &ShardId) -> Option<Explanation> {
-        self.state.lock().observer.explain(shard)
+        self.state.lock().observer.replan().explain(shard)
     }
 
     /// What would move if the given thing changed.
     pub fn what_if(&self, change: &WhatIf) -> Result<Difference, Error> {
-        self.state.lock().observer.what_if(change).map_err(Error::Invalid)
+        self.state.lock().observer.replan().what_if(change).map_err(Error::Invalid)
     }
 
     /// The time since the store last answered or reported anything.
@@ -239,7 +239,7 @@ impl Scout {
                 publish_at = publish_at.min(self.clock.now());
             }
             if self.clock.now() >= publish_at {
-                let view = self.state.lock().observer.view(self.clock.read());
+                let view = self.state.lock().observer.replan().view(self.clock.read());
                 self.views.send_replace(Arc::new(view));
                 not_before = self.clock.now() + VIEW_EVERY_MIN;
                 publish_at = Moment::NEVER;
