@@ -23,7 +23,7 @@ pub enum Rule {
     /// A read-back that shows no change does not mean that the write failed.
     UnchangedIsUnknown,
     /// The outcome of a write is found out, never assumed.
-    UnknownIsSettled,
+    UnknownIsResolved,
     /// A write of unknown outcome is never repeated over whatever is there by then.
     NoBlindRetry,
     /// A new life never adopts what a former session of the same name holds.

@@ -201,7 +201,7 @@ impl FileConnection {
         work: impl FnOnce(&mut Connection, Option<KnownHead>) -> Result<(T, Head), LocalError>,
     ) -> Result<Answered<T>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.settle().inspect_err(|e| shared.raise_alarm(e))?;
+        self.reopen_if_replaced().inspect_err(|e| shared.raise_alarm(e))?;
         let database = self.database.as_mut().ok_or_else(|| missing(&shared.db_file))?;
         // Taken before the transaction begins: what was seen by then must be in it.
         let done = work(&mut database.connection, shared.seen());
@@ -232,7 +232,7 @@ impl FileConnection {
     }
 
     /// Makes sure that the connection is to the file that is there now.
-    fn settle(&mut self) -> Result<(), StoreError> {
+    fn reopen_if_replaced(&mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let file_state = shared.db_file.file_state()?;
         let create = shared.may_create(file_state);

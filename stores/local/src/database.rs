@@ -65,7 +65,7 @@ impl Database {
         db_file.refuse_second_name()?;
         db_file.make_live()?;
         let _alone = db_file.open_alone()?;
-        let identity = settle_file(db_file, create)?;
+        let identity = make_sure_of_file(db_file, create)?;
         let told = |error: LocalError| error.into_store_error(&db_file.file);
         let mut connection = connect(&db_file.file).map_err(|e| told(e.into()))?;
         prepare(&mut connection, &db_file.file).map_err(told)?;
@@ -111,7 +111,7 @@ pub(crate) fn replaced(db_file: &DatabaseFile) -> StoreError {
 
 /// Makes sure that a file is there and that the `-wal` and `-shm` beside it are its own. SQLite would use those of
 /// an earlier file at this path, and mix the two.
-fn settle_file(db_file: &DatabaseFile, create: Create) -> Result<Identity, StoreError> {
+fn make_sure_of_file(db_file: &DatabaseFile, create: Create) -> Result<Identity, StoreError> {
     let refuse = |what: &str, e: std::io::Error| {
         refused(format!(
             "{what} beside {} failed ({e}): is the directory writable, and is the disk full?",

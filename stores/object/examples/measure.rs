@@ -105,13 +105,13 @@ async fn claim(bucket: &Bucket, keys: &[Key]) -> Result<(), BoxError> {
             Err(error) if error.kind == StoreErrorKind::Refused => return Err(error.into()),
             Err(_) => continue,
         };
-        let settled: std::collections::BTreeSet<Key> = batch
+        let stored: std::collections::BTreeSet<Key> = batch
             .into_iter()
             .zip(reply.outcomes)
             .filter(|(_, outcome)| *outcome != Swapped::Unknown)
             .map(|(key, _)| key)
             .collect();
-        open.retain(|key| !settled.contains(key));
+        open.retain(|key| !stored.contains(key));
     }
     Ok(())
 }

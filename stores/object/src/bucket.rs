@@ -191,7 +191,7 @@ impl Store for Bucket {
                 Lane::Renewal => self.folder.options.marker_within / 8,
                 Lane::Work => self.folder.options.marker_within,
             };
-            self.folder.marker.settle(self.folder.wire(lane), within).await;
+            self.folder.marker.catch_up(self.folder.wire(lane), within).await;
             self.folder.changed.notify_waiters();
         }
         let mut outcomes = vec![Swapped::Unknown; swaps.len()];

@@ -79,7 +79,7 @@ impl Slot {
                 if self.held.content.hiding() != Some(by) {
                     self.hidden.extend(self.held.content.keys().cloned());
                 }
-                // What is shown again is settled, also if it is removed later.
+                // What is shown again is hidden no more, also if it is removed later.
                 for key in found.content.keys() {
                     self.hidden.remove(key);
                 }

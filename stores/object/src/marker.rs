@@ -28,7 +28,7 @@ impl Marker {
 
     /// Rewrites the marker if something changed since. One write tells of all changes before it. What fails is tried
     /// again at the next look.
-    pub(crate) async fn settle(&self, wire: &ObjectClient, within: Duration) {
+    pub(crate) async fn catch_up(&self, wire: &ObjectClient, within: Duration) {
         if self.told.try_lock().is_ok_and(|told| *told == self.made.load(Ordering::SeqCst)) {
             return;
         }

@@ -198,7 +198,7 @@ impl Namespace {
     /// Finds out what changed: one small read if nothing did, otherwise a listing and what is new in it.
     pub(crate) async fn look(&self, sweep: Sweep) -> Result<Looked, StoreError> {
         let _alone = self.looking.lock().await;
-        self.marker.settle(&self.work, self.options.marker_within).await;
+        self.marker.catch_up(&self.work, self.options.marker_within).await;
         // The marker before the listing: what it tells of is in the listing, and what comes later changes it again.
         let marker = self.marker.read(&self.work).await?;
         if sweep == Sweep::IfMarked && self.cache().is_current(&marker) {
@@ -245,7 +245,7 @@ impl Namespace {
         }
         drop(fetched);
         self.cache().looked(marker, foreign);
-        self.marker.settle(&self.work, self.options.marker_within).await;
+        self.marker.catch_up(&self.work, self.options.marker_within).await;
         Ok(looked)
     }
 }

@@ -153,7 +153,7 @@ impl Check {
         let (mut told, outcome) = oneshot::channel();
         let work = async move {
             let ended = {
-                let (run, unwanted) = (std::pin::pin!(check.settled()), std::pin::pin!(told.closed()));
+                let (run, unwanted) = (std::pin::pin!(check.judged()), std::pin::pin!(told.closed()));
                 match select(run, unwanted).await {
                     Either::Left((outcome, _)) => Some(outcome),
                     Either::Right(_) => None,
@@ -176,7 +176,7 @@ impl Check {
     }
 
     /// Makes the check, and remembers what was found. Failures that say nothing are not remembered.
-    async fn settled(&self) -> Result<(), StoreError> {
+    async fn judged(&self) -> Result<(), StoreError> {
         let outcome = self.run().await;
         let mut verdicts = verdicts();
         if let Some(Verdict::Bad(error)) = verdicts.get(&self.name) {

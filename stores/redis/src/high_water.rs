@@ -45,7 +45,7 @@ impl HighWater {
     }
 
     /// A write is in the store, and so is all that was there before it.
-    pub(crate) fn settled(&self, tag: &str) {
+    pub(crate) fn confirmed(&self, tag: &str) {
         self.with(|known| known.unconfirmed.remove(tag));
     }
 

@@ -200,13 +200,13 @@ impl Records {
             }
             let answer = self.connection.call(&call, wait).await.map_err(|(error, written)| {
                 if writes && written == Written::Nothing {
-                    self.seen.settled(tag);
+                    self.seen.confirmed(tag);
                 }
                 error.into_store_error(written)
             })?;
             let mut rest = answer.list().ok_or_else(|| strange("no list"))?.into_iter();
             if writes {
-                self.seen.settled(tag);
+                self.seen.confirmed(tag);
             }
             match text(rest.next())?.as_str() {
                 "ok" => {

@@ -148,7 +148,7 @@ impl Watching<'_> {
         // What we ourselves wrote counts only once the replicas have it.
         if self.records.seen.is_unconfirmed(news.tag) {
             self.records.generation().await?;
-            self.records.seen.settled(news.tag);
+            self.records.seen.confirmed(news.tag);
         }
         if news.changes.is_empty() {
             return Ok(());

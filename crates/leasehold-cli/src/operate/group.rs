@@ -9,7 +9,7 @@ use leasehold_core::record::{FinishPolicy, Policy, ShardSet, ZoneRule, group_set
 use leasehold_core::view::GroupView;
 use leasehold_core::{GroupName, View};
 
-use super::settle;
+use super::until_shown;
 use crate::inspect::missing_group;
 
 /// What `group set` can change.
@@ -71,7 +71,7 @@ pub(crate) async fn set(client: &Client, name: &str, changes: &[String]) -> Resu
             }
             other => other.into(),
         })?;
-    settle(client, |view| {
+    until_shown(client, |view| {
         view.groups.iter().any(|seen| {
             let (mut shards, mut policy) = (seen.shards, seen.policy.clone());
             edits.iter().for_each(|edit| edit(&mut shards, &mut policy));

@@ -129,7 +129,7 @@ fn held_by(view: &View, node: &str) -> usize {
 }
 
 /// Waits until the view is as wanted, though not for long: the request is in the store either way.
-pub(super) async fn settle(client: &Client, wanted: impl FnMut(&View) -> bool) {
+pub(super) async fn until_shown(client: &Client, wanted: impl FnMut(&View) -> bool) {
     let clock = Clock::boot();
     let _ = clock.timeout_at(clock.now() + SHOWN_WITHIN, client.until(wanted)).await;
 }

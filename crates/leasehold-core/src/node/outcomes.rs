@@ -65,7 +65,7 @@ impl Node {
         match outcome {
             Swapped::Applied(version) => self.landed(shard, id, version),
             Swapped::Lost(current) => self.decide_outcome(shard, current.as_ref(), Evidence::Lost),
-            Swapped::Unknown if !self.ctx.rules.hold(Rule::UnknownIsSettled) => {
+            Swapped::Unknown if !self.ctx.rules.hold(Rule::UnknownIsResolved) => {
                 self.landed(shard, id, Version::new("assumed"));
             }
             Swapped::Unknown => {

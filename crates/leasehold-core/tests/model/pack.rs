@@ -143,7 +143,7 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
     }
     if setup.wipes > 0 {
         bits.field(&mut proc.incarnation, 2);
-        bits.field(&mut proc.settled, 3);
+        bits.field(&mut proc.settling_for, 3);
     }
     if setup.damages > 0 {
         flag(bits, &mut proc.asked);

@@ -87,7 +87,7 @@ impl Proc {
         };
         self.silent.iter_mut().for_each(older);
         self.holding.iter_mut().for_each(|holding| older(&mut holding.orphaned));
-        older(&mut self.settled);
+        older(&mut self.settling_for);
     }
 }
 
@@ -163,7 +163,7 @@ impl State {
         self.abandon_renewal(setup, p);
         let before = self.procs[p];
         // It sees all versions as new, which only makes it wait longer: in the model it need not.
-        self.procs[p] = Proc { silent: before.silent, settled: before.settled, ..Proc::default() };
+        self.procs[p] = Proc { silent: before.silent, settling_for: before.settling_for, ..Proc::default() };
         for (holding, before) in self.procs[p].holding.iter_mut().zip(before.holding) {
             (holding.late, holding.late_creates) = (before.late, before.late_creates);
             holding.orphaned = before.orphaned;

@@ -39,8 +39,8 @@ pub(crate) enum Rule {
     LeftOnlyWhenStopped,
     /// A read-back that shows no change does not mean that the write failed.
     UnchangedIsUnknown,
-    /// A write of unknown outcome is settled, never assumed to have worked.
-    UnknownIsSettled,
+    /// A write of unknown outcome is resolved, never assumed to have worked.
+    UnknownIsResolved,
     /// A new life never adopts what a former session of the same name holds.
     FreshSession,
     /// Every start has a higher epoch.

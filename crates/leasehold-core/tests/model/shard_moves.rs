@@ -108,7 +108,7 @@ impl Steps<'_> {
             }
             Request::Flying => {
                 self.plain(Move::GiveUpClaim(p, x), |_, state| state.abandon_claim(p, x));
-                if !self.setup.holds(Rule::UnknownIsSettled) {
+                if !self.setup.holds(Rule::UnknownIsResolved) {
                     self.step(Move::AssumeClaim(p, x), |_, state| {
                         state.procs[p].holding[x].epoch = state.shards[x].epoch + 1;
                         state.abandon_claim(p, x);

@@ -96,7 +96,7 @@ pub(crate) struct Proc {
     /// The incarnation that it knows: 0 none, 1 the one that is, 2 one that was.
     pub(crate) incarnation: u8,
     /// For how long it has seen the new incarnation settle; 0 is not yet, then from 1.
-    pub(crate) settled: u8,
+    pub(crate) settling_for: u8,
     /// Its renewal was sent after `meta` was seen to be damaged; it was heard of, so the store is the one that it knew.
     pub(crate) asked: bool,
     pub(crate) vouched: bool,

@@ -40,7 +40,7 @@ impl Steps<'_> {
                     (state.shards[x].epoch, state.shards[x].floor) = (0, 0);
                 }
                 for proc in &mut state.procs[..setup.procs] {
-                    proc.settled = 0;
+                    proc.settling_for = 0;
                     if proc.incarnation == 1 {
                         proc.incarnation = 2;
                     }
@@ -55,7 +55,7 @@ impl Steps<'_> {
             self.plain(Move::DamageMeta, |setup, state| {
                 state.damages -= 1;
                 state.set_meta(setup, Meta::Damaged);
-                state.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 0);
+                state.procs[..setup.procs].iter_mut().for_each(|proc| proc.settling_for = 0);
             });
         }
     }
@@ -125,7 +125,7 @@ impl Steps<'_> {
                 self.write_meta(Move::CreateMeta(p), MetaWrite::Create);
             }
             Meta::Settling => {
-                if proc.settled > self.setup.wait() || !self.setup.holds(Rule::SettleBeforeClaim) {
+                if proc.settling_for > self.setup.wait() || !self.setup.holds(Rule::SettleBeforeClaim) {
                     self.write_meta(Move::OpenMeta(p), MetaWrite::Open);
                 }
             }
@@ -153,7 +153,7 @@ impl State {
             MetaWrite::None => {}
             MetaWrite::Open => {
                 self.set_meta(setup, Meta::Open);
-                self.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 0);
+                self.procs[..setup.procs].iter_mut().for_each(|proc| proc.settling_for = 0);
             }
             MetaWrite::Restore => self.set_meta(setup, Meta::Open),
             MetaWrite::RestoreFormer => {
@@ -178,7 +178,7 @@ impl State {
     /// A new incarnation begins, and settles: its epochs are above all that were.
     fn begin_incarnation(&mut self, setup: &Setup) {
         self.set_meta(setup, Meta::Settling);
-        self.procs[..setup.procs].iter_mut().for_each(|proc| proc.settled = 1);
+        self.procs[..setup.procs].iter_mut().for_each(|proc| proc.settling_for = 1);
         for x in 0..setup.shards {
             let highest = self.procs.iter().map(|proc| proc.holding[x].epoch).max().unwrap_or(0);
             let shard = &mut self.shards[x];

@@ -58,7 +58,7 @@ goes_wrong! {
     release_before_stop: StopBeforeRelease, nodes(), OVERLAP;
     left_before_stop: LeftOnlyWhenStopped, nodes(), OVERLAP;
     unchanged_taken_for_failed: UnchangedIsUnknown, nodes(), OVERLAP;
-    unknown_taken_for_applied: UnknownIsSettled, nodes(), OVERLAP;
+    unknown_taken_for_applied: UnknownIsResolved, nodes(), OVERLAP;
     adopting_a_former_session: FreshSession, nodes().twins(), OVERLAP;
     epoch_not_raised: EpochRises, nodes(), &[Violation::EpochNotHigher];
     release_that_deletes: RecordsStay, nodes(), &[Violation::EpochNotHigher];

@@ -106,7 +106,7 @@ impl Findings {
         self.promises.push(self.every_shard_owned(plan, outcome));
         self.promises.push(Promise {
             name: "nobody_stays_detached",
-            told: match outcome.settled_after {
+            told: match outcome.converged_after {
                 Some(after) => format!("all nodes were attached {} after the last fault", people(after)),
                 None => "some nodes did not attach again".to_owned(),
             },
@@ -277,7 +277,7 @@ fn measures(history: &History, lines: &Lines, outcome: &Outcome) -> Vec<Measure>
         measure("planned_move", "planned move: from stop to start", gaps.moved),
         measure("stop_late", "delay from stop deadline to stop signal", lines.lateness(history)),
         measure("detached", "time detached", Spans::of(lines.detached.iter().copied())),
-        measure("heal", "all shards owned after the last fault", Spans::of(outcome.settled_after)),
+        measure("heal", "all shards owned after the last fault", Spans::of(outcome.converged_after)),
         measure(
             "cold_start",
             "all shards owned after the first start",

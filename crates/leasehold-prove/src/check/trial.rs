@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     /// Between these the cluster was left alone.
     pub(super) rest: (Moment, Moment),
     /// When every node was attached and every shard ran, if that came in time.
-    pub(super) settled_after: Option<Duration>,
+    pub(super) converged_after: Option<Duration>,
     /// Nodes that never came back, and how they stand.
     pub(super) astray: Vec<String>,
     /// Scenarios: when the node that was cut off had its fair share again.
@@ -107,7 +107,7 @@ impl<'a> Trial<'a> {
         let healed_at = clock::now();
         self.cluster.note("healed", healed_at, json!({}))?;
         self.progress.say("all faults ended");
-        let settled_after = self.until_settled(healed_at).await?;
+        let converged_after = self.until_converged(healed_at).await?;
         let share_back_after = match self.plan.scenario {
             Some(Scenario::CutOff | Scenario::Blip) => self.until_fair_share(healed_at).await?,
             Some(Scenario::Outage) => {
@@ -129,7 +129,7 @@ impl<'a> Trial<'a> {
             healed_at,
             ended_at: clock::now(),
             rest,
-            settled_after,
+            converged_after,
             astray,
             share_back_after,
             unasked: self.unasked,
@@ -336,7 +336,7 @@ impl<'a> Trial<'a> {
         members.map(|member| format!("{} {}", member.name, self.ledger.session_state(&member.name))).collect()
     }
 
-    fn is_settled(&self) -> bool {
+    fn has_converged(&self) -> bool {
         self.ledger.owned() == self.plan.template.shards as usize && self.astray().is_empty()
     }
 
@@ -349,12 +349,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Waits until every node is attached and every shard runs: a little longer than the bound, to say how late it is.
-    async fn until_settled(&mut self, healed_at: Moment) -> Result<Option<Duration>, Failure> {
+    async fn until_converged(&mut self, healed_at: Moment) -> Result<Option<Duration>, Failure> {
         let patience = super::bound(&self.plan.explained) * 2 + Duration::from_secs(5);
         loop {
             self.look().await?;
             let waited = clock::now().since(healed_at);
-            if self.is_settled() {
+            if self.has_converged() {
                 self.progress
                     .say(format!("all nodes are attached and all {} shards run", self.plan.template.shards));
                 return Ok(Some(waited));

@@ -1,4 +1,4 @@
-//! Once everything has settled, no node holds more than its fair share times the balance of the policy, rounded up,
+//! Once everything has converged, no node holds more than its fair share times the balance of the policy, rounded up,
 //! and everything is where the plan wants it.
 
 use leasehold_core::record::ZoneRule;
@@ -42,7 +42,7 @@ pub(crate) fn judge(world: &World, census: &Census) -> Judged {
     Ok(())
 }
 
-/// The world had its time to settle and has not.
+/// The world had its time to converge and has not.
 pub(crate) fn judge_plan_reached(world: &World, census: &Census) -> Judged {
     let message = format!("the plan was not reached in time; {}", world.standings(census));
     Err(world.violation(NAME, None, message))
@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_does_not_settle_in_time_is_noticed() {
+    fn a_world_that_does_not_converge_in_time_is_noticed() {
         let mut world = World::healed(2, 6);
-        world.healing.settled_at = None;
+        world.healing.converged_at = None;
         let process = world.slots[0].process.unwrap();
         // One node never finishes leaving.
         world.processes[process].leaving = Leaving::Then(Restart::Never);
         let bounds = &world.healing.bounds;
-        let latest = world.healing.began_at + bounds.owned + bounds.settled;
+        let latest = world.healing.began_at + bounds.owned + bounds.converged;
         world.at = latest;
         assert_eq!(world.judge_healing(), Ok(()));
         world.at = latest + 1;

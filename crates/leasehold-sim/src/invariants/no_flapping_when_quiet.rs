@@ -6,7 +6,7 @@ use crate::world::{Judged, World};
 pub(crate) const NAME: &str = "no_flapping_when_quiet";
 
 pub(crate) fn judge(world: &World, census: &Census) -> Judged {
-    let begun = world.oracle.state.runs.len() - world.healing.runs_at_settled;
+    let begun = world.oracle.state.runs.len() - world.healing.runs_at_converged;
     let idle = census.shards.iter().find(|owned| !owned.running).map(|owned| owned.shard);
     if begun == 0 && idle.is_none() {
         return Ok(());
@@ -27,9 +27,9 @@ mod tests {
     fn a_start_is_noticed_and_so_is_what_does_not_run() {
         let mut world = World::healed(2, 3);
         assert_eq!(judge(&world, &world.census()), Ok(()));
-        world.healing.runs_at_settled -= 1;
+        world.healing.runs_at_converged -= 1;
         assert_eq!(judge(&world, &world.census()).unwrap_err().invariant, NAME);
-        world.healing.runs_at_settled += 1;
+        world.healing.runs_at_converged += 1;
         let key = Key::Shard(ShardId::slot(&world.scenario.group, 2));
         world.records.changed(world.at, &world.scenario, &key, None);
         assert_eq!(judge(&world, &world.census()).unwrap_err().shard, Some(2));

@@ -43,7 +43,7 @@ impl World {
             return Ok(false);
         }
         let over_at = self.at + self.scenario.ttl_longest * 3 / 2;
-        let recovery = self.healing.bounds.settled;
+        let recovery = self.healing.bounds.converged;
         self.healing.calm_from = self.healing.calm_from.max(over_at + self.healing.bounds.calm_after);
         self.healing.trial = Some(Trial {
             over_at,

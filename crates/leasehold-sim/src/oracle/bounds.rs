@@ -20,7 +20,7 @@ pub(crate) struct Bounds {
     /// How much longer than that, where its record names a holder that does not exist.
     usurped: Instant,
     /// From then until everything is where the plan wants it.
-    pub(crate) settled: Instant,
+    pub(crate) converged: Instant,
     /// How long it is watched then.
     pub(crate) quiet: Instant,
     /// How long after a disturbance the world may still be busy with it.
@@ -45,19 +45,19 @@ impl Bounds {
         let policy = &scenario.policy;
         let unowned = true_time(stated.unowned_worst + stated.restart_grace);
         let failover = true_time(stated.failover_worst);
-        let settle = true_time(stated.settle_for);
+        let settling = true_time(stated.settle_for);
         let stop = Duration::from_millis(policy.stop_timeout_ms);
         Bounds {
             unowned,
-            owned: settle + failover + unowned,
+            owned: settling + failover + unowned,
             lost: true_time(stated.lost_for),
             usurped: scenario.usurper_ttl * 104 / 100,
-            settled: true_time(stated.recovery_worst + stop)
+            converged: true_time(stated.recovery_worst + stop)
                 + 2 * true_time(Duration::from_millis(policy.cooldown_ms + policy.min_run_ms))
                 + 3 * true_time(stated.ttl)
                 + 20 * SECOND,
             quiet: true_time(stated.ttl) * 3 / 2,
-            calm_after: settle + failover + true_time(stated.recovery_worst),
+            calm_after: settling + failover + true_time(stated.recovery_worst),
             rest: true_time(stated.ttl) + 2 * SECOND,
             renew_every: shortest.as_nanos() as u64,
         }

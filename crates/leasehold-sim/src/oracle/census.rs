@@ -1,4 +1,4 @@
-//! A snapshot of the world from outside: which processes live, what they hold, and whether everything has settled.
+//! A snapshot of the world from outside: which processes live, what they hold, and whether everything has converged.
 
 use leasehold_core::notice::SessionState;
 use leasehold_core::{SessionId, View};
@@ -86,7 +86,7 @@ impl Census {
     }
 
     /// Every node is attached, holds exactly what the plan gives it, and runs all of that.
-    pub(crate) fn all_settled(&self, world: &World) -> bool {
+    pub(crate) fn has_converged(&self, world: &World) -> bool {
         // The cheap checks come first.
         let leaving = self.alive.iter().any(|process| world.processes[*process].leaving != Leaving::No);
         if leaving || !self.shards.iter().all(|shard| shard.running) || world.is_stopping_work() {
@@ -126,12 +126,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_world_is_not_settled_while_work_is_stopping() {
+    fn the_world_has_not_converged_while_work_is_stopping() {
         let mut world = World::healed(2, 3);
-        assert!(world.census().all_settled(&world));
+        assert!(world.census().has_converged(&world));
         let run = world.oracle.state.shard(2).open[0];
         world.oracle.state.runs[run].told_at = Some(world.at);
-        assert!(!world.census().all_settled(&world));
+        assert!(!world.census().has_converged(&world));
     }
 
     #[test]
@@ -146,6 +146,6 @@ mod tests {
         let (at, scenario) = (world.at, world.scenario.clone());
         world.records.changed(at, &scenario, &key, Some(&group.encode()));
         assert_eq!(world.slots_wanted(), 2);
-        assert!(!world.census().all_settled(&world), "its holder will write its record once more");
+        assert!(!world.census().has_converged(&world), "its holder will write its record once more");
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Healing {
     pub(crate) drained: Option<NodeName>,
     /// When every shard was owned again, and when the plan was reached.
     pub(crate) owned_at: Option<Instant>,
-    pub(crate) settled_at: Option<Instant>,
+    pub(crate) converged_at: Option<Instant>,
     /// When each shard was last seen owned.
     pub(crate) owned_last: Vec<Instant>,
     /// The worst that was seen done to each shard's record since then, and to any of them while the world heals.
@@ -41,7 +41,7 @@ pub(crate) struct Healing {
     pub(crate) loss: Loss,
     /// How many runs had begun by then.
     pub(crate) runs_at_began: usize,
-    pub(crate) runs_at_settled: usize,
+    pub(crate) runs_at_converged: usize,
     /// Writes so far: of node records, and of all others.
     pub(crate) node_writes: u64,
     pub(crate) other_writes: u64,
@@ -73,12 +73,12 @@ impl Healing {
             done: false,
             drained: None,
             owned_at: None,
-            settled_at: None,
+            converged_at: None,
             owned_last: Vec::new(),
             losses: Vec::new(),
             loss: Loss::Nothing,
             runs_at_began: 0,
-            runs_at_settled: 0,
+            runs_at_converged: 0,
             node_writes: 0,
             other_writes: 0,
             node_writes_before: 0,
@@ -262,8 +262,8 @@ impl World {
             return self.watch_outage(trial);
         }
         let since = self.at - self.healing.began_at;
-        if let Some(settled_at) = self.healing.settled_at {
-            if self.at < settled_at + self.healing.bounds.quiet {
+        if let Some(converged_at) = self.healing.converged_at {
+            if self.at < converged_at + self.healing.bounds.quiet {
                 return Ok(());
             }
             let census = self.census();
@@ -282,9 +282,9 @@ impl World {
         invariants::every_shard_owned::judge(self, &census)?;
         let changed_at = self.healing.last_other_at.max(self.healing.last_joined_at);
         let rested = self.at > changed_at + self.healing.bounds.rest;
-        if since > self.healing.bounds.rest && rested && census.all_settled(self) {
-            self.settle(&census)?;
-        } else if since > self.owned_within(self.healing.loss) + self.healing.bounds.settled {
+        if since > self.healing.bounds.rest && rested && census.has_converged(self) {
+            self.converge(&census)?;
+        } else if since > self.owned_within(self.healing.loss) + self.healing.bounds.converged {
             invariants::nobody_stays_detached::judge(self, &census)?;
             invariants::drains_finish::judge(self, &census)?;
             invariants::balance_within_bound::judge_plan_reached(self, &census)?;
@@ -344,11 +344,11 @@ impl World {
         self.healing.bounds.owned + self.healing.bounds.longer(loss)
     }
 
-    fn settle(&mut self, census: &Census) -> Judged {
+    fn converge(&mut self, census: &Census) -> Judged {
         self.tell("FAULT", || "the plan is reached".to_owned());
-        self.stats.settled_after = self.at - self.healing.began_at;
-        self.healing.settled_at = Some(self.at);
-        self.healing.runs_at_settled = self.oracle.state.runs.len();
+        self.stats.converged_after = self.at - self.healing.began_at;
+        self.healing.converged_at = Some(self.at);
+        self.healing.runs_at_converged = self.oracle.state.runs.len();
         self.healing.node_writes_before = self.healing.node_writes;
         self.healing.other_writes_before = self.healing.other_writes;
         self.healing.floors_raised_before = self.healing.floors_raised;

@@ -98,7 +98,7 @@ pub fn totals(summary: &Summary) -> String {
         stats.sink_writes,
         stats.sink_rejected,
         stats.owned_after / SECOND,
-        stats.settled_after / SECOND
+        stats.converged_after / SECOND
     );
     for (seed, violation) in summary.failures.iter().take(20) {
         let _ = writeln!(text, "seed {seed}: {violation}");

@@ -67,7 +67,7 @@ pub struct Stats {
     /// From when all faults were over until every shard was owned, in nanoseconds; of many runs, the longest.
     pub owned_after: u64,
     /// Until the plan was reached.
-    pub settled_after: u64,
+    pub converged_after: u64,
     /// Events of the busiest run.
     pub busiest: u64,
     /// How often each kind of fault took effect.
@@ -96,7 +96,7 @@ impl Stats {
         self.sink_writes += other.sink_writes;
         self.sink_rejected += other.sink_rejected;
         self.owned_after = self.owned_after.max(other.owned_after);
-        self.settled_after = self.settled_after.max(other.settled_after);
+        self.converged_after = self.converged_after.max(other.converged_after);
         self.busiest = self.busiest.max(other.busiest);
         self.fault_coverage.add(&other.fault_coverage);
         // The order in which runs are added must not matter.

@@ -63,7 +63,7 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
         }
         Sabotage::Core(Rule::MetaRestoredByTheLiving) => scripted(StoreKind::Etcd, old_meta_returns()),
         Sabotage::Core(Rule::TtlMaxIsHeard) => scripted(StoreKind::Etcd, longer_ttl_joins()),
-        Sabotage::Core(Rule::NoBlindRetry | Rule::UnknownIsSettled) => among(3, claim_by_a_stale_plan()),
+        Sabotage::Core(Rule::NoBlindRetry | Rule::UnknownIsResolved) => among(3, claim_by_a_stale_plan()),
         Sabotage::Core(Rule::OwnRecordNotOlder) => scripted(StoreKind::Etcd, first_record_lands_again()),
         Sabotage::Core(Rule::PublishedBeforeTrust) => among(3, claimed_before_it_was_published()),
         Sabotage::Core(Rule::ClaimStillThere) => among(3, claim_is_lost_unseen()),
@@ -75,7 +75,7 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
     }
 }
 
-/// The store is emptied and begins to settle; then `meta` is damaged. A node that was paused meanwhile knows the former one, and
+/// The store is emptied and its new incarnation begins to settle; then `meta` is damaged. A node that was paused meanwhile knows the former one, and
 /// holders that are cut off run on.
 fn old_meta_returns() -> Vec<(Instant, Fault)> {
     let at = 20 * SECOND;

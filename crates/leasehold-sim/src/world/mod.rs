@@ -181,7 +181,7 @@ impl World {
         let mut world =
             World::new(&Options { nodes, shards, store, faults, faults_for, ..Options::default() }, 1);
         world.prepare();
-        while world.healing.settled_at.is_none() {
+        while world.healing.converged_at.is_none() {
             let (at, due) = world.queue.take().expect("the oracle always looks");
             world.at = at;
             world.happen(due).unwrap();

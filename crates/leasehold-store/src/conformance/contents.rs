@@ -149,7 +149,7 @@ pub async fn odd_names_are_carried_faithfully(fixture: &dyn Fixture) -> Verdict 
     expect_all(&wanted, listing.entries.into_iter().collect(), "list")?;
     if let Some(mut watching) = watching {
         watching.until(&trial, |seen| seen.records.len() >= wanted.len()).await?;
-        watching.settle().await;
+        watching.drain().await;
         expect_all(&wanted, watching.seen.records, "watch")?;
     }
     Ok(Note(format!("{} names carried, {refused} refused by their types", wanted.len())))
@@ -217,7 +217,7 @@ pub async fn namespaces_are_apart(fixture: &dyn Fixture) -> Verdict {
     }
     if let Some(mut watching) = watching {
         watching.until(&trial, |seen| seen.records.len() >= keys.len()).await?;
-        watching.settle().await;
+        watching.drain().await;
         let strange = watching.seen.told.iter().find(|value| ***value != *names[0].as_bytes());
         ensure!(
             strange.is_none(),

@@ -61,7 +61,7 @@ pub use swaps::{
 };
 pub use unknowns::{
     a_bad_day_loses_nothing, a_doubled_write_applies_once, a_late_write_loses_to_a_swap_past_it,
-    a_lost_answer_can_be_settled,
+    a_lost_answer_can_be_resolved,
 };
 pub use verdict::{Failure, Note, Unmet, Verdict};
 pub use watches::{
@@ -115,7 +115,7 @@ properties![
     dropped_calls_do_no_harm,
     one_creator_wins,
     racing_writers_lose_no_update,
-    a_lost_answer_can_be_settled,
+    a_lost_answer_can_be_resolved,
     a_late_write_loses_to_a_swap_past_it,
     a_doubled_write_applies_once,
     a_bad_day_loses_nothing,

@@ -381,7 +381,7 @@ pub async fn dropped_calls_do_no_harm(fixture: &dyn Fixture) -> Verdict {
             format!("{found:?}"),
             "every call has a timeout, and a record that is neither old nor new is corrupt",
         );
-        // The dropped write may still be under way; only a swap past it settles that.
+        // The dropped write may still be under way; only a swap past it resolves that.
         version = loop {
             let current = get(&*trial.a, &key).await?.map(|stored| stored.version);
             match swap_one(&*trial.a, wish(&key, current.as_ref(), Some(b"past it"))).await? {

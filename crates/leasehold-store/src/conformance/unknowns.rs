@@ -14,7 +14,7 @@ use crate::wrap::{Call, Fault, Faulty, Rates};
 const LATE: Duration = Duration::from_millis(50);
 
 /// A write whose answer was lost can be recognised by reading back: the bytes with its write id are there.
-pub async fn a_lost_answer_can_be_settled(fixture: &dyn Fixture) -> Verdict {
+pub async fn a_lost_answer_can_be_resolved(fixture: &dyn Fixture) -> Verdict {
     let trial = Trial::begin(fixture, "answer").await?;
     let faulty = Faulty::new(trial.a.clone(), Rates::default(), 0);
     let key = shard(0);
@@ -35,7 +35,7 @@ pub async fn a_lost_answer_can_be_settled(fixture: &dyn Fixture) -> Verdict {
             found.as_ref().is_some_and(|stored| *stored.value == *value.as_bytes()),
             format!("the write whose answer was lost, {value}"),
             format!("{found:?}"),
-            "a node settles an unknown write by finding its write id, and runs the shard only then",
+            "a node resolves an unknown write by finding its write id, and runs the shard only then",
         );
         version = found.map(|stored| stored.version);
     }
@@ -54,7 +54,7 @@ pub async fn a_late_write_loses_to_a_swap_past_it(fixture: &dyn Fixture) -> Verd
     ensure!(answer.is_err(), "the wrapper to delay the write", format!("{answer:?}"), "the test needs it");
     put(&*trial.b, &held, Some(&version), b"claimed by another").await?;
     put(&*trial.b, &created, None, b"claimed by another").await?;
-    faulty.settle().await;
+    faulty.all_landed().await;
     for key in [held, created] {
         let found = get(&*trial.b, &key).await?;
         ensure!(
@@ -76,7 +76,7 @@ pub async fn a_doubled_write_applies_once(fixture: &dyn Fixture) -> Verdict {
     for value in [b"one".as_slice(), b"two"] {
         faulty.inject(Call::Swap, Fault::Doubled(LATE));
         let outcome = swap_one(&faulty, wish(&key, version.as_ref(), Some(value))).await?;
-        faulty.settle().await;
+        faulty.all_landed().await;
         let found = get(&*trial.b, &key).await?;
         version = found.map(|stored| stored.version);
         ensure!(
@@ -121,7 +121,7 @@ pub async fn a_bad_day_loses_nothing(fixture: &dyn Fixture) -> Verdict {
         }
         found = get(&*trial.b, &key).await?;
     }
-    faulty.settle().await;
+    faulty.all_landed().await;
     let found = get(&*trial.b, &key).await?;
     let text = found.map(|stored| String::from_utf8_lossy(&stored.value).into_owned()).unwrap_or_default();
     let count = |word: &String| text.split_whitespace().filter(|there| there == word).count();

@@ -57,7 +57,7 @@ pub async fn watches_tell_every_change_in_order(fixture: &dyn Fixture) -> Verdic
             && last.iter().all(|(key, version)| seen.records.get(key).is_some_and(|s| s.version == *version))
     };
     watching.until(&trial, arrived).await?;
-    watching.settle().await;
+    watching.drain().await;
     let seen = &watching.seen;
     ensure!(
         seen.backwards.is_none(),

@@ -135,7 +135,7 @@ impl Watching {
     }
 
     /// Takes in what still comes after what was waited for: something older, or from another writer.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn drain(&mut self) {
         while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.watch.next()).await {
             self.seen.take(&event);
         }

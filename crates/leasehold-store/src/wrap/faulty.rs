@@ -103,7 +103,7 @@ impl Faulty {
     }
 
     /// Waits until every late and doubled write has landed.
-    pub async fn settle(&self) {
+    pub async fn all_landed(&self) {
         let mut late = std::mem::take(&mut *lock(&self.day.late));
         while late.join_next().await.is_some() {}
     }

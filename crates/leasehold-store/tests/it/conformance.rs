@@ -49,7 +49,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::CreatesWithoutCondition, "one_creator_wins"),
     (Flaw::LostWithoutCurrent, "one_creator_wins"),
     (Flaw::ReplacesWithoutCondition, "racing_writers_lose_no_update"),
-    (Flaw::AnswersEarly, "a_lost_answer_can_be_settled"),
+    (Flaw::AnswersEarly, "a_lost_answer_can_be_resolved"),
     (Flaw::IgnoresExpect, "a_late_write_loses_to_a_swap_past_it"),
     (Flaw::IgnoresExpect, "a_doubled_write_applies_once"),
     (Flaw::RetriesByItself, "a_bad_day_loses_nothing"),

@@ -67,7 +67,7 @@ async fn a_late_write_lands_after_the_error_and_only_if_it_still_fits() {
     store.inject(Call::Swap, Fault::LandsLate(SECOND));
     store.swap(Lane::Work, &[swap("meta", Some(&version), Some("too late"))]).await.unwrap_err();
     put(&*inner, "meta", Some(&version), "past it").await;
-    store.settle().await;
+    store.all_landed().await;
     assert_eq!(text(&*inner, "meta").await.as_deref(), Some("past it"));
 }
 
@@ -77,7 +77,7 @@ async fn a_doubled_create_can_land_again_once_the_record_is_gone() {
     let Swapped::Applied(version) = one(&store, swap("meta", None, Some("1"))).await else { panic!() };
     one(&*inner, swap("meta", Some(&version), None)).await;
     assert_eq!(get(&*inner, "meta").await, None);
-    store.settle().await;
+    store.all_landed().await;
     assert_eq!(text(&*inner, "meta").await.as_deref(), Some("1"));
     assert_eq!(store.happened(), [(Call::Swap, Fault::Doubled(SECOND))]);
 }

@@ -49,7 +49,7 @@ pub(crate) async fn changed(watch: &mut Watch) -> Vec<(Key, Option<Stored>)> {
 }
 
 /// Waits until all connections are closed, so that everything is in the one file.
-pub(crate) fn settle(file: &Path) {
+pub(crate) fn checkpoint(file: &Path) {
     let mut wal = file.as_os_str().to_owned();
     wal.push("-wal");
     for _ in 0..500 {

@@ -219,7 +219,7 @@ fn a_replaced_file_is_another_generation_and_the_two_never_mix() {
         let folder = Folder::new();
         let elsewhere = Folder::new();
         applied(&elsewhere.open(), put("meta", None, b"theirs")).await;
-        settle(&elsewhere.file());
+        checkpoint(&elsewhere.file());
         let (store, second) = (folder.open(), folder.open());
         for number in 0..50 {
             applied(&store, put(&format!("nodes/{number}"), None, [b'x'; 900])).await;
@@ -246,7 +246,7 @@ fn an_older_copy_in_its_place_is_noticed_and_gives_no_version_twice() {
         let first = applied(&store, put("meta", None, b"1")).await;
         drop(store);
         let copy = folder.dir.path().join("copy");
-        let kept = settled_copy(&folder, &copy);
+        let kept = checkpointed_copy(&folder, &copy);
         let store = folder.open();
         let before = store.generation().await.expect("known");
         let newest = applied(&store, put("meta", Some(&first), b"2")).await;
@@ -269,12 +269,12 @@ fn a_copy_restored_while_nobody_ran_is_noticed() {
         let folder = Folder::new();
         applied(&folder.open(), put("meta", None, b"1")).await;
         let copy = folder.dir.path().join("copy");
-        settled_copy(&folder, &copy);
+        checkpointed_copy(&folder, &copy);
         let store = folder.open();
         let before = store.generation().await.expect("known");
         let newest = applied(&store, put("control", None, b"2")).await;
         drop(store);
-        settle(&folder.file());
+        checkpoint(&folder.file());
         // Over the same file, so that its inode stays.
         fs::copy(&copy, folder.file()).expect("restored");
         let store = folder.open();
@@ -287,8 +287,8 @@ fn number(version: &leasehold_store::Version) -> u64 {
     version.as_str().parse().expect("a number")
 }
 
-fn settled_copy(folder: &Folder, to: &Path) -> Vec<u8> {
-    settle(&folder.file());
+fn checkpointed_copy(folder: &Folder, to: &Path) -> Vec<u8> {
+    checkpoint(&folder.file());
     fs::copy(folder.file(), to).expect("copied");
     b"1".to_vec()
 }
@@ -312,7 +312,7 @@ async fn filled(folder: &Folder) {
         assert!(matches!(outcome, leasehold_store::Swapped::Applied(_)));
     }
     drop(store);
-    settle(&folder.file());
+    checkpoint(&folder.file());
 }
 
 #[test]

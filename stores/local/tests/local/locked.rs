@@ -77,7 +77,7 @@ fn a_write_into_a_file_that_was_replaced_meanwhile_does_not_count() {
     run(async {
         let (folder, elsewhere) = (Folder::new(), Folder::new());
         drop(elsewhere.open());
-        settle(&elsewhere.file());
+        checkpoint(&elsewhere.file());
         let options = Options { busy_for: Duration::from_secs(5), ..Options::default() };
         let store = Local::open_with(folder.file(), "test", options).expect("it opens");
         let shell = hold_lock(&folder);

@@ -132,7 +132,7 @@ pub(crate) async fn remount(file: &Path) {
         assert!(status.success(), "{status}");
     };
     drop(Local::open(file, "test").expect("it opens"));
-    settle(file);
+    checkpoint(file);
     mount("remount,ro");
     let error = Local::open(file, "test").expect_err("it is read-only");
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");

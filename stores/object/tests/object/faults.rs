@@ -115,7 +115,7 @@ async fn a_write_that_may_yet_land_stays_unknown() {
         assert_eq!(outcome, Swapped::Unknown, "{fault:?}");
         assert_eq!(get(&scene.calm, &key).await.unwrap().version, version);
     }
-    // A swap past it settles it.
+    // A swap past it resolves it.
     put(&scene.disturbed, &key, Some(&version), "{\"n\":2}").await;
 }
 

@@ -59,7 +59,7 @@ async fn three_nodes_start_move_and_fail_over_within_their_bounds() {
     let cold = until_owned(&[&a, &b, &c], TTL * 4).await;
 
     // Five renewals; six looks, a listing and some, and two reads of each of the two others. What the start stirred up
-    // settles first, and on a busy machine something may stir for a while.
+    // comes to rest first, which on a busy machine takes a while.
     let mut seen = Vec::new();
     while !seen.last().is_some_and(|(puts, gets)| (4..=6).contains(puts) && *gets <= 16) {
         assert!(seen.len() < 6, "writes and reads of a node at rest in one ttl: {seen:?}");

@@ -28,7 +28,7 @@ async fn until(what: &str, yes: impl Fn() -> bool) {
 }
 
 /// Waits until no shard has moved for a while.
-async fn settled(witness: &Witness) {
+async fn at_rest(witness: &Witness) {
     let mut starts = 0;
     while starts != witness.all_starts() {
         starts = witness.all_starts();
@@ -69,7 +69,7 @@ fn a_quick_failover_detaches_nobody() -> bool {
             witness.all_at_work() == 24 && ["a", "b", "c"].iter().all(|name| witness.at_work(name) >= 6)
         })
         .await;
-        settled(&witness).await;
+        at_rest(&witness).await;
         let (starts, events) = (witness.all_starts(), nodes.iter().map(Node::events).collect());
         servers.servers[0].kill();
         let killed_at = now();
@@ -270,7 +270,7 @@ fn a_node_whose_connections_stall_is_replaced_and_comes_back() {
         let c = node(&server.address(), "c", 10, 2048, &witness).await;
         let fair = || ["a", "b", "c"].iter().all(|name| witness.at_work(name) > 500);
         until("a fair share for all", || witness.all_at_work() == 2048 && fair()).await;
-        settled(&witness).await;
+        at_rest(&witness).await;
         let (starts, events) = (witness.all_starts(), vec![a.events(), b.events(), c.events()]);
         relay.stall();
         tokio::time::sleep(Duration::from_secs(5)).await;
