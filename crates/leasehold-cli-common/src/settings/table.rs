@@ -103,7 +103,7 @@ macro_rules! settings {
 
 settings! {
     Where {
-        store: Kind::Url, "none: required", "The store that all nodes share: local:PATH on one machine; etcd://, redis://, k8s://, s3://, gs:// or az:// for clusters; memory: for a first try";
+        store: Kind::Url, "none (required)", "The store that all nodes share: local:PATH on one machine; etcd://, redis://, k8s://, s3://, gs:// or az:// for clusters; memory: for a first try";
         namespace: Kind::Name, "default", "One independent cluster of nodes on the store";
     }
     Node {
@@ -117,8 +117,8 @@ settings! {
         log: Kind::Word(&["error", "warn", "info", "debug"]), "info", "Log level on standard error";
     }
     Group {
-        group: Kind::Name, "none: required by `run`", "Group that this node serves";
-        shards: Kind::Slots, "none: `run` requires shards or names", "Number of shards in the group; the value in the store overrides this";
+        group: Kind::Name, "none (required by `run`)", "Group that this node serves";
+        shards: Kind::Slots, "none (`run` needs shards or names)", "Number of shards in the group; the value in the store overrides this";
         names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c or @FILE with one name per line, which is reloaded when it changes";
         group_capacity: Kind::Count, "no limit", "Maximum number of shards of this group on this node";
         balance: Kind::Factor, "1.10", "Maximum load of a node as a multiple of its fair share, rounded up";
@@ -148,8 +148,8 @@ settings! {
         drift_permille: Kind::Count, "10", "Maximum clock rate error of a machine, in thousandths; must be equal on all nodes";
         renew_every: Kind::Span, "ttl / 5", "Interval between renewals of the session";
         try_timeout: Kind::Span, "ttl / 10", "Time limit of one store call; after that it is retried";
-        margin: Kind::Span, "ttl / 5", "How long before the end of the session work is told to stop";
-        kill_budget: Kind::Span, "250ms, at most ttl / 20", "How long before the end of the session running work is killed";
+        margin: Kind::Span, "ttl / 5", "Time before the end of the session at which work is told to stop";
+        kill_budget: Kind::Span, "250ms, at most ttl / 20", "Time before the end of the session at which running work is killed";
         list_every: Kind::Span, "ttl × 4 / 5", "Interval between full listings, in addition to the watch";
         debounce: Kind::Span, "200ms, at most ttl / 20", "Quiet period after a membership change before replanning";
         takeover_delay: Kind::Span, "ttl / 5", "How long each node in the ranking waits before it takes an unowned shard";

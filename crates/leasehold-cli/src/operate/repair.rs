@@ -25,7 +25,7 @@ const DRIFT_PERMILLE: u32 = DRIFT_PERMILLE_END - 1;
 /// How much of a damaged record is shown.
 const SHOWN_MAX: usize = 2000;
 
-/// Mends the record of a shard if it is damaged, and says what is the matter otherwise.
+/// Repairs the record of a shard if it is damaged; otherwise says what state it is in.
 pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<String, Failure> {
     let key = Key::Shard(shard.clone());
     let keys = [key.clone(), Key::Meta, Key::Group(shard.group.clone())];
@@ -107,7 +107,7 @@ fn absent(shard: &ShardId, group: Option<&Result<GroupRecord, RecordError>>) -> 
     }
 }
 
-/// Writes a `control` record without any requests over one that is damaged, and says what is the matter otherwise.
+/// Replaces a damaged `control` record by an empty one; otherwise says what state it is in.
 pub(crate) async fn repair_control(store: &Arc<dyn Store>) -> Result<String, Failure> {
     let key = Key::Control;
     let Some(stored) = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten() else {

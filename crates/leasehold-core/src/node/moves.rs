@@ -203,7 +203,7 @@ impl<'a> Movability<'a> {
 
     /// Nodes that are all full and each have what the next one should have would wait for each other without end. If this
     /// node and the receiver are in such a ring, it gives its shard up nevertheless, as the others in the ring do: each
-    /// has room once it has given up its own. One at a time, and not again soon, should the others not play along.
+    /// has room once it has given up its own. One at a time, and not again soon: the others may not do the same.
     fn may_swap_places(&self, to: &NodeName, under_way: &UnderWay) -> bool {
         self.ctx.now.at >= self.moves.swap_places_at && !under_way.contains_key(to) && self.leads_here(to)
     }

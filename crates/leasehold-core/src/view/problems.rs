@@ -107,7 +107,7 @@ impl Problem {
     }
 }
 
-/// What is the matter with work that does not stop.
+/// The problem with work that does not stop.
 pub(crate) fn stuck(epoch: Epoch) -> String {
     format!(
         "its work (epoch {epoch}) was told to stop and has not stopped, so the node keeps the shard; find out why"

@@ -28,8 +28,8 @@ fn lifetimes(c: &Config, found: &mut Found) {
             ("whole_milliseconds", name),
             || {
                 format!(
-                    "{name} ({span:?}) must be whole milliseconds: the store keeps no fractions, and other nodes would \
-                     wait too short"
+                    "{name} ({span:?}) must be whole milliseconds: records hold whole milliseconds, so other nodes \
+                     would not wait long enough"
                 )
             },
             "drop the fraction",
