@@ -99,8 +99,7 @@ impl Observer {
     pub fn replan(&mut self) -> Planned<'_> {
         if std::mem::take(&mut self.stale) {
             self.roster = plan::roster(&self.mirror);
-            self.settings =
-                self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
+            self.settings = self.planning.settings(&self.mirror, &BTreeMap::<GroupName, GroupConfig>::new());
             let control = self.mirror.control();
             self.plan = self.planning.plan(&self.roster, &self.settings, control);
         }

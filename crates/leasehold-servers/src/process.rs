@@ -98,12 +98,12 @@ pub fn wait_until(at_most: Duration, mut yes: impl FnMut() -> bool) -> bool {
     yes()
 }
 
-type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
+type SpawnRequest = (Command, mpsc::Sender<std::io::Result<Child>>);
 
 fn spawn(command: Command) -> std::io::Result<Child> {
-    static NURSERY: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    static NURSERY: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
     let nursery = NURSERY.get_or_init(|| {
-        let (orders, received) = mpsc::channel::<Order>();
+        let (orders, received) = mpsc::channel::<SpawnRequest>();
         std::thread::Builder::new()
             .name("servers".into())
             .spawn(move || {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, mpsc};
 
 use leasehold_core::Moment;
-use leasehold_core::work::{Order as Due, Watch};
+use leasehold_core::work::{Watch, WatchdogAction};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -22,12 +22,12 @@ pub(crate) struct Watchdog(Channel);
 
 #[derive(Debug)]
 enum Channel {
-    Thread { orders: mpsc::Sender<Order>, waker: Waker },
-    Task { orders: tokio::sync::mpsc::UnboundedSender<Order> },
+    Thread { commands: mpsc::Sender<WatchdogCommand>, waker: Waker },
+    Task { commands: tokio::sync::mpsc::UnboundedSender<WatchdogCommand> },
 }
 
 #[derive(Debug)]
-enum Order {
+enum WatchdogCommand {
     Guard(Arc<Session>),
     KillAt(Moment, CancellationToken),
     End,
@@ -49,22 +49,22 @@ impl Watchdog {
 
     /// Watches this session from now on.
     pub(crate) fn guard(&self, session: Arc<Session>) {
-        self.order(Order::Guard(session));
+        self.command(WatchdogCommand::Guard(session));
     }
 
     /// Cancels the token at this moment.
     pub(crate) fn kill_at(&self, at: Moment, kill: CancellationToken) {
-        self.order(Order::KillAt(at, kill));
+        self.command(WatchdogCommand::KillAt(at, kill));
     }
 
-    fn order(&self, order: Order) {
+    fn command(&self, command: WatchdogCommand) {
         match &self.0 {
-            Channel::Thread { orders, waker } => {
-                let _ = orders.send(order);
+            Channel::Thread { commands, waker } => {
+                let _ = commands.send(command);
                 waker.wake();
             }
-            Channel::Task { orders } => {
-                let _ = orders.send(order);
+            Channel::Task { commands } => {
+                let _ = commands.send(command);
             }
         }
     }
@@ -72,18 +72,18 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.order(Order::End);
+        self.command(WatchdogCommand::End);
     }
 }
 
 fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Watchdog> {
     let alarm = AlarmClock::new()?;
-    let (orders, inbox) = mpsc::channel();
+    let (commands, inbox) = mpsc::channel();
     let waker = alarm.waker();
     std::thread::Builder::new().name("leasehold-watchdog".to_owned()).spawn(move || {
         loop {
-            for order in inbox.try_iter() {
-                if !dog.take(order) {
+            for command in inbox.try_iter() {
+                if !dog.take(command) {
                     return dog.end();
                 }
             }
@@ -95,19 +95,19 @@ fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Wa
             }
         }
     })?;
-    Ok(Watchdog(Channel::Thread { orders, waker }))
+    Ok(Watchdog(Channel::Thread { commands, waker }))
 }
 
 fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
-    let (orders, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    let (commands, mut inbox) = tokio::sync::mpsc::unbounded_channel();
     let clock = dog.clock.clone();
     tasks::spawn_on(&Handle::current(), async move {
         loop {
             let next = dog.turn(&on_lost);
             tokio::select! {
                 biased;
-                order = inbox.recv() => {
-                    if !order.is_some_and(|order| dog.take(order)) {
+                command = inbox.recv() => {
+                    if !command.is_some_and(|command| dog.take(command)) {
                         return dog.end();
                     }
                 }
@@ -115,7 +115,7 @@ fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
             }
         }
     });
-    Watchdog(Channel::Task { orders })
+    Watchdog(Channel::Task { commands })
 }
 
 /// The watchdog's decisions, and how they are carried out.
@@ -125,12 +125,12 @@ struct Dog {
 }
 
 impl Dog {
-    /// Takes an order; returns false for the last one.
-    fn take(&mut self, order: Order) -> bool {
-        match order {
-            Order::Guard(session) => self.watch.guard(session),
-            Order::KillAt(at, kill) => self.watch.cut_off_at(at, kill),
-            Order::End => return false,
+    /// Takes a command; returns false for the last one.
+    fn take(&mut self, command: WatchdogCommand) -> bool {
+        match command {
+            WatchdogCommand::Guard(session) => self.watch.guard(session),
+            WatchdogCommand::KillAt(at, kill) => self.watch.cut_off_at(at, kill),
+            WatchdogCommand::End => return false,
         }
         true
     }
@@ -139,7 +139,7 @@ impl Dog {
     fn turn(&mut self, on_lost: &impl Fn()) -> Moment {
         let mut due = Vec::new();
         let next = self.watch.turn(|| self.clock.now(), |session| session.look(), &mut due);
-        let lost = due.iter().any(|order| matches!(order, Due::Lose(_)));
+        let lost = due.iter().any(|action| matches!(action, WatchdogAction::Lose(_)));
         perform(due);
         if lost {
             on_lost();
@@ -155,12 +155,12 @@ impl Dog {
     }
 }
 
-fn perform(due: Vec<Due<Arc<Session>, CancellationToken>>) {
-    for order in due {
-        match order {
-            Due::Lose(session) => session.lose(),
-            Due::Kill(session) => session.kill(),
-            Due::CutOff(kill) => kill.cancel(),
+fn perform(due: Vec<WatchdogAction<Arc<Session>, CancellationToken>>) {
+    for action in due {
+        match action {
+            WatchdogAction::Lose(session) => session.lose(),
+            WatchdogAction::Kill(session) => session.kill(),
+            WatchdogAction::CutOff(kill) => kill.cancel(),
         }
     }
 }

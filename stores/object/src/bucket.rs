@@ -26,11 +26,11 @@ use crate::watch;
 /// One namespace in a bucket.
 #[derive(Debug)]
 pub struct Bucket {
-    folder: Arc<Namespace>,
+    namespace: Arc<Namespace>,
     target: Target,
     probe: Arc<Probe>,
     meter: Arc<Meter>,
-    namespace: String,
+    name: String,
 }
 
 impl Bucket {
@@ -59,8 +59,8 @@ impl Bucket {
         };
         let (renewal, work) = (wire()?, wire()?);
         let probe = Arc::new(Probe::new(wire()?.at(target.prefix.clone()), &target));
-        let folder = Arc::new(Namespace::new(renewal, work, options));
-        Ok(Bucket { folder, target, probe, meter, namespace: namespace.to_owned() })
+        let opened = Arc::new(Namespace::new(renewal, work, options));
+        Ok(Bucket { namespace: opened, target, probe, meter, name: namespace.to_owned() })
     }
 
     /// The host and port that clients of the bucket at an address connect to, as far as it can be known without asking.
@@ -85,8 +85,8 @@ impl Bucket {
         &self.target.prefix
     }
 
-    pub(crate) fn folder(&self) -> &Namespace {
-        &self.folder
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// Fails if the check found that the bucket does not honour conditions.
@@ -111,7 +111,7 @@ impl Bucket {
     fn tasks(&self, swaps: &[Swap]) -> Vec<Task> {
         let mut objects: BTreeMap<String, Vec<(usize, Swap)>> = BTreeMap::new();
         for (at, swap) in swaps.iter().enumerate() {
-            let object = layout::object_of(&swap.key, self.folder.options.pages);
+            let object = layout::object_of(&swap.key, self.namespace.options.pages);
             objects.entry(object).or_default().push((at, swap.clone()));
         }
         objects.into_iter().map(|(object, swaps)| Task { object, swaps }).collect()
@@ -124,7 +124,7 @@ impl Store for Bucket {
         Facts {
             kind: self.target.provider.kind(),
             watch: true,
-            poll_every: self.folder.options.poll_every,
+            poll_every: self.namespace.options.poll_every,
             // Google takes one write of an object a second: https://cloud.google.com/storage/quotas
             write_every_min: match self.target.provider {
                 Provider::Google => Duration::from_secs(1),
@@ -141,14 +141,14 @@ impl Store for Bucket {
 
     async fn read(&self, keys: &[Key]) -> Result<Reading, StoreError> {
         self.check_verdict()?;
-        let of = |key: &Key| layout::object_of(key, self.folder.options.pages);
+        let of = |key: &Key| layout::object_of(key, self.namespace.options.pages);
         let last = keys.last().map(of);
         let mut objects: Vec<String> =
             keys.iter().map(of).filter(|object| Some(object) != last.as_ref()).collect();
         objects.sort();
         objects.dedup();
         let fetch = |object: String| async move {
-            let held = self.folder.fetch(Lane::Work, &object).await?;
+            let held = self.namespace.fetch(Lane::Work, &object).await?;
             Ok::<_, StoreError>((object, held))
         };
         let mut fetched = stream::iter(objects).map(fetch).buffer_unordered(AT_ONCE);
@@ -164,35 +164,35 @@ impl Store for Bucket {
         }
         let row = |key: &Key| {
             let object = of(key);
-            self.folder.row(&object, found.get(&object)?, key)
+            self.namespace.row(&object, found.get(&object)?, key)
         };
         Ok(Reading { found: keys.iter().map(row).collect(), generation: String::new() })
     }
 
     async fn list(&self) -> Result<Listing, StoreError> {
         self.check_verdict()?;
-        self.folder.list().await
+        self.namespace.list().await
     }
 
     async fn list_nodes(&self) -> Result<Listing, StoreError> {
         self.check_verdict()?;
-        self.folder.list_nodes().await
+        self.namespace.list_nodes().await
     }
 
     async fn swap(&self, lane: Lane, swaps: &[Swap]) -> Result<SwapReply, StoreError> {
         self.pass_probe().await?;
         let tasks = self.tasks(swaps);
-        let swap = |task| self.folder.swap(lane, task);
+        let swap = |task| self.namespace.swap(lane, task);
         let done: Vec<Done> = stream::iter(tasks).map(swap).buffer_unordered(AT_ONCE).collect().await;
         if done.iter().any(|done| done.news) {
-            self.folder.marker.owe();
+            self.namespace.marker.owe();
             let within = match lane {
                 // The session is renewed; the next look rewrites the marker if this was too slow.
-                Lane::Renewal => self.folder.options.marker_within / 8,
-                Lane::Work => self.folder.options.marker_within,
+                Lane::Renewal => self.namespace.options.marker_within / 8,
+                Lane::Work => self.namespace.options.marker_within,
             };
-            self.folder.marker.catch_up(self.folder.wire(lane), within).await;
-            self.folder.changed.notify_waiters();
+            self.namespace.marker.catch_up(self.namespace.wire(lane), within).await;
+            self.namespace.changed.notify_waiters();
         }
         let mut outcomes = vec![Swapped::Unknown; swaps.len()];
         let mut error = None;
@@ -215,7 +215,7 @@ impl Store for Bucket {
 
     async fn watch(&self) -> Result<Option<Watch>, StoreError> {
         self.check_verdict()?;
-        Ok(Some(watch::start(self.folder.clone(), self.probe.clone())))
+        Ok(Some(watch::start(self.namespace.clone(), self.probe.clone())))
     }
 
     async fn generation(&self) -> Result<String, StoreError> {
@@ -253,11 +253,11 @@ impl Administration for Bucket {
     /// Objects are really deleted here, and only here. A folder of the same name around the namespace goes as well:
     /// then the check of the bucket was made in there.
     async fn discard(&self, throwaway: &Throwaway) -> Result<(), StoreError> {
-        throwaway.must_be(&self.namespace)?;
-        self.folder.work.delete_all().await?;
+        throwaway.must_be(&self.name)?;
+        self.namespace.work.delete_all().await?;
         match self.target.prefix.parts().next_back() {
             Some(part) if part.as_ref() == throwaway.name() => {
-                self.folder.work.at(self.target.prefix.clone()).delete_all().await
+                self.namespace.work.at(self.target.prefix.clone()).delete_all().await
             }
             _ => Ok(()),
         }

@@ -20,7 +20,7 @@ const SAMPLE: (u64, u64) = (10, 10_000);
 pub(crate) async fn examine(bucket: &Bucket) -> Vec<Finding> {
     let mut findings = Vec::new();
     let target = bucket.target();
-    let (reached, answer) = bucket.folder().work.knock().await;
+    let (reached, answer) = bucket.namespace().work.knock().await;
     if let Err(error) = reached {
         let advice =
             "the bucket must exist, and the credentials must permit reading, writing and listing its prefix";
@@ -79,7 +79,7 @@ async fn latency(bucket: &Bucket) -> Finding {
     let mut slowest = Duration::ZERO;
     for _ in 0..5 {
         let began_at = now();
-        if let Err(error) = bucket.folder().work.list("nothing-is-here").await {
+        if let Err(error) = bucket.namespace().work.list("nothing-is-here").await {
             return Finding::bad(
                 format!("listing failed: {}", error.message),
                 "grant s3:ListBucket on the prefix",

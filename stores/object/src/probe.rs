@@ -34,19 +34,19 @@ const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What this process has found out about buckets.
-static VERDICTS: Mutex<BTreeMap<String, Verdict>> = Mutex::new(BTreeMap::new());
+static PROBED: Mutex<BTreeMap<String, ProbeResult>> = Mutex::new(BTreeMap::new());
 
 #[derive(Clone, Debug)]
-enum Verdict {
+enum ProbeResult {
     /// It honoured all conditions.
     Good,
-    /// It broke a condition. This verdict stays: a server that is wrong once in a while would pass the next check, or the one
+    /// It broke a condition. This result stays: a server that is wrong once in a while would pass the next check, or the one
     /// after that.
     Bad(StoreError),
 }
 
-fn verdicts() -> MutexGuard<'static, BTreeMap<String, Verdict>> {
-    VERDICTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn probed() -> MutexGuard<'static, BTreeMap<String, ProbeResult>> {
+    PROBED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The check of one bucket, which is made once a process.
@@ -71,17 +71,17 @@ impl Probe {
 
     /// Fails if this process has found the bucket to be bad. Sends nothing.
     pub(crate) fn check_verdict(&self) -> Result<(), StoreError> {
-        match verdicts().get(&self.name) {
-            Some(Verdict::Bad(error)) => Err(error.clone()),
-            Some(Verdict::Good) | None => Ok(()),
+        match probed().get(&self.name) {
+            Some(ProbeResult::Bad(error)) => Err(error.clone()),
+            Some(ProbeResult::Good) | None => Ok(()),
         }
     }
 
     /// Passes if this process has found the bucket to be good, now or earlier.
     pub(crate) async fn pass(&self) -> Result<(), StoreError> {
-        match verdicts().get(&self.name) {
-            Some(Verdict::Good) => return Ok(()),
-            Some(Verdict::Bad(error)) => return Err(error.clone()),
+        match probed().get(&self.name) {
+            Some(ProbeResult::Good) => return Ok(()),
+            Some(ProbeResult::Bad(error)) => return Err(error.clone()),
             None => {}
         }
         self.look().await
@@ -178,12 +178,12 @@ impl Check {
     /// Makes the check, and remembers what was found. Failures that say nothing are not remembered.
     async fn judged(&self) -> Result<(), StoreError> {
         let outcome = self.run().await;
-        let mut verdicts = verdicts();
-        if let Some(Verdict::Bad(error)) = verdicts.get(&self.name) {
+        let mut probed = probed();
+        if let Some(ProbeResult::Bad(error)) = probed.get(&self.name) {
             return Err(error.clone());
         }
         if outcome.is_ok() {
-            verdicts.insert(self.name.clone(), Verdict::Good);
+            probed.insert(self.name.clone(), ProbeResult::Good);
         }
         outcome
     }
@@ -310,7 +310,7 @@ impl Check {
              written",
             self.wire.place()
         ));
-        verdicts().insert(self.name.clone(), Verdict::Bad(error.clone()));
+        probed().insert(self.name.clone(), ProbeResult::Bad(error.clone()));
         error
     }
 

@@ -58,7 +58,7 @@ impl Bucket {
 
     async fn object<T: DeserializeOwned>(&self, object: &str) -> Result<Option<Found<T>>, StoreError> {
         self.check_verdict()?;
-        let Got::Found { body, mark, age_s } = self.folder().work.get(object, None).await? else {
+        let Got::Found { body, mark, age_s } = self.namespace().work.get(object, None).await? else {
             return Ok(None);
         };
         let age_s =
@@ -70,7 +70,7 @@ impl Bucket {
     async fn write(&self, object: &str, value: &impl Serialize, condition: Condition) -> Result<(), Refusal> {
         let mut body = serde_json::to_vec(value).expect("plain data is always JSON");
         body.push(b'\n');
-        self.folder().work.put(object, body, condition).await.map(drop)
+        self.namespace().work.put(object, body, condition).await.map(drop)
     }
 
     async fn fetch_all<T: DeserializeOwned>(
@@ -114,7 +114,7 @@ impl Registry for Bucket {
         let (key, write) = (key.to_owned(), rng::fresh_id()?);
         let object = key_object(&key);
         // Over what is there now, and nothing else: of two that register a key at once, one is told.
-        let condition = match self.folder().work.get(&object, None).await? {
+        let condition = match self.namespace().work.get(&object, None).await? {
             Got::Found { mark, .. } => Condition::Is(mark),
             Got::Same | Got::Nothing => Condition::Absent,
         };
@@ -161,7 +161,7 @@ impl Registry for Bucket {
 
     async fn keys(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.check_verdict()?;
-        let listed: Vec<Listed> = self.folder().work.list(REGISTERED).await?;
+        let listed: Vec<Listed> = self.namespace().work.list(REGISTERED).await?;
         let objects = listed.into_iter().map(|listed| listed.object).collect();
         Ok(self.registered(objects).await?.into_iter().collect())
     }

@@ -53,7 +53,7 @@ impl Namespace {
             Lane::Renewal => None,
         };
         let mut attempt = Attempt {
-            folder: self,
+            namespace: self,
             lane,
             object: &task.object,
             open: task.swaps,
@@ -68,7 +68,7 @@ impl Namespace {
 }
 
 struct Attempt<'a> {
-    folder: &'a Namespace,
+    namespace: &'a Namespace,
     lane: Lane,
     object: &'a str,
     /// The swaps that have no outcome yet.
@@ -79,12 +79,12 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<(), StoreError> {
-        let mut held = self.folder.cache().get(self.object);
+        let mut held = self.namespace.cache().get(self.object);
         let mut tries = 0;
         loop {
             // What is remembered may be old: good enough to try a write with, never to call one lost.
             if held.as_ref().is_none_or(|held| self.open.iter().any(|(_, swap)| !fits(&held.content, swap))) {
-                let now = self.folder.fetch(self.lane, self.object).await?;
+                let now = self.namespace.fetch(self.lane, self.object).await?;
                 self.lose_what_does_not_fit(&now);
                 held = Some(now);
             }
@@ -100,7 +100,7 @@ impl Attempt<'_> {
             }
             tries += 1;
             let Some(sent) = self.write(&current).await? else { return Ok(()) };
-            let now = self.folder.fetch(self.lane, self.object).await?;
+            let now = self.namespace.fetch(self.lane, self.object).await?;
             if !self.find(&sent, &now) {
                 return Ok(());
             }
@@ -110,11 +110,11 @@ impl Attempt<'_> {
     }
 
     fn lose_what_does_not_fit(&mut self, now: &Held) {
-        let (outcomes, folder, object) = (&mut self.outcomes, self.folder, self.object);
+        let (outcomes, namespace, object) = (&mut self.outcomes, self.namespace, self.object);
         self.open.retain(|(at, swap)| {
             let fits = fits(&now.content, swap);
             if !fits {
-                outcomes.push((*at, Swapped::Lost(folder.row(object, now, &swap.key))));
+                outcomes.push((*at, Swapped::Lost(namespace.row(object, now, &swap.key))));
             }
             fits
         });
@@ -144,12 +144,12 @@ impl Attempt<'_> {
         let page = current.content.with(self.object, &rows);
         let body = page.encode(&rng::fresh_id()?);
         let condition = current.mark.clone().map_or(Condition::Absent, Condition::Is);
-        let issued = self.folder.cache().ticket();
+        let issued = self.namespace.cache().ticket();
         let etag = current.etag().map(str::to_owned);
-        match self.folder.wire(self.lane).put(self.object, body, condition).await {
+        match self.namespace.wire(self.lane).put(self.object, body, condition).await {
             Ok(mark) => {
                 let held = Held { mark: Some(mark), content: Content::Page(page).into() };
-                self.folder.cache().put(self.object, issued, held);
+                self.namespace.cache().put(self.object, issued, held);
                 self.news |= news;
                 self.open.clear();
                 self.outcomes
@@ -160,7 +160,7 @@ impl Attempt<'_> {
             Err(Refusal::Lost) => Ok(Some(Sent { rows: versions, etag, refused: true })),
             Err(Refusal::Unknown(error)) => {
                 tracing::debug!(object = self.object, %error, "looking for a write of unknown outcome");
-                self.folder.cache().doubt(self.object);
+                self.namespace.cache().doubt(self.object);
                 self.news |= news;
                 Ok(Some(Sent { rows: versions, etag, refused: false }))
             }

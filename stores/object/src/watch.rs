@@ -12,9 +12,9 @@ use crate::namespace::{Looked, Namespace};
 use crate::probe::Probe;
 
 /// Starts a watch. It polls only while its reader waits.
-pub(crate) fn start(folder: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
-    let pause = folder.options.poll_first;
-    let watcher = Watcher { folder, probe, told: None, pause, interrupted: false };
+pub(crate) fn start(namespace: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
+    let pause = namespace.options.poll_first;
+    let watcher = Watcher { namespace, probe, told: None, pause, interrupted: false };
     Box::pin(stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await;
         Some((event, watcher))
@@ -22,7 +22,7 @@ pub(crate) fn start(folder: Arc<Namespace>, probe: Arc<Probe>) -> Watch {
 }
 
 struct Watcher {
-    folder: Arc<Namespace>,
+    namespace: Arc<Namespace>,
     probe: Arc<Probe>,
     /// What the reader got; `None` before the first snapshot and after every gap.
     told: Option<BTreeMap<Key, Version>>,
@@ -37,7 +37,7 @@ impl Watcher {
                 self.wait().await;
             }
             let looked = match self.probe.check_verdict() {
-                Ok(()) => self.folder.look(Sweep::IfMarked).await,
+                Ok(()) => self.namespace.look(Sweep::IfMarked).await,
                 // Nothing is delivered from a bucket that does not honour conditions.
                 Err(error) => Err(error),
             };
@@ -46,7 +46,7 @@ impl Watcher {
                     self.interrupted = false;
                     // Renewals that were read on the side are told as well, and are no reason to hurry.
                     if looked == Looked::Changes {
-                        self.pause = self.folder.options.poll_first;
+                        self.pause = self.namespace.options.poll_first;
                     }
                     if let Some(event) = self.news() {
                         return event;
@@ -66,15 +66,15 @@ impl Watcher {
     async fn wait(&mut self) {
         // A little more than asked for, never less, so that the looks of many nodes spread.
         let pause = self.pause + leasehold_store::rng::up_to(self.pause / 10);
-        self.pause = (self.pause + self.pause / 2).min(self.folder.options.poll_every);
-        if tokio::time::timeout(pause, self.folder.changed.notified()).await.is_ok() {
-            self.pause = self.folder.options.poll_first;
+        self.pause = (self.pause + self.pause / 2).min(self.namespace.options.poll_every);
+        if tokio::time::timeout(pause, self.namespace.changed.notified()).await.is_ok() {
+            self.pause = self.namespace.options.poll_first;
         }
     }
 
     /// What the reader has not been told yet.
     fn news(&mut self) -> Option<WatchEvent> {
-        let listing = self.folder.listing();
+        let listing = self.namespace.listing();
         let now: BTreeMap<Key, Version> =
             listing.entries.iter().map(|(key, stored)| (key.clone(), stored.version.clone())).collect();
         match self.told.replace(now) {

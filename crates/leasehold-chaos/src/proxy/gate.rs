@@ -15,7 +15,7 @@ const BACKLOG: u32 = 1024;
 
 /// A new mode, and where to say that it is in force.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct ModeChange {
     pub(super) mode: Mode,
     pub(super) done: SyncSender<io::Result<()>>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Order {
 pub(super) struct Gate {
     upstream: String,
     address: SocketAddr,
-    orders: mpsc::UnboundedReceiver<Order>,
+    changes: mpsc::UnboundedReceiver<ModeChange>,
     /// Keeps the port ours while nothing listens on it.
     _placeholder: TcpSocket,
     listener: Option<TcpListener>,
@@ -39,7 +39,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Takes a free port and listens on it.
-    pub(super) fn open(upstream: String, orders: mpsc::UnboundedReceiver<Order>) -> io::Result<Self> {
+    pub(super) fn open(upstream: String, changes: mpsc::UnboundedReceiver<ModeChange>) -> io::Result<Self> {
         let placeholder = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = placeholder.local_addr()?;
         let listener = Some(bound(address)?.listen(BACKLOG)?);
@@ -48,7 +48,7 @@ impl Gate {
         Ok(Gate {
             upstream,
             address,
-            orders,
+            changes,
             _placeholder: placeholder,
             listener,
             mode,
@@ -62,13 +62,13 @@ impl Gate {
         self.address
     }
 
-    /// Accepts connections and takes orders until their sender is gone.
+    /// Accepts connections and takes changes until their sender is gone.
     pub(super) async fn keep(mut self) {
         loop {
             tokio::select! {
                 biased;
-                order = self.orders.recv() => {
-                    let Some(Order { mode, done }) = order else { break };
+                change = self.changes.recv() => {
+                    let Some(ModeChange { mode, done }) = change else { break };
                     let result = self.change_to(mode);
                     let _ = done.send(result);
                 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use gate::{Gate, Order};
+use gate::{Gate, ModeChange};
 pub use mode::{Direction, Existing, Mode};
 
 /// How long a change may take until it is in force. It needs no I/O beyond this machine, so this is never reached.
@@ -42,7 +42,7 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Door {
     address: SocketAddr,
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    changes: Option<mpsc::UnboundedSender<ModeChange>>,
 }
 
 impl Proxy {
@@ -101,8 +101,8 @@ impl Proxy {
     pub fn set_one(&self, upstream: usize, mode: Mode) -> io::Result<()> {
         let (done, answer) = acknowledgement::sync_channel(1);
         let ended = || io::Error::other("the proxy has ended");
-        let orders = self.gates[upstream].orders.as_ref().ok_or_else(ended)?;
-        orders.send(Order { mode, done }).map_err(|_| ended())?;
+        let changes = self.gates[upstream].changes.as_ref().ok_or_else(ended)?;
+        changes.send(ModeChange { mode, done }).map_err(|_| ended())?;
         answer.recv_timeout(PATIENCE).map_err(|_| ended())?
     }
 }
@@ -111,9 +111,9 @@ impl Proxy {
 fn open<U: Into<String>>(upstreams: impl IntoIterator<Item = U>) -> io::Result<(Vec<Door>, Vec<Gate>)> {
     let (mut doors, mut gates) = (Vec::new(), Vec::new());
     for upstream in upstreams {
-        let (orders, received) = mpsc::unbounded_channel();
+        let (changes, received) = mpsc::unbounded_channel();
         let gate = Gate::open(upstream.into(), received)?;
-        doors.push(Door { address: gate.address(), orders: Some(orders) });
+        doors.push(Door { address: gate.address(), changes: Some(changes) });
         gates.push(gate);
     }
     Ok((doors, gates))
@@ -122,7 +122,7 @@ fn open<U: Into<String>>(upstreams: impl IntoIterator<Item = U>) -> io::Result<(
 impl Drop for Proxy {
     fn drop(&mut self) {
         for gate in &mut self.gates {
-            gate.orders = None;
+            gate.changes = None;
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -15,7 +15,7 @@ use leasehold_store::Address;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 
 use super::descriptor::send_fd;
-use super::wire::{Leash, Order, Report};
+use super::wire::{GuardCommand, Leash, Report};
 use super::{Isolation, tree};
 
 /// The variable of the environment that may hold the address of the store, with its password.
@@ -132,26 +132,26 @@ impl Guarded {
 
     /// The lease was renewed. A guard that does not take it in kills earlier than it must, which is safe.
     pub(crate) fn extend(&mut self, leash: Leash) {
-        self.order(Order::Extend(leash));
+        self.send(GuardCommand::Extend(leash));
     }
 
     /// Asks the child to end, and kills what is left at that moment.
     pub(crate) fn terminate(&mut self, kill_at: Moment) {
-        self.order(Order::Terminate(kill_at));
+        self.send(GuardCommand::Terminate(kill_at));
     }
 
     /// Kills what is left at that moment, without asking again.
     pub(crate) fn kill_at(&mut self, kill_at: Moment) {
-        self.order(Order::KillAt(kill_at));
+        self.send(GuardCommand::KillAt(kill_at));
     }
 
     /// Kills everything now.
     pub(crate) fn kill(&mut self) {
-        self.order(Order::Kill);
+        self.send(GuardCommand::Kill);
     }
 
-    fn order(&mut self, order: Order) {
-        if let Err(error) = self.control.write_all(order.line().as_bytes()) {
+    fn send(&mut self, command: GuardCommand) {
+        if let Err(error) = self.control.write_all(command.line().as_bytes()) {
             tracing::warn!(%error, guard = self.guard.id(), "a guard process does not respond: its child is killed at its last deadline");
         }
     }

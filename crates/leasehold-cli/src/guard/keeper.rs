@@ -2,7 +2,7 @@
 //!
 //! It is a small program of its own, in a process group of its own, so that nothing that happens to the supervisor
 //! (SIGSTOP, SIGKILL, starvation, a full pipe) stops it. It kills when
-//! - the boot clock passes `kill_at`, which only an order of the supervisor moves, and only while it is not yet passed;
+//! - the boot clock passes `kill_at`, which only a command of the supervisor moves, and only while it is not yet passed;
 //! - the supervisor is gone: the socket closes, and the lease is no longer renewed;
 //! - it is told to.
 //!
@@ -27,7 +27,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 
 use super::descriptor::receive_fd;
 use super::inside::Inside;
-use super::wire::{Exit, Leash, Order, Report};
+use super::wire::{Exit, GuardCommand, Leash, Report};
 use super::{Isolation, StdinPlan, tree};
 
 /// What a guard is started with.
@@ -64,11 +64,11 @@ struct Keeper {
     /// The way to the first process of the command's namespace, if it has one.
     inside: Option<Inside>,
     exit: Option<Exit>,
-    orders: Vec<u8>,
+    commands: Vec<u8>,
 }
 
 /// Why the loop ends.
-enum Verdict {
+enum Ending {
     Kill(&'static str),
     ChildEnded,
 }
@@ -112,7 +112,7 @@ impl Keeper {
             child: 0,
             inside: None,
             exit: None,
-            orders: Vec::new(),
+            commands: Vec::new(),
         };
         keeper.set_timers()?;
         let stdin = match plan.stdin {
@@ -143,9 +143,9 @@ impl Keeper {
     }
 
     fn run(mut self, mut control: UnixStream) -> ExitCode {
-        let verdict = loop {
-            if let Some(verdict) = self.turn(&mut control) {
-                break verdict;
+        let ending = loop {
+            if let Some(ending) = self.turn(&mut control) {
+                break ending;
             }
         };
         if self.inside.is_none() {
@@ -153,7 +153,7 @@ impl Keeper {
             // namespace leaves none.
             let _ = self.dead_man.off();
         }
-        if let Verdict::Kill(why) = verdict {
+        if let Ending::Kill(why) = ending {
             // At once, without a search: the process has not been reaped, so its id is still its own.
             signal_group(self.child, rustix::process::Signal::KILL);
             let _ = control.write_all(Report::Killing(why.to_owned()).line().as_bytes());
@@ -173,15 +173,15 @@ impl Keeper {
 
     /// Sleeps until something happens and takes it in. The clock comes first: an order that arrives after the end of
     /// the lease changes nothing.
-    fn turn(&mut self, control: &mut UnixStream) -> Option<Verdict> {
+    fn turn(&mut self, control: &mut UnixStream) -> Option<Ending> {
         let now = clock::now();
         if now >= self.leash.kill_at {
-            return Some(Verdict::Kill("the lease ended"));
+            return Some(Ending::Kill("the lease ended"));
         }
         if now >= self.kill_soon_at {
-            return Some(Verdict::Kill("it did not exit in time"));
+            return Some(Ending::Kill("it did not exit in time"));
         }
-        let (on_order, on_timer, on_end, on_inside) = {
+        let (on_command, on_timer, on_end, on_inside) = {
             let mut fds = vec![
                 PollFd::new(control, PollFlags::IN),
                 PollFd::new(&self.timer, PollFlags::IN),
@@ -211,47 +211,47 @@ impl Keeper {
                     self.exit = Some(exit);
                     let _ = control.write_all(Report::Exited(exit).line().as_bytes());
                 }
-                return Some(Verdict::ChildEnded);
+                return Some(Ending::ChildEnded);
             }
         }
-        if on_order { self.read_orders(control) } else { None }
+        if on_command { self.read_commands(control) } else { None }
     }
 
-    fn read_orders(&mut self, control: &mut UnixStream) -> Option<Verdict> {
+    fn read_commands(&mut self, control: &mut UnixStream) -> Option<Ending> {
         let mut bytes = [0u8; 4096];
         match control.read(&mut bytes) {
-            Ok(0) => return Some(Verdict::Kill("the supervisor exited")),
-            Ok(count) => self.orders.extend_from_slice(&bytes[..count]),
+            Ok(0) => return Some(Ending::Kill("the supervisor exited")),
+            Ok(count) => self.commands.extend_from_slice(&bytes[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return None,
-            Err(_) => return Some(Verdict::Kill("the supervisor exited")),
+            Err(_) => return Some(Ending::Kill("the supervisor exited")),
         }
-        while let Some(end) = self.orders.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.orders.drain(..=end).collect();
-            match Order::parse(&String::from_utf8_lossy(&line)) {
-                Some(Order::Extend(leash)) => {
+        while let Some(end) = self.commands.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.commands.drain(..=end).collect();
+            match GuardCommand::parse(&String::from_utf8_lossy(&line)) {
+                Some(GuardCommand::Extend(leash)) => {
                     // The lease may have ended while we read: then it has ended.
                     if clock::now() >= self.leash.kill_at {
-                        return Some(Verdict::Kill("the lease ended"));
+                        return Some(Ending::Kill("the lease ended"));
                     }
                     if leash.kill_at > self.leash.kill_at {
                         self.leash = leash;
                     }
                 }
-                Some(Order::Terminate(at)) => {
+                Some(GuardCommand::Terminate(at)) => {
                     self.kill_soon_at = self.kill_soon_at.min(at);
                     match &mut self.inside {
                         Some(inside) => inside.terminate(),
                         None => terminate(self.child),
                     }
                 }
-                Some(Order::KillAt(at)) => self.kill_soon_at = self.kill_soon_at.min(at),
-                Some(Order::Kill) => return Some(Verdict::Kill("requested")),
-                None => return Some(Verdict::Kill("invalid message from the supervisor")),
+                Some(GuardCommand::KillAt(at)) => self.kill_soon_at = self.kill_soon_at.min(at),
+                Some(GuardCommand::Kill) => return Some(Ending::Kill("requested")),
+                None => return Some(Ending::Kill("invalid message from the supervisor")),
             }
         }
         if self.set_timers().is_err() {
-            return Some(Verdict::Kill("cannot set the kernel timer"));
+            return Some(Ending::Kill("cannot set the kernel timer"));
         }
         None
     }

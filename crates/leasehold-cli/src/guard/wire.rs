@@ -14,7 +14,7 @@ pub(crate) struct Leash {
 
 /// What the supervisor wants of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum GuardCommand {
     /// The lease was renewed.
     Extend(Leash),
     /// Ask the child to end (SIGTERM to its process group), and kill what is left at that moment.
@@ -61,32 +61,32 @@ impl std::fmt::Display for Exit {
     }
 }
 
-impl Order {
+impl GuardCommand {
     /// The line for it, with its end.
     pub(crate) fn line(self) -> String {
         match self {
-            Order::Extend(leash) => {
+            GuardCommand::Extend(leash) => {
                 format!("extend {} {}\n", leash.kill_at.as_nanos(), leash.valid_until.as_nanos())
             }
-            Order::Terminate(kill_at) => format!("terminate {}\n", kill_at.as_nanos()),
-            Order::KillAt(kill_at) => format!("kill-at {}\n", kill_at.as_nanos()),
-            Order::Kill => "kill\n".to_owned(),
+            GuardCommand::Terminate(kill_at) => format!("terminate {}\n", kill_at.as_nanos()),
+            GuardCommand::KillAt(kill_at) => format!("kill-at {}\n", kill_at.as_nanos()),
+            GuardCommand::Kill => "kill\n".to_owned(),
         }
     }
 
     /// Reads a line; `None` is nothing that we know.
-    pub(crate) fn parse(line: &str) -> Option<Order> {
+    pub(crate) fn parse(line: &str) -> Option<GuardCommand> {
         let mut words = line.split_ascii_whitespace();
-        let order = match words.next()? {
+        let command = match words.next()? {
             "extend" => {
-                Order::Extend(Leash { kill_at: moment(&mut words)?, valid_until: moment(&mut words)? })
+                GuardCommand::Extend(Leash { kill_at: moment(&mut words)?, valid_until: moment(&mut words)? })
             }
-            "terminate" => Order::Terminate(moment(&mut words)?),
-            "kill-at" => Order::KillAt(moment(&mut words)?),
-            "kill" => Order::Kill,
+            "terminate" => GuardCommand::Terminate(moment(&mut words)?),
+            "kill-at" => GuardCommand::KillAt(moment(&mut words)?),
+            "kill" => GuardCommand::Kill,
             _ => return None,
         };
-        words.next().is_none().then_some(order)
+        words.next().is_none().then_some(command)
     }
 }
 
@@ -129,13 +129,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let leash = Leash { kill_at: Moment::from_nanos(5), valid_until: Moment::from_nanos(7) };
-        for order in [
-            Order::Extend(leash),
-            Order::Terminate(Moment::from_nanos(9)),
-            Order::KillAt(Moment::from_nanos(9)),
-            Order::Kill,
+        for command in [
+            GuardCommand::Extend(leash),
+            GuardCommand::Terminate(Moment::from_nanos(9)),
+            GuardCommand::KillAt(Moment::from_nanos(9)),
+            GuardCommand::Kill,
         ] {
-            assert_eq!(Order::parse(&order.line()), Some(order));
+            assert_eq!(GuardCommand::parse(&command.line()), Some(command));
         }
         for report in [
             Report::Started(12),
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(Report::parse(&report.line()), Some(report));
         }
         for nonsense in ["", "extend", "extend 1", "extend 1 2 3", "terminate x", "kill now"] {
-            assert_eq!(Order::parse(nonsense), None, "{nonsense:?}");
+            assert_eq!(GuardCommand::parse(nonsense), None, "{nonsense:?}");
         }
     }
 }

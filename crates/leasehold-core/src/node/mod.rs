@@ -114,7 +114,7 @@ use publishing::{Others, Publishing};
 use reported::Reported;
 use requests::Requests;
 use session::{PendingJoin, Session};
-use timers::{Stage, Timer};
+use timers::{StepStage, Timer};
 use vacancies::Vacancies;
 
 /// How often one step goes through the shards, at most. What is done for one shard may be a reason to look at another, in
@@ -220,7 +220,7 @@ impl Node {
             Event::Command(command) => self.on_command(command),
             Event::Lost => self.detach(Cause::DeadlineReached),
         }
-        self.run_timers(Stage::Timers);
+        self.run_timers(StepStage::Timers);
         self.work_off();
         if let Some(done) = self.ctx.out.iter().position(|action| *action == Action::Done) {
             self.ctx.out.truncate(done + 1);
@@ -237,7 +237,7 @@ impl Node {
             while let Some(shard) = self.ctx.agenda.next() {
                 self.consider(&shard);
             }
-            self.run_timers(Stage::Decided);
+            self.run_timers(StepStage::Decided);
             self.run_leaving();
             if self.ctx.agenda.is_empty() {
                 break;

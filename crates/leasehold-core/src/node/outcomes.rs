@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::publishing::{Check, claim_seen};
 use super::requests::{Ask, Purpose, Requests, Sent};
 use super::timers::Timer;
-use super::writes::{Replaces, Stage, WriteKind};
+use super::writes::{Replaces, WriteKind, WriteStage};
 use crate::mirror::Source;
 use crate::name::{ShardId, WriteId};
 use crate::notice::Notice;
@@ -37,8 +37,9 @@ impl Outbox {
     /// Reads back what became of writes of unknown outcome, and looks at what may not be ours any more.
     pub(super) fn read_back(&mut self, holds: &Holds, requests: &Requests, ctx: &mut Context) -> Option<Ask> {
         ctx.agenda.add_everything();
-        let unknown =
-            holds.iter().filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == Stage::Unknown));
+        let unknown = holds
+            .iter()
+            .filter(|(_, hold)| hold.write().is_some_and(|write| write.stage == WriteStage::Unknown));
         let mut shards: Vec<ShardId> = unknown.map(|(shard, _)| shard.clone()).collect();
         shards.extend(self.take_doubtful());
         shards.dedup();
@@ -69,7 +70,7 @@ impl Node {
                 self.landed(shard, id, Version::new("assumed"));
             }
             Swapped::Unknown => {
-                write.stage = Stage::Unknown;
+                write.stage = WriteStage::Unknown;
                 let pause = self.ctx.config.retry.pause(self.pace.failures());
                 self.ctx.timers.set_earlier(Timer::ReadBack, self.ctx.now.at + pause);
             }
@@ -80,7 +81,7 @@ impl Node {
         for (shard, stored) in shards.iter().zip(found) {
             let write = self.holds.get(shard).and_then(|hold| hold.write());
             match write.map(|write| write.stage) {
-                Some(Stage::Unknown) => self.decide_outcome(shard, stored.as_ref(), Evidence::ReadBack),
+                Some(WriteStage::Unknown) => self.decide_outcome(shard, stored.as_ref(), Evidence::ReadBack),
                 Some(_) => {}
                 None => {
                     self.check_held(Source::Fresh(sent.issued), shard);
@@ -112,7 +113,7 @@ impl Node {
         let unchanged = current.map(|stored| &stored.version) == write.base.as_ref();
         if evidence == Evidence::ReadBack && unchanged && self.ctx.rules.hold(Rule::UnchangedIsUnknown) {
             // It may still be under way. A new try on the same version decides it: at most one of them can land.
-            write.stage = Stage::Waiting;
+            write.stage = WriteStage::Waiting;
             self.outbox.add(shard);
             return;
         }
@@ -136,7 +137,7 @@ impl Node {
         }
         if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
-            if write.stage == Stage::Unknown {
+            if write.stage == WriteStage::Unknown {
                 self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);
             }
         } else if let Some(id) = shown {
@@ -148,7 +149,7 @@ impl Node {
     fn write_lost(&mut self, shard: &ShardId) {
         let Some(hold) = self.holds.get_mut(shard) else { return };
         let Some(write) = hold.take_write() else { return };
-        if write.kind == WriteKind::Claim && (write.stage == Stage::Unknown || write.tries.len() > 1) {
+        if write.kind == WriteKind::Claim && (write.stage == WriteStage::Unknown || write.tries.len() > 1) {
             self.pace.claim_hung(&mut self.ctx);
         }
         match write.kind {
@@ -169,7 +170,7 @@ impl Node {
         let stored = Stored { version: version.clone(), value: write.record.encode().into() };
         match write.kind {
             WriteKind::Claim => {
-                let late = write.stage == Stage::Unknown || write.tries.len() > 1;
+                let late = write.stage == WriteStage::Unknown || write.tries.len() > 1;
                 let check = Check::after(match write.replaces {
                     // It may have been under way for long, and another node may have had the shard meanwhile.
                     Replaces::Nothing if late => Replaces::Lost,

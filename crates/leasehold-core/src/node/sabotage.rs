@@ -6,7 +6,7 @@ use super::context::Context;
 use super::holds::Holds;
 use super::outbox::Outbox;
 use super::requests::{Ask, Purpose};
-use super::writes::Stage;
+use super::writes::WriteStage;
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
 use crate::record::{NodeRecord, NodeState, Record};
@@ -113,7 +113,7 @@ impl Outbox {
     pub(super) fn retry_blindly(&mut self, shard: &ShardId, current: Option<&Stored>, holds: &mut Holds) {
         let Some(write) = holds.get_mut(shard).and_then(|hold| hold.write_mut()) else { return };
         write.base = current.map(|stored| stored.version.clone());
-        write.stage = Stage::Waiting;
+        write.stage = WriteStage::Waiting;
         self.add(shard);
     }
 }

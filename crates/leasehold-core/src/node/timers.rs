@@ -54,7 +54,7 @@ pub(super) enum Timer {
 
 /// When in a step a timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum StepStage {
     /// Before anything else: a node that wakes up late detaches before it acts.
     Clock,
     /// Once the event was taken in.
@@ -89,11 +89,11 @@ impl Timer {
         Timer::Leaving,
     ];
 
-    fn stage(self) -> Stage {
+    fn stage(self) -> StepStage {
         match self {
-            Timer::SessionOver => Stage::Clock,
-            Timer::Surplus | Timer::Leaving => Stage::Decided,
-            _ => Stage::Timers,
+            Timer::SessionOver => StepStage::Clock,
+            Timer::Surplus | Timer::Leaving => StepStage::Decided,
+            _ => StepStage::Timers,
         }
     }
 }
@@ -176,18 +176,18 @@ impl Node {
 
     /// Fires what is due at this stage of a step, in the order of the table. One that fires may set a later one, which then
     /// fires as well.
-    pub(super) fn run_timers(&mut self, stage: Stage) {
+    pub(super) fn run_timers(&mut self, stage: StepStage) {
         match stage {
-            Stage::Clock => self.fire_if_due(Timer::SessionOver),
+            StepStage::Clock => self.fire_if_due(Timer::SessionOver),
             // Usually nothing is due, and that is found out faster than one by one.
-            Stage::Timers if self.ctx.now.at < self.deadline() => {}
-            Stage::Timers => {
+            StepStage::Timers if self.ctx.now.at < self.deadline() => {}
+            StepStage::Timers => {
                 for timer in Timer::ALL.into_iter().filter(|timer| timer.stage() == stage) {
                     self.fire_if_due(timer);
                 }
             }
-            Stage::Decided if self.departure.is_done() => {}
-            Stage::Decided => {
+            StepStage::Decided if self.departure.is_done() => {}
+            StepStage::Decided => {
                 self.fire_if_due(Timer::Surplus);
                 self.fire_if_due(Timer::Leaving);
             }
@@ -264,8 +264,8 @@ mod tests {
     #[test]
     fn every_stage_has_its_timers() {
         let of = |stage| Timer::ALL.into_iter().filter(move |timer| timer.stage() == stage);
-        assert!(of(Stage::Clock).eq([Timer::SessionOver]));
-        assert!(of(Stage::Decided).eq([Timer::Surplus, Timer::Leaving]));
+        assert!(of(StepStage::Clock).eq([Timer::SessionOver]));
+        assert!(of(StepStage::Decided).eq([Timer::Surplus, Timer::Leaving]));
     }
 
     #[test]

@@ -31,12 +31,12 @@ pub(super) struct Write {
     pub(super) replaces: Replaces,
     /// Its tries. Each may have landed, at most one can.
     pub(super) tries: Vec<WriteId>,
-    pub(super) stage: Stage,
+    pub(super) stage: WriteStage,
 }
 
 impl Write {
     pub(super) fn new(kind: WriteKind, base: Option<Version>, record: ShardRecord) -> Self {
-        Write { kind, record, base, replaces: Replaces::Other, tries: Vec::new(), stage: Stage::Waiting }
+        Write { kind, record, base, replaces: Replaces::Other, tries: Vec::new(), stage: WriteStage::Waiting }
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) enum WriteKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum WriteStage {
     Waiting,
     Sent,
     Unknown,
@@ -101,7 +101,7 @@ impl Outbox {
             let Some(write) = holds.get_mut(&shard).and_then(|hold| hold.write_mut()) else {
                 continue;
             };
-            if write.stage == Stage::Sent {
+            if write.stage == WriteStage::Sent {
                 continue;
             }
             let known = mirror.shards.get(&shard).map(|seen| &seen.version);
@@ -116,7 +116,7 @@ impl Outbox {
                 // have looked in between, and not seen us.
                 write.replaces = Replaces::Other;
             }
-            write.stage = Stage::Sent;
+            write.stage = WriteStage::Sent;
             write.tries.push(id);
             write.record.write = id;
             write.record.written_unix_ms = unix_ms;
@@ -132,7 +132,7 @@ impl Outbox {
     /// if it counts whatever the plan says.
     pub(super) fn drop_unsent_claim(&mut self, shard: &ShardId, holds: &mut Holds) -> bool {
         let Some(write) = holds.get(shard).and_then(|hold| hold.write()) else { return false };
-        let unsent = write.stage == Stage::Waiting && write.tries.is_empty() && self.contains(shard);
+        let unsent = write.stage == WriteStage::Waiting && write.tries.is_empty() && self.contains(shard);
         let planned = write.kind == WriteKind::Claim && write.record.why != MoveReason::Takeover;
         if !unsent || !planned {
             return false;

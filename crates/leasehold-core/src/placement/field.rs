@@ -47,20 +47,20 @@ pub(super) struct Field {
     /// In the question's order.
     pub(super) nodes: Vec<Contender>,
     /// The nodes of the first and of the second tier, packed for scanning.
-    lanes: [Lane; 2],
+    tiers: [PackedTier; 2],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct PackedTier {
     hash: Vec<u64>,
     inverse: Vec<u64>,
     node: Vec<u32>,
 }
 
-/// So many nodes of a lane are compared without a branch, because the best so far changes often among the first.
+/// So many nodes of a tier are compared without a branch, because the best so far changes often among the first.
 const HEAD: usize = 128;
 
-impl Lane {
+impl PackedTier {
     /// Where the smallest of the least scores is among the first nodes, and the second smallest of them.
     #[inline]
     fn least_scores(&self, shard: u64) -> (usize, u64) {
@@ -87,10 +87,10 @@ impl Field {
             let hash = node_hash(&node.name);
             let inverse = inverse(node.weight.max(1));
             if tier != Tier::Out {
-                let lane = &mut field.lanes[usize::from(tier == Tier::Second)];
-                lane.hash.push(hash);
-                lane.inverse.push(inverse);
-                lane.node.push(i as u32);
+                let tier_nodes = &mut field.tiers[usize::from(tier == Tier::Second)];
+                tier_nodes.hash.push(hash);
+                tier_nodes.inverse.push(inverse);
+                tier_nodes.node.push(i as u32);
             }
             field.nodes.push(Contender { name: node.name.clone(), hash, weight: node.weight, tier, inverse });
         }
@@ -134,26 +134,26 @@ impl Field {
     /// The best node for a shard.
     #[inline]
     pub(super) fn first(&self, shard: u64) -> Option<u32> {
-        let lane = self.lanes.iter().find(|lane| !lane.node.is_empty())?;
-        let (likely, runner_up) = lane.least_scores(shard);
-        let best = self.pair(shard, lane.node[likely]);
+        let tier_nodes = self.tiers.iter().find(|tier_nodes| !tier_nodes.node.is_empty())?;
+        let (likely, runner_up) = tier_nodes.least_scores(shard);
+        let best = self.pair(shard, tier_nodes.node[likely]);
         if runner_up <= greatest_score(best.cost, self.nodes[best.node as usize].weight) {
             return self.best(shard, |_, _| true).map(|pair| pair.node);
         }
-        self.best_in(lane, HEAD, shard, Some(best), &|_, _| true).map(|pair| pair.node)
+        self.best_in(tier_nodes, HEAD, shard, Some(best), &|_, _| true).map(|pair| pair.node)
     }
 
     /// The best node for a shard among those that `may` lets have it.
     #[inline]
     pub(super) fn best(&self, shard: u64, may: impl Fn(u32, u64) -> bool) -> Option<Pair> {
-        self.lanes.iter().find_map(|lane| self.best_in(lane, 0, shard, None, &may))
+        self.tiers.iter().find_map(|tier_nodes| self.best_in(tier_nodes, 0, shard, None, &may))
     }
 
-    /// The best of a lane from some node on, if it is better than the best so far.
+    /// The best of a tier from some node on, if it is better than the best so far.
     #[inline]
     fn best_in(
         &self,
-        lane: &Lane,
+        tier_nodes: &PackedTier,
         from: usize,
         shard: u64,
         mut best: Option<Pair>,
@@ -161,12 +161,14 @@ impl Field {
     ) -> Option<Pair> {
         let limit_of = |pair: &Pair| greatest_score(pair.cost, self.nodes[pair.node as usize].weight);
         let mut limit = best.as_ref().map_or(u64::MAX, limit_of);
-        for (i, (&node_hash, &inverse)) in lane.hash.iter().zip(&lane.inverse).enumerate().skip(from) {
+        for (i, (&node_hash, &inverse)) in
+            tier_nodes.hash.iter().zip(&tier_nodes.inverse).enumerate().skip(from)
+        {
             let hash = pair_hash(shard, node_hash);
             if least_score(hash, inverse) > limit {
                 continue;
             }
-            let node = lane.node[i];
+            let node = tier_nodes.node[i];
             if !may(node, hash) {
                 continue;
             }
@@ -188,6 +190,6 @@ impl Field {
 
     /// All nodes that may have shards at all.
     pub(super) fn eligible(&self) -> impl Iterator<Item = u32> {
-        self.lanes.iter().flat_map(|lane| lane.node.iter().copied())
+        self.tiers.iter().flat_map(|tier_nodes| tier_nodes.node.iter().copied())
     }
 }

@@ -6,7 +6,7 @@
 //!                    ├─> Works (driver thread) ┤
 //!   ends of work ────┘                         └─> Event   what the core must hear at once
 //!
-//!   clock ───────────> Watch (its own thread)  ──> Order   lose, kill, cut off: needs nobody's answer
+//!   clock ───────────> Watch (its own thread)  ──> WatchdogAction   lose, kill, cut off: needs nobody's answer
 //! ```
 //!
 //! There is no clock and no task in here. The library and the simulator both run this code; each brings its own
@@ -18,7 +18,7 @@ mod timer;
 mod watch;
 mod works;
 
-pub use watch::{Order, SessionStatus, Watch};
+pub use watch::{SessionStatus, Watch, WatchdogAction};
 pub use works::{SessionLost, Works};
 
 use crate::event::{Deadlines, StopReason};

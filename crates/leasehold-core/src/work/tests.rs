@@ -203,9 +203,9 @@ fn the_watch_loses_at_stop_at_kills_at_kill_at_and_forgets() {
         (out, next)
     };
     assert_eq!(turn(10, false), (vec![], ms(20)));
-    assert_eq!(turn(20, false), (vec![Order::CutOff("soon")], ms(100)));
-    assert_eq!(turn(100, false), (vec![Order::Lose(7)], ms(120)));
-    assert_eq!(turn(130, true), (vec![Order::CutOff("late")], ms(150)));
-    assert_eq!(turn(150, true), (vec![Order::Kill(7)], Moment::NEVER));
+    assert_eq!(turn(20, false), (vec![WatchdogAction::CutOff("soon")], ms(100)));
+    assert_eq!(turn(100, false), (vec![WatchdogAction::Lose(7)], ms(120)));
+    assert_eq!(turn(130, true), (vec![WatchdogAction::CutOff("late")], ms(150)));
+    assert_eq!(turn(150, true), (vec![WatchdogAction::Kill(7)], Moment::NEVER));
     assert_eq!(turn(160, true), (vec![], Moment::NEVER), "it is watched no longer");
 }

@@ -17,7 +17,7 @@ pub struct SessionStatus {
 
 /// What the watchdog does. `S` stands for a session and `K` for work that is cut off alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order<S, K> {
+pub enum WatchdogAction<S, K> {
     /// Tells everybody that this session is lost.
     Lose(S),
     /// Cuts off all that runs under this session; it is watched no longer.
@@ -57,7 +57,7 @@ impl<S: Clone, K> Watch<S, K> {
         &mut self,
         now: impl Fn() -> Moment,
         look: impl Fn(&S) -> SessionStatus,
-        out: &mut Vec<Order<S, K>>,
+        out: &mut Vec<WatchdogAction<S, K>>,
     ) -> Moment {
         let mut next = Moment::NEVER;
         self.sessions.retain(|session| {
@@ -67,11 +67,11 @@ impl<S: Clone, K> Watch<S, K> {
                 return true;
             }
             if !seen.told {
-                out.push(Order::Lose(session.clone()));
+                out.push(WatchdogAction::Lose(session.clone()));
             }
             let over = now() >= seen.kill_at;
             if over {
-                out.push(Order::Kill(session.clone()));
+                out.push(WatchdogAction::Kill(session.clone()));
             } else {
                 next = next.min(seen.kill_at);
             }
@@ -82,14 +82,14 @@ impl<S: Clone, K> Watch<S, K> {
                 next = next.min(first.key().0);
                 break;
             }
-            out.push(Order::CutOff(first.remove()));
+            out.push(WatchdogAction::CutOff(first.remove()));
         }
         next
     }
 
     /// The owner is gone: nothing that it started may run on.
-    pub fn end(self, out: &mut Vec<Order<S, K>>) {
-        out.extend(self.sessions.into_iter().map(Order::Kill));
-        out.extend(self.cuts.into_values().map(Order::CutOff));
+    pub fn end(self, out: &mut Vec<WatchdogAction<S, K>>) {
+        out.extend(self.sessions.into_iter().map(WatchdogAction::Kill));
+        out.extend(self.cuts.into_values().map(WatchdogAction::CutOff));
     }
 }

@@ -1,7 +1,7 @@
 //! Leaves out of a state what cannot matter any more, so that states that behave alike are one.
 
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Session, State, Work, WriteState};
 
 impl State {
     /// Forgets what cannot matter any more, and renumbers lives and epochs.
@@ -69,8 +69,8 @@ impl State {
             }
             for p in (0..setup.procs).filter(|p| setup.name[*p] == n) {
                 let proc = &mut self.procs[p];
-                if proc.renewal == Request::Flying && proc.creates {
-                    proc.renewal = Request::None;
+                if proc.renewal == WriteState::Flying && proc.creates {
+                    proc.renewal = WriteState::None;
                 }
             }
         }
@@ -83,8 +83,8 @@ impl State {
                 continue;
             }
             for holding in self.procs.iter_mut().map(|proc| &mut proc.holding[x]) {
-                if holding.claim == Request::Flying && holding.creates {
-                    holding.claim = Request::None;
+                if holding.claim == WriteState::Flying && holding.creates {
+                    holding.claim = WriteState::None;
                 }
                 if holding.late_creates {
                     holding.late = None;
@@ -203,7 +203,7 @@ impl Proc {
         }
         self.vouched &= self.phase == Phase::Attached;
         self.read &= self.phase == Phase::Attached && setup.damages > 0;
-        if self.renewal == Request::None {
+        if self.renewal == WriteState::None {
             (self.age, self.creates, self.asked) = (0, false, false);
             self.publishing = 0;
         }
@@ -212,13 +212,13 @@ impl Proc {
         }
         for holding in &mut self.holding {
             holding.ran &= self.phase == Phase::Attached;
-            if holding.claim == Request::None {
+            if holding.claim == WriteState::None {
                 (holding.creates, holding.trusted) = (false, false);
             }
             if holding.late.is_none() {
                 holding.late_creates = false;
             }
-            if holding.claim != Request::Applied {
+            if holding.claim != WriteState::Applied {
                 holding.epoch = 0;
             }
         }
@@ -232,11 +232,11 @@ impl Proc {
             _ => good_for <= setup.margin,
         };
         match self.renewal {
-            Request::Applied if useless => self.renewal = Request::None,
-            Request::Flying if useless && self.phase == Phase::Attached && !setup.latecomers => {
-                self.renewal = Request::None;
+            WriteState::Applied if useless => self.renewal = WriteState::None,
+            WriteState::Flying if useless && self.phase == Phase::Attached && !setup.latecomers => {
+                self.renewal = WriteState::None;
             }
-            Request::Flying if useless => self.age = setup.ttl,
+            WriteState::Flying if useless => self.age = setup.ttl,
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::setup::{PROCS, SHARDS, Setup};
 use crate::state::{
-    Hold, Holding, Life, Meta, MetaWrite, Name, Phase, Proc, Release, Request, Session, Shard, State, Work,
+    Hold, Holding, Life, Meta, MetaWrite, Name, Phase, Proc, Release, Session, Shard, State, Work, WriteState,
 };
 
 /// A state in 256 bits.
@@ -127,8 +127,8 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
     flag(bits, &mut proc.paused);
     bits.field(&mut proc.life, 3);
     bits.field(&mut proc.left_for, 3);
-    choice!(bits, proc.renewal, 2, Request::None, Request::Flying, Request::Applied);
-    if proc.renewal != Request::None {
+    choice!(bits, proc.renewal, 2, WriteState::None, WriteState::Flying, WriteState::Applied);
+    if proc.renewal != WriteState::None {
         flag(bits, &mut proc.creates);
         bits.field(&mut proc.age, 3);
     }
@@ -158,7 +158,7 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
 
 fn walk_holding(setup: &Setup, holding: &mut Holding, bits: &mut impl Bits) {
     choice!(bits, holding.work, 2, Work::None, Work::Running, Work::Stopping);
-    choice!(bits, holding.claim, 2, Request::None, Request::Flying, Request::Applied);
+    choice!(bits, holding.claim, 2, WriteState::None, WriteState::Flying, WriteState::Applied);
     flag(bits, &mut holding.creates);
     bits.field(&mut holding.epoch, 4);
     let mut late = holding.late.map_or(0, |life| life + 1);

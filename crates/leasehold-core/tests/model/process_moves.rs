@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps};
 use crate::setup::{Rule, Setup};
-use crate::state::{Life, Phase, Proc, Request, Session, State, Work};
+use crate::state::{Life, Phase, Proc, Session, State, Work, WriteState};
 
 impl Steps<'_> {
     /// A tick of every clock at once. Sessions run on the slowest clock that drift allows and silence is counted on
@@ -71,13 +71,15 @@ enum Compared<'a> {
 impl Proc {
     fn grow_older(&mut self, setup: &Setup) {
         self.left_for = self.left_for.saturating_sub(1);
-        if self.renewal != Request::None {
+        if self.renewal != WriteState::None {
             self.age = (self.age + 1).min(setup.ttl);
         }
-        if self.renewal == Request::Applied && self.age == setup.ttl && setup.holds(Rule::DeadlineFromSending)
+        if self.renewal == WriteState::Applied
+            && self.age == setup.ttl
+            && setup.holds(Rule::DeadlineFromSending)
         {
             // Its answer can no longer move any deadline.
-            self.renewal = Request::None;
+            self.renewal = WriteState::None;
         }
         let enough = setup.wait() + 1;
         let older = |for_ticks: &mut u8| {
@@ -95,7 +97,7 @@ impl State {
     fn grow_older(&mut self, setup: &Setup) {
         for p in 0..setup.procs {
             self.procs[p].grow_older(setup);
-            if self.procs[p].renewal == Request::Flying && self.renewal_is_useless(setup, p) {
+            if self.procs[p].renewal == WriteState::Flying && self.renewal_is_useless(setup, p) {
                 self.abandon_renewal(setup, p);
             }
         }
@@ -182,11 +184,11 @@ impl State {
         let life = self.procs[p].life;
         let crowded = self.procs[p].holding[x].creates && self.has_late_creation();
         let holding = &mut self.procs[p].holding[x];
-        if holding.claim == Request::Flying && !crowded {
+        if holding.claim == WriteState::Flying && !crowded {
             holding.late = Some(life);
             holding.late_creates = holding.creates;
         }
-        holding.claim = Request::None;
+        holding.claim = WriteState::None;
     }
 
     /// Nobody waits for the renewal any more. If it is under way it may yet land.
@@ -198,7 +200,7 @@ impl State {
         } else {
             setup.latecomers || !setup.holds(Rule::RenewalIsSwap)
         };
-        if self.procs[p].renewal == Request::Flying && may_matter {
+        if self.procs[p].renewal == WriteState::Flying && may_matter {
             self.names[name].late_publishes = self.procs[p].publishing;
             if self.alive(name) == Some(session) && !self.procs[p].creates {
                 self.names[name].renewal = true;
@@ -207,7 +209,7 @@ impl State {
                 self.names[name].join_creates = self.procs[p].creates;
             }
         }
-        self.procs[p].renewal = Request::None;
+        self.procs[p].renewal = WriteState::None;
     }
 
     /// The version of a node record changed: whatever expected the former one can never be applied.
@@ -224,11 +226,11 @@ impl State {
         for p in 0..setup.procs {
             let proc = &mut self.procs[p];
             if setup.name[p] == n
-                && proc.renewal == Request::Flying
+                && proc.renewal == WriteState::Flying
                 && !proc.creates
                 && setup.holds(Rule::RenewalIsSwap)
             {
-                proc.renewal = Request::None;
+                proc.renewal = WriteState::None;
             }
             // Everybody sees every version at once: a node that sees it later only waits longer. Only where nobody
             // fences, and so nobody notices that a view is old, do old views make a difference.

@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Session, State, Work, WriteState};
 
 impl Steps<'_> {
     /// What a process does about its own session and about those of others.
@@ -31,7 +31,7 @@ impl Steps<'_> {
     fn own_requests(&mut self, p: usize) {
         let proc = self.from.procs[p];
         let n = self.setup.name[p];
-        if proc.renewal != Request::Flying || (proc.creates && self.from.names[n].state != Life::Absent) {
+        if proc.renewal != WriteState::Flying || (proc.creates && self.from.names[n].state != Life::Absent) {
             return;
         }
         self.plain(Move::LandRenewal(p), |setup, state| state.land_renewal(setup, p));
@@ -53,7 +53,8 @@ impl Steps<'_> {
                 self.plain(Move::Open(p, plan), |_, state| {
                     let proc = &mut state.procs[p];
                     (proc.phase, proc.life, proc.publishing) = (Phase::Joining, 7, plan);
-                    (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
+                    (proc.renewal, proc.age, proc.creates) =
+                        (WriteState::Flying, 0, name.state == Life::Absent);
                 });
             }
         }
@@ -71,21 +72,22 @@ impl Steps<'_> {
             Phase::Joining => mine || name.state != Life::Active,
             _ => false,
         };
-        if may && proc.renewal == Request::None {
+        if may && proc.renewal == WriteState::None {
             for publishing in self.publications(p) {
                 self.plain(Move::SendRenewal(p, publishing), |_, state| {
                     let damaged = state.meta == Meta::Damaged;
                     let proc = &mut state.procs[p];
                     proc.asked = damaged;
-                    (proc.renewal, proc.age, proc.creates) = (Request::Flying, 0, name.state == Life::Absent);
+                    (proc.renewal, proc.age, proc.creates) =
+                        (WriteState::Flying, 0, name.state == Life::Absent);
                     (proc.publishing, proc.published) = (publishing, proc.published & publishing);
                 });
             }
         }
-        if proc.renewal != Request::None {
+        if proc.renewal != WriteState::None {
             self.plain(Move::GiveUpRenewal(p), |setup, state| state.abandon_renewal(setup, p));
         }
-        if proc.renewal == Request::Applied {
+        if proc.renewal == WriteState::Applied {
             self.plain(Move::HearRenewal(p), |setup, state| state.hear_renewal(setup, p));
         }
     }
@@ -96,7 +98,7 @@ impl Steps<'_> {
             return vec![0];
         }
         let holding = self.from.procs[p].holding;
-        let claimed = |x: &usize| holding[*x].work != Work::None || holding[*x].claim != Request::None;
+        let claimed = |x: &usize| holding[*x].work != Work::None || holding[*x].claim != WriteState::None;
         let must = (0..self.setup.shards).filter(claimed).fold(0, |all, x| all | 1 << x);
         (0..1 << self.setup.shards).filter(|set| set & must == must).collect()
     }
@@ -205,7 +207,7 @@ impl State {
         } else {
             self.write_first_record(setup, n, session);
         }
-        self.procs[p].renewal = Request::Applied;
+        self.procs[p].renewal = WriteState::Applied;
         self.names[n].publishes = self.procs[p].publishing;
     }
 
@@ -215,7 +217,7 @@ impl State {
         let proc = &mut self.procs[p];
         let since = if setup.holds(Rule::DeadlineFromSending) { proc.age } else { 0 };
         let good_for = setup.ttl - since.min(setup.ttl);
-        (proc.renewal, proc.published) = (Request::None, proc.publishing);
+        (proc.renewal, proc.published) = (WriteState::None, proc.publishing);
         proc.vouched |= std::mem::take(&mut proc.asked) && proc.phase == Phase::Attached;
         let revived = matches!(proc.phase, Phase::Lost | Phase::Over) && !setup.holds(Rule::LostIsForEver);
         match proc.phase {

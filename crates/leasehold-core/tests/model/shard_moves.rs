@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps, Violation};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Release, Request, Session, State, Work};
+use crate::state::{Hold, Life, Meta, Phase, Release, Session, State, Work, WriteState};
 
 impl Steps<'_> {
     /// What a process and the store do about one shard.
@@ -22,18 +22,18 @@ impl Steps<'_> {
     fn claims_land(&mut self, p: usize, x: usize) {
         let holding = self.from.procs[p].holding[x];
         let absent = self.from.shards[x].state == Hold::Absent;
-        if holding.claim == Request::Flying && (!holding.creates || absent) {
+        if holding.claim == WriteState::Flying && (!holding.creates || absent) {
             self.plain(Move::LandClaim(p, x), |setup, state| {
                 let epoch = state.next_epoch(setup, p, x);
                 state.write_shard(setup, x, Hold::Held, state.session(p));
                 let holding = &mut state.procs[p].holding[x];
                 if holding.work == Work::None {
                     state.shards[x].epoch = epoch;
-                    (holding.claim, holding.epoch) = (Request::Applied, epoch);
+                    (holding.claim, holding.epoch) = (WriteState::Applied, epoch);
                 } else {
                     // The holder filled the hole.
                     state.shards[x].epoch = state.shards[x].started;
-                    (holding.claim, holding.ran) = (Request::None, true);
+                    (holding.claim, holding.ran) = (WriteState::None, true);
                 }
             });
         }
@@ -66,15 +66,15 @@ impl Steps<'_> {
     fn claim(&mut self, p: usize, x: usize) {
         let (proc, shard) = (self.from.procs[p], self.from.shards[x]);
         let (holding, knows_meta) = (proc.holding[x], self.setup.wipes == 0 || proc.incarnation != 0);
-        let idle = holding.work == Work::None && holding.claim == Request::None;
+        let idle = holding.work == Work::None && holding.claim == WriteState::None;
         let fills = self.setup.holes > 0
             && holding.work == Work::Running
-            && holding.claim == Request::None
+            && holding.claim == WriteState::None
             && shard.state == Hold::Absent;
         if fills {
             self.plain(Move::Repair(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
-                (holding.claim, holding.creates) = (Request::Flying, true);
+                (holding.claim, holding.creates) = (WriteState::Flying, true);
             });
         }
         if idle && knows_meta && self.from.may_claim(self.setup, p, x) {
@@ -86,7 +86,7 @@ impl Steps<'_> {
             self.plain(Move::SendClaim(p, x), |_, state| {
                 state.procs[p].holding[x].trusted = trusted;
                 let holding = &mut state.procs[p].holding[x];
-                (holding.claim, holding.creates) = (Request::Flying, shard.state == Hold::Absent);
+                (holding.claim, holding.creates) = (WriteState::Flying, shard.state == Hold::Absent);
             });
         }
         let may_be_lost = self.from.wipes > 0 || self.from.holes > 0;
@@ -95,18 +95,18 @@ impl Steps<'_> {
         if idle && knows_meta && alone && may_be_lost && shard.state != Hold::Absent {
             self.plain(Move::SendCreate(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
-                (holding.claim, holding.creates) = (Request::Flying, true);
+                (holding.claim, holding.creates) = (WriteState::Flying, true);
             });
         }
     }
 
     fn hear(&mut self, p: usize, x: usize) {
         match self.from.procs[p].holding[x].claim {
-            Request::None => {}
-            Request::Applied if !self.from.may_start(self.setup, p, x) => {
+            WriteState::None => {}
+            WriteState::Applied if !self.from.may_start(self.setup, p, x) => {
                 self.plain(Move::ForgetClaim(p, x), |_, state| state.abandon_claim(p, x));
             }
-            Request::Flying => {
+            WriteState::Flying => {
                 self.plain(Move::GiveUpClaim(p, x), |_, state| state.abandon_claim(p, x));
                 if !self.setup.holds(Rule::UnknownIsResolved) {
                     self.step(Move::AssumeClaim(p, x), |_, state| {
@@ -116,7 +116,7 @@ impl Steps<'_> {
                     });
                 }
             }
-            Request::Applied => {
+            WriteState::Applied => {
                 self.step(Move::HearClaim(p, x), |setup, state| state.hear_claim(setup, p, x));
                 self.plain(Move::ForgetClaim(p, x), |_, state| state.abandon_claim(p, x));
             }
@@ -129,7 +129,7 @@ impl Steps<'_> {
         }
         let stopped = self.from.procs[p].holding[x].work == Work::None;
         let holding = self.from.procs[p].holding[x];
-        let looked = holding.ran || (holding.claim == Request::Applied && holding.trusted);
+        let looked = holding.ran || (holding.claim == WriteState::Applied && holding.trusted);
         let proper = looked || !self.setup.tells_releases() || !self.setup.holds(Rule::UnstartedIsNoRelease);
         if self.setup.voluntary && (stopped || !self.setup.holds(Rule::StopBeforeRelease)) {
             self.plain(Move::SendRelease(p, x), |_, state| {
@@ -249,7 +249,7 @@ impl State {
 
     fn hear_claim(&mut self, setup: &Setup, p: usize, x: usize) -> Option<Violation> {
         let holding = &mut self.procs[p].holding[x];
-        holding.claim = Request::None;
+        holding.claim = WriteState::None;
         holding.creates = false;
         let looks = !holding.trusted && setup.holds(Rule::NodesBeforeStart);
         if looks && self.store_changed(setup, p) {
@@ -281,8 +281,8 @@ impl State {
         }
         for proc in &mut self.procs[..setup.procs] {
             let holding = &mut proc.holding[x];
-            if holding.claim == Request::Flying && !holding.creates {
-                holding.claim = Request::None;
+            if holding.claim == WriteState::Flying && !holding.creates {
+                holding.claim = WriteState::None;
             }
             if !holding.late_creates {
                 holding.late = None;

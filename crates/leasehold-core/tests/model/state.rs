@@ -22,7 +22,7 @@ pub(crate) enum Phase {
 /// A request whose answer the process waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Request {
+pub(crate) enum WriteState {
     /// There is none.
     #[default]
     None,
@@ -56,7 +56,7 @@ pub(crate) struct Session {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holding {
     pub(crate) work: Work,
-    pub(crate) claim: Request,
+    pub(crate) claim: WriteState,
     /// The claim expects no record.
     pub(crate) creates: bool,
     /// The epoch of the claim that was applied and not heard of.
@@ -82,7 +82,7 @@ pub(crate) struct Proc {
     /// Ticks until its session ends, on its own clock.
     pub(crate) left_for: u8,
     /// Its renewal, or its first write.
-    pub(crate) renewal: Request,
+    pub(crate) renewal: WriteState,
     /// The renewal expects no record.
     pub(crate) creates: bool,
     /// Ticks since the renewal was sent.

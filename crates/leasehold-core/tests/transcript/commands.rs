@@ -61,9 +61,9 @@ impl World {
             "patch" => self.patch(&first.parse()?, more)?,
             "control" => self.control(format!("{first} {more}").trim())?,
             "wipe" => self.wipe(),
-            "save" => self.saved = Some(self.shelf.clone()),
+            "save" => self.saved = Some(self.store.clone()),
             "restore" => self.restore()?,
-            "generation" => self.shelf.generation = first.to_owned(),
+            "generation" => self.store.generation = first.to_owned(),
             "command" => {
                 let command = command(more)?;
                 self.step(first, Event::Command(command));
@@ -191,11 +191,11 @@ impl World {
 
     /// Changes some fields of a record, as a person with an editor would.
     fn patch(&mut self, key: &Key, fields: &str) -> Result<(), String> {
-        let stored = self.shelf.records.get(key).ok_or("there is no such record")?;
+        let stored = self.store.records.get(key).ok_or("there is no such record")?;
         let mut value: Value = serde_json::from_slice(&stored.value).map_err(|e| e.to_string())?;
         let fields: Value = serde_json::from_str(fields).map_err(|e| e.to_string())?;
         merge(&mut value, fields);
-        value["write"] = json!(WriteId::from_bits(self.shelf.revision.into()));
+        value["write"] = json!(WriteId::from_bits(self.store.revision.into()));
         self.write(key, Some(value.to_string().into_bytes().into()));
         Ok(())
     }
@@ -203,13 +203,13 @@ impl World {
     fn control(&mut self, fields: &str) -> Result<(), String> {
         let mut value: Value = serde_json::from_str(fields).map_err(|e| e.to_string())?;
         value["format"] = json!(FORMAT);
-        value["write"] = json!(WriteId::from_bits(self.shelf.revision.into()));
+        value["write"] = json!(WriteId::from_bits(self.store.revision.into()));
         self.write(&Key::Control, Some(value.to_string().into_bytes().into()));
         Ok(())
     }
 
     fn wipe(&mut self) {
-        let keys: Vec<Key> = self.shelf.records.keys().cloned().collect();
+        let keys: Vec<Key> = self.store.records.keys().cloned().collect();
         for key in keys {
             self.write(&key, None);
         }
@@ -217,7 +217,7 @@ impl World {
 
     /// The store is as it was when it was saved. Nobody is told: a restored store has no memory of its watchers.
     fn restore(&mut self) -> Result<(), String> {
-        self.shelf = self.saved.clone().ok_or("nothing was saved")?;
+        self.store = self.saved.clone().ok_or("nothing was saved")?;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ fn running(world: &World) -> BTreeMap<&str, usize> {
 
 /// The size of the record of a node, in bytes.
 fn record_len(world: &World, node: &str) -> usize {
-    let stored = &world.shelf.records[&Key::Node(node.parse().unwrap())];
+    let stored = &world.store.records[&Key::Node(node.parse().unwrap())];
     assert!(NodeRecord::decode(&stored.value).is_ok());
     stored.value.len()
 }

@@ -8,12 +8,12 @@
 
 mod commands;
 mod declines;
+mod memory_store;
 mod names;
 mod placements;
 mod print;
 mod process;
 mod script;
-mod shelf;
 mod tables;
 mod world;
 

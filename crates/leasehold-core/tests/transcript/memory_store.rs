@@ -7,15 +7,15 @@ use leasehold_core::store::{Key, Listing, Stored, Swap, Swapped, Version};
 
 /// What is in the store. Rolled back by putting an earlier clone in its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryStore {
     pub(crate) records: BTreeMap<Key, Stored>,
     pub(crate) revision: u64,
     pub(crate) generation: String,
 }
 
-impl Shelf {
+impl MemoryStore {
     pub(crate) fn new() -> Self {
-        Shelf { records: BTreeMap::new(), revision: 0, generation: "g1".into() }
+        MemoryStore { records: BTreeMap::new(), revision: 0, generation: "g1".into() }
     }
 
     pub(crate) fn put(&mut self, key: &Key, value: Option<Arc<[u8]>>) -> Option<Stored> {

@@ -14,12 +14,12 @@ impl World {
         let mut rows = vec![["shard", "epoch", "state", "why", "runs on"].map(String::from)];
         let mut ids: std::collections::BTreeSet<ShardId> =
             self.processes.values().flat_map(|process| process.works.keys().cloned()).collect();
-        ids.extend(self.shelf.records.keys().filter_map(|key| match key {
+        ids.extend(self.store.records.keys().filter_map(|key| match key {
             Key::Shard(shard) => Some(shard.clone()),
             _ => None,
         }));
         for id in ids {
-            let stored = self.shelf.records.get(&Key::Shard(id.clone()));
+            let stored = self.store.records.get(&Key::Shard(id.clone()));
             let (epoch, state, why) = match stored.map(|stored| ShardRecord::decode(&stored.value)) {
                 None => ("-".into(), "no record".into(), "-".into()),
                 Some(Err(_)) => ("-".into(), "corrupt".into(), "-".into()),
@@ -60,7 +60,7 @@ impl World {
     /// Every record under a prefix, as it is in the store, without what is only noise.
     pub(crate) fn records(&mut self, prefix: &str) -> Vec<String> {
         let mut lines = Vec::new();
-        for (key, stored) in &self.shelf.records {
+        for (key, stored) in &self.store.records {
             if !key.to_string().starts_with(prefix) {
                 continue;
             }

@@ -12,10 +12,10 @@ use leasehold_core::store::{
 };
 use leasehold_core::{Epoch, Moment, Node, Now, ShardId};
 
+use crate::memory_store::MemoryStore;
 use crate::names::Names;
 use crate::print;
 use crate::process::{FaultKind, GateManner, Manner, Process, Work};
-use crate::shelf::Shelf;
 
 /// When the world begins, in milliseconds since 1970.
 const BEGIN_UNIX_MS: i64 = 1_700_000_000_000;
@@ -53,8 +53,8 @@ pub(crate) enum End {
 
 pub(crate) struct World {
     pub(crate) now: Moment,
-    pub(crate) shelf: Shelf,
-    pub(crate) saved: Option<Shelf>,
+    pub(crate) store: MemoryStore,
+    pub(crate) saved: Option<MemoryStore>,
     pub(crate) facts: Facts,
     pub(crate) round_trip: Duration,
     pub(crate) processes: BTreeMap<String, Process>,
@@ -76,7 +76,7 @@ impl World {
     pub(crate) fn new() -> Self {
         World {
             now: Moment::ZERO,
-            shelf: Shelf::new(),
+            store: MemoryStore::new(),
             saved: None,
             facts: Facts {
                 kind: "story",
@@ -239,21 +239,21 @@ impl World {
         request: &Request,
         answer: Option<(Duration, AnswerManner)>,
     ) {
-        let generation = self.shelf.generation.clone();
+        let generation = self.store.generation.clone();
         let mut changes = Vec::new();
         let mut reply = match &request.op {
             Op::Read(keys) => {
-                let found = keys.iter().map(|key| self.shelf.records.get(key).cloned()).collect();
+                let found = keys.iter().map(|key| self.store.records.get(key).cloned()).collect();
                 Answer::Read { found, generation }
             }
-            Op::List => Answer::Listed(self.shelf.listing()),
-            Op::ListNodes => Answer::Listed(self.shelf.listing().nodes_only()),
+            Op::List => Answer::Listed(self.store.listing()),
+            Op::ListNodes => Answer::Listed(self.store.listing().nodes_only()),
             Op::Swap(swaps) => {
                 let mut outcomes = Vec::new();
                 for swap in swaps {
-                    let outcome = self.shelf.swap(swap);
+                    let outcome = self.store.swap(swap);
                     if let Swapped::Applied(_) = outcome {
-                        changes.push((swap.key.clone(), self.shelf.records.get(&swap.key).cloned()));
+                        changes.push((swap.key.clone(), self.store.records.get(&swap.key).cloned()));
                     }
                     outcomes.push(outcome);
                 }
@@ -293,13 +293,13 @@ impl World {
 
     /// Another program writes a record without asking what was there.
     pub(crate) fn write(&mut self, key: &Key, value: Option<Arc<[u8]>>) {
-        let stored = self.shelf.put(key, value);
+        let stored = self.store.put(key, value);
         self.tell_changes(vec![(key.clone(), stored)]);
     }
 
     /// Garbage that is written past the store: no version changes, and nobody is told.
     pub(crate) fn scribble(&mut self, key: &Key) -> Result<(), String> {
-        let stored = self.shelf.records.get_mut(key).ok_or("there is no such record")?;
+        let stored = self.store.records.get_mut(key).ok_or("there is no such record")?;
         stored.value = Arc::from(b"garbage".as_slice());
         Ok(())
     }
@@ -318,7 +318,7 @@ impl World {
     }
 
     pub(crate) fn snapshot(&mut self, name: &str) {
-        let event = Event::Watched(WatchEvent::Snapshot(self.shelf.listing()));
+        let event = Event::Watched(WatchEvent::Snapshot(self.store.listing()));
         self.after(self.round_trip / 2, name, Happening::Event(event));
     }
 

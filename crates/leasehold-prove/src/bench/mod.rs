@@ -33,7 +33,7 @@ const NODES_MAX: u64 = 500;
 
 /// What was asked for.
 #[derive(Debug)]
-struct Request {
+struct BenchOptions {
     nodes: usize,
     shards: u32,
     ttl: Option<Duration>,
@@ -49,8 +49,8 @@ enum Extent {
     Cost,
 }
 
-impl Request {
-    fn read(what: &Bench) -> Result<Request, Failure> {
+impl BenchOptions {
+    fn read(what: &Bench) -> Result<BenchOptions, Failure> {
         let mut problems = Vec::new();
         let nodes = number(&mut problems, "--nodes", what.nodes.as_deref(), 2, NODES_MAX).unwrap_or(3);
         let shards = number(&mut problems, "--shards", what.shards.as_deref(), 1, 100_000).unwrap_or(2048);
@@ -63,7 +63,7 @@ impl Request {
         }
         let extent = if what.cost_only { Extent::Cost } else { Extent::All };
         match problems.is_empty() {
-            true => Ok(Request { nodes: nodes as usize, shards: shards as u32, ttl, rest_for, extent }),
+            true => Ok(BenchOptions { nodes: nodes as usize, shards: shards as u32, ttl, rest_for, extent }),
             false => Err(Problems(problems).into()),
         }
     }
@@ -89,7 +89,7 @@ impl Request {
 
 /// Measures everything and prints it.
 pub async fn bench(what: Bench) -> Result<(), Failure> {
-    let request = Request::read(&what)?;
+    let request = BenchOptions::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
     // One that comes while the store is opened is heeded as soon as there is something to clear.
     let mut signals = Signals::listen()?;
@@ -111,7 +111,11 @@ pub async fn bench(what: Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn measure(request: &Request, scratch: &Scratch, progress: &mut Progress) -> Result<Numbers, Failure> {
+async fn measure(
+    request: &BenchOptions,
+    scratch: &Scratch,
+    progress: &mut Progress,
+) -> Result<Numbers, Failure> {
     let config = request.config(scratch)?;
     scratch.vet().await?;
     let template = NodeTemplate {

@@ -14,7 +14,7 @@ use leasehold_core::{GroupName, Moment, NodeName, ShardId};
 use leasehold_store::Store;
 
 use super::cost::{Cost, Sizes};
-use super::{Extent, Request, cpu};
+use super::{BenchOptions, Extent, cpu};
 use crate::check::Progress;
 use crate::cluster::{Cluster, GROUP, Ledger, NodeTemplate, Scratch, refused};
 
@@ -47,7 +47,7 @@ pub(super) struct Measured {
 }
 
 pub(super) struct Session<'a> {
-    request: &'a Request,
+    request: &'a BenchOptions,
     ttl: Duration,
     url: String,
     store: Arc<dyn Store>,
@@ -58,7 +58,7 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        request: &'a Request,
+        request: &'a BenchOptions,
         template: NodeTemplate,
         scratch: &Scratch,
         folder: &Path,
@@ -235,8 +235,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The promises that were broken. Of work that lost its session nobody knows here until when its grant was good: it asks
-/// only when it starts and when it is told to stop.
+/// The promises that were broken. How long the grant of lost work was good is unknown here, because that work checks it only
+/// when it starts and when it is told to stop.
 fn broken(history: &History) -> Vec<String> {
     let violations = judge::judge(history).into_iter();
     let known = violations.filter(|violation| violation.invariant != judge::STOPPED_BEFORE_DEADLINE);

@@ -31,7 +31,7 @@ pub(crate) use progress::Progress;
 
 use crate::cluster::Scratch;
 use findings::Findings;
-use plan::{Plan, Request};
+use plan::{CheckOptions, Plan};
 use trial::Trial;
 use written::Written;
 
@@ -40,7 +40,7 @@ pub async fn check(what: Check) -> Result<(), Failure> {
     if !what.history.is_empty() {
         return offline::check(&what);
     }
-    let request = Request::read(&what)?;
+    let request = CheckOptions::read(&what)?;
     let settings = Settings::load(&what.everywhere, None)?;
     let files = Files {
         record: what.record.as_deref().map(Written::prepare).transpose()?,
@@ -84,7 +84,7 @@ struct Files {
 /// What it shows, and which files could not be written.
 async fn on_store(
     what: &Check,
-    request: Request,
+    request: CheckOptions,
     scratch: &Scratch,
     files: Files,
 ) -> Result<(Findings, Vec<String>), Failure> {

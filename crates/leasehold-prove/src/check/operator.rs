@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 /// Drains nodes and takes that back, one request after the other, however long the store does not answer.
 #[derive(Debug)]
 pub(super) struct Operator {
-    requests: mpsc::UnboundedSender<Request>,
+    requests: mpsc::UnboundedSender<OperatorRequest>,
     waiting: Arc<AtomicUsize>,
     _tasks: Tasks,
 }
 
 /// An operator's request.
 #[derive(Clone, Debug)]
-pub(super) enum Request {
+pub(super) enum OperatorRequest {
     Drain(NodeName),
     Undrain(NodeName),
 }
@@ -40,7 +40,7 @@ impl Operator {
         Operator { requests, waiting, _tasks: tasks }
     }
 
-    pub(super) fn send(&self, request: Request) {
+    pub(super) fn send(&self, request: OperatorRequest) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.requests.send(request);
     }
@@ -52,10 +52,10 @@ impl Operator {
 }
 
 /// A request may be made twice: the second time changes nothing.
-async fn granted(client: &Client, request: &Request) -> bool {
+async fn granted(client: &Client, request: &OperatorRequest) -> bool {
     let made = match request {
-        Request::Drain(node) => client.drain(node, "leasehold check").await,
-        Request::Undrain(node) => client.undrain(node).await,
+        OperatorRequest::Drain(node) => client.drain(node, "leasehold check").await,
+        OperatorRequest::Undrain(node) => client.undrain(node).await,
     };
     made.is_ok()
 }

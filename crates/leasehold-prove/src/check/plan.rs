@@ -37,7 +37,7 @@ pub(super) struct Plan {
 
 /// What was asked for, each value for itself.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct CheckOptions {
     nodes: Option<u64>,
     shards: Option<u64>,
     run_for: Option<Duration>,
@@ -47,11 +47,11 @@ pub(super) struct Request {
     scenario: Option<Scenario>,
 }
 
-impl Request {
+impl CheckOptions {
     /// Parses all values, and reports every invalid one.
-    pub(super) fn read(check: &Check) -> Result<Request, Failure> {
+    pub(super) fn read(check: &Check) -> Result<CheckOptions, Failure> {
         let mut problems = Vec::new();
-        let request = Request {
+        let request = CheckOptions {
             nodes: number(&mut problems, "--nodes", check.nodes.as_deref(), 1, 26),
             shards: number(&mut problems, "--shards", check.shards.as_deref(), 1, 100_000),
             run_for: duration(&mut problems, "--for", check.run_for.as_deref()),

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::fault::Fault;
 use super::lock::Lock;
-use super::operator::{Operator, Request};
+use super::operator::{Operator, OperatorRequest};
 use super::plan::Plan;
 use super::progress::Progress;
 use super::scenario::Scenario;
@@ -169,7 +169,7 @@ impl<'a> Trial<'a> {
             Fault::Kill => self.cluster.kill(step.node)?,
             Fault::Stop => self.cluster.pause(step.node)?,
             Fault::Restart => self.cluster.drain(step.node)?,
-            Fault::Drain => self.operator.send(Request::Drain(self.name(step.node)?)),
+            Fault::Drain => self.operator.send(OperatorRequest::Drain(self.name(step.node)?)),
             Fault::Lock => self.lock = self.file.as_deref().map(Lock::hold).transpose()?,
             Fault::Cut | Fault::Stall | Fault::OneWay | Fault::Delay | Fault::Reset => {
                 self.set_mode(step.node, self.mode(step))?;
@@ -182,7 +182,7 @@ impl<'a> Trial<'a> {
         match step.fault {
             Fault::Kill | Fault::Restart => self.returning.push(step.node),
             Fault::Stop => self.cluster.resume(step.node)?,
-            Fault::Drain => self.operator.send(Request::Undrain(self.name(step.node)?)),
+            Fault::Drain => self.operator.send(OperatorRequest::Undrain(self.name(step.node)?)),
             Fault::Lock => self.lock = None,
             Fault::Cut | Fault::Stall | Fault::OneWay | Fault::Delay | Fault::Reset => {
                 self.set_mode(step.node, Mode::Pass)?;

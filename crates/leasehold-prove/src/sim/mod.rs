@@ -15,11 +15,11 @@ use leasehold_sim::{Options, Progress, Summary, Tracing, report, run, run_until,
 pub use arguments::Sim;
 
 use bar::Bar;
-use request::{Request, Runs};
+use request::{Runs, SimOptions};
 
 /// Runs the simulator.
 pub fn sim(what: &Sim) -> Result<(), Failure> {
-    let request = Request::read(what)?;
+    let request = SimOptions::read(what)?;
     // What a core says when it panics is part of the report.
     std::panic::set_hook(Box::new(|_| {}));
     let result = match &request.runs {
@@ -46,7 +46,7 @@ fn one(what: &Sim, options: &Options, seed: u64) -> Result<(), Failure> {
     if told.violation.is_some() { Err(broken("the schedule")) } else { Ok(()) }
 }
 
-fn many(what: &Sim, request: &Request, seeds: &Range<u64>) -> Result<(), Failure> {
+fn many(what: &Sim, request: &SimOptions, seeds: &Range<u64>) -> Result<(), Failure> {
     let of = seeds.end - seeds.start;
     let bar = Bar::new(!what.json);
     bar.draw(&Progress { of, ..Progress::default() });

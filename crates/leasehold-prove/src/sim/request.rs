@@ -17,7 +17,7 @@ const FOR_LIMITS: (Duration, Duration) = (Duration::from_secs(5), Duration::from
 
 /// The valid values of the command line.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct SimOptions {
     pub(super) runs: Runs,
     pub(super) options: Options,
     pub(super) jobs: usize,
@@ -30,8 +30,8 @@ pub(super) enum Runs {
     Many(Range<u64>),
 }
 
-impl Request {
-    pub(super) fn read(what: &Sim) -> Result<Request, Failure> {
+impl SimOptions {
+    pub(super) fn read(what: &Sim) -> Result<SimOptions, Failure> {
         let mut problems = Vec::new();
         let usual = Options::default();
         let seed = number(&mut problems, "--seed", what.seed.as_deref(), 0, u64::MAX);
@@ -65,7 +65,7 @@ impl Request {
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let runs = seed.map_or_else(|| Runs::Many(seeds.unwrap_or(0..1000)), Runs::One);
-        Ok(Request { runs, options, jobs: jobs.map_or_else(cores, |jobs| jobs as usize) })
+        Ok(SimOptions { runs, options, jobs: jobs.map_or_else(cores, |jobs| jobs as usize) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! dead-man timer.
 
 use leasehold_core::event::StopReason;
-use leasehold_core::work::{Hands, Order, SessionLost, SessionNo, SessionStatus, Works};
+use leasehold_core::work::{Hands, SessionLost, SessionNo, SessionStatus, WatchdogAction, Works};
 use leasehold_core::{Deadlines, Epoch, Moment, ShardId};
 
 use crate::invariants::Violation;
@@ -229,9 +229,9 @@ impl World {
         Ok(())
     }
 
-    fn carry_out_watchdog(&mut self, process: usize, order: Order<SessionNo, usize>) -> Judged {
+    fn carry_out_watchdog(&mut self, process: usize, order: WatchdogAction<SessionNo, usize>) -> Judged {
         match order {
-            Order::Lose(number) => {
+            WatchdogAction::Lose(number) => {
                 let sessions = &mut self.processes[process].sessions;
                 let it = sessions.iter_mut().rev().find(|it| it.no == Some(number)).expect("sessions stay");
                 it.lost = true;
@@ -244,8 +244,8 @@ impl World {
                 }
                 Ok(())
             }
-            Order::Kill(_) if self.broken(Duty::KillAtDeadline) => Ok(()),
-            Order::Kill(number) => {
+            WatchdogAction::Kill(_) if self.broken(Duty::KillAtDeadline) => Ok(()),
+            WatchdogAction::Kill(number) => {
                 let sessions = &self.processes[process].sessions;
                 let it = sessions.iter().rev().find(|it| it.no == Some(number)).expect("sessions stay");
                 let (session, within) = (it.number, self.processes[process].kill_takes);
@@ -257,7 +257,7 @@ impl World {
                 }
                 Ok(())
             }
-            Order::CutOff(worker) => self.work(worker, WorkEvent::Kill),
+            WatchdogAction::CutOff(worker) => self.work(worker, WorkEvent::Kill),
         }
     }
 }

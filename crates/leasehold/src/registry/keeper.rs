@@ -1,4 +1,4 @@
-//! The task that keeps registered keys alive: it takes orders, reconciles the store with them regularly, and reports
+//! The task that keeps registered keys alive: it takes commands, reconciles the store with them regularly, and reports
 //! the health.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Requests of registrants to the keeper.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum KeeperCommand {
     Register { owner: u64, key: String, value: Vec<u8>, reply: Reply<LeaseId> },
     Unregister { owner: u64, key: String, reply: Reply<()> },
     Forget { owner: u64, done: Option<oneshot::Sender<()>> },
@@ -31,7 +31,7 @@ pub(super) struct Keeper {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Clock,
     pub(super) options: RegistryOptions,
-    inbox: mpsc::UnboundedReceiver<Order>,
+    inbox: mpsc::UnboundedReceiver<KeeperCommand>,
     health: watch::Sender<RegistryHealth>,
     pub(super) wanted: BTreeMap<String, Wanted>,
     /// Keys that may still be under the lease and must go.
@@ -70,7 +70,7 @@ impl Keeper {
         store: Arc<dyn Store>,
         clock: Clock,
         options: RegistryOptions,
-        inbox: mpsc::UnboundedReceiver<Order>,
+        inbox: mpsc::UnboundedReceiver<KeeperCommand>,
         health: watch::Sender<RegistryHealth>,
     ) -> Self {
         Keeper {
@@ -98,19 +98,19 @@ impl Keeper {
     pub(super) async fn run(mut self) {
         loop {
             let wake_at = if self.retrying { self.retry_at } else { self.renew_at };
-            let order = tokio::select! {
+            let command = tokio::select! {
                 biased;
-                order = self.inbox.recv() => match order {
-                    Some(order) => Some(order),
+                command = self.inbox.recv() => match command {
+                    Some(command) => Some(command),
                     None => break,
                 },
                 () = self.clock.sleep_until(wake_at) => None,
             };
-            let asked = match order {
-                Some(order) => {
-                    self.take(order);
-                    while let Ok(order) = self.inbox.try_recv() {
-                        self.take(order);
+            let asked = match command {
+                Some(command) => {
+                    self.take(command);
+                    while let Ok(command) = self.inbox.try_recv() {
+                        self.take(command);
                     }
                     Round::Asked
                 }
@@ -121,9 +121,9 @@ impl Keeper {
         self.end().await;
     }
 
-    fn take(&mut self, order: Order) {
-        match order {
-            Order::Register { owner, key, value, reply } => {
+    fn take(&mut self, command: KeeperCommand) {
+        match command {
+            KeeperCommand::Register { owner, key, value, reply } => {
                 self.unwanted.remove(&key);
                 let wanted = match self.wanted.remove(&key) {
                     Some(wanted) => wanted.overwritten(owner, value),
@@ -132,7 +132,7 @@ impl Keeper {
                 self.wanted.insert(key.clone(), wanted);
                 self.waiting.registered.push((key, reply));
             }
-            Order::Unregister { owner, key, reply } => {
+            KeeperCommand::Unregister { owner, key, reply } => {
                 match self.wanted.get_mut(&key) {
                     Some(wanted) if wanted.owner == owner => self.drop_key(&key),
                     Some(wanted) => wanted.forget_before(owner),
@@ -141,7 +141,7 @@ impl Keeper {
                 self.refused.remove(&(owner, key));
                 self.waiting.removed.push(reply);
             }
-            Order::Forget { owner, done } => {
+            KeeperCommand::Forget { owner, done } => {
                 let keys: Vec<String> = self
                     .wanted
                     .iter()
@@ -307,7 +307,7 @@ impl Keeper {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// An order came in.
+    /// A command came in.
     Asked,
     /// The timer fired.
     Due,

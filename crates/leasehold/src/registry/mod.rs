@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::tasks::{self, RunsOn};
-use keeper::{Keeper, Order};
+use keeper::{Keeper, KeeperCommand};
 pub use leasehold_store::LeaseId;
 pub use options::RegistryOptions;
 
@@ -95,7 +95,7 @@ impl std::fmt::Debug for StoreHandle {
 /// The connection to a keeper. The keeper ends when the last one is dropped.
 #[derive(Debug)]
 struct KeeperHandle {
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<KeeperCommand>,
     health: watch::Receiver<RegistryHealth>,
 }
 
@@ -152,8 +152,8 @@ impl Registry {
         let (reply, waiting) = oneshot::channel();
         let (key, value) = (key.to_owned(), value.into());
         let handle = self.keeper()?;
-        let order = Order::Register { owner: self.0.id, key: key.clone(), value, reply };
-        handle.orders.send(order).map_err(|_| Error::Left)?;
+        let command = KeeperCommand::Register { owner: self.0.id, key: key.clone(), value, reply };
+        handle.commands.send(command).map_err(|_| Error::Left)?;
         let answer = waiting.await.map_err(|_| Error::Left)?;
         answer.map_err(|error| Error::store(format!("registering {key:?}"), error))
     }
@@ -163,8 +163,8 @@ impl Registry {
     pub async fn unregister(&self, key: &str) -> Result<(), Error> {
         let Some(handle) = self.keeper_if_open() else { return Ok(()) };
         let (reply, waiting) = oneshot::channel();
-        let order = Order::Unregister { owner: self.0.id, key: key.to_owned(), reply };
-        handle.orders.send(order).map_err(|_| Error::Left)?;
+        let command = KeeperCommand::Unregister { owner: self.0.id, key: key.to_owned(), reply };
+        handle.commands.send(command).map_err(|_| Error::Left)?;
         let answer = waiting.await.map_err(|_| Error::Left)?;
         answer.map_err(|error| Error::store(format!("unregistering {key:?}"), error))
     }
@@ -186,7 +186,7 @@ impl Registry {
     pub async fn close(self) {
         let Some(handle) = self.take_keeper() else { return };
         let (done, waiting) = oneshot::channel();
-        let _ = handle.orders.send(Order::Forget { owner: self.0.id, done: Some(done) });
+        let _ = handle.commands.send(KeeperCommand::Forget { owner: self.0.id, done: Some(done) });
         let mut health = handle.health.clone();
         let closed = async move {
             let _ = waiting.await;
@@ -228,7 +228,7 @@ impl Registry {
             return Err(Error::NoRegistry(store.0.facts().kind));
         }
         keepers.retain(|_, handle| handle.strong_count() > 0);
-        let (orders, inbox) = mpsc::unbounded_channel();
+        let (commands, inbox) = mpsc::unbounded_channel();
         let (health_tx, health) = watch::channel(RegistryHealth::default());
         let keeper = Keeper::new(store.0.clone(), clock.clone(), options.clone(), inbox, health_tx);
         match runs_on {
@@ -237,7 +237,7 @@ impl Registry {
             }
             RunsOn::CurrentRuntime => tasks::spawn_on(&tokio::runtime::Handle::current(), keeper.run()),
         }
-        let handle = Arc::new(KeeperHandle { orders, health });
+        let handle = Arc::new(KeeperHandle { commands, health });
         keepers.insert(at, Arc::downgrade(&handle));
         Ok(handle)
     }
@@ -246,7 +246,7 @@ impl Registry {
 impl Drop for Registrant {
     fn drop(&mut self) {
         if let Some(handle) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = handle.orders.send(Order::Forget { owner: self.id, done: None });
+            let _ = handle.commands.send(KeeperCommand::Forget { owner: self.id, done: None });
         }
     }
 }

@@ -32,12 +32,12 @@ const LAST_WORDS_WITHIN: Duration = Duration::from_millis(200);
 /// The way to the one child of this node.
 #[derive(Clone, Debug)]
 pub(super) struct OneChild {
-    requests: mpsc::UnboundedSender<Request>,
+    instructions: mpsc::UnboundedSender<Instruction>,
 }
 
 /// What the handlers of shards want.
 #[derive(Debug)]
-enum Request {
+enum Instruction {
     /// Tell the child that it holds a shard.
     Hold { grant: Grant, ended: oneshot::Sender<Outcome> },
     /// Tell the child to stop a shard.
@@ -49,7 +49,7 @@ enum Request {
 impl OneChild {
     /// Starts the thread; the child itself starts with the first shard.
     pub(super) fn start(supervisor: Arc<Supervisor>) -> io::Result<OneChild> {
-        let (requests, inbox) = mpsc::unbounded_channel();
+        let (instructions, inbox) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("lh-one".to_owned()).spawn(move || {
             runtime.block_on(
@@ -63,7 +63,7 @@ impl OneChild {
                 .run(),
             );
         })?;
-        Ok(OneChild { requests })
+        Ok(OneChild { instructions })
     }
 }
 
@@ -72,7 +72,7 @@ impl OneChild {
 pub(super) async fn work(child: OneChild, grant: Grant) -> Outcome {
     let (ended, waiting) = oneshot::channel();
     let mut hold = Hold { child, shard: grant.shard().clone(), epoch: grant.epoch(), over: false };
-    hold.send(Request::Hold { grant: grant.clone(), ended });
+    hold.send(Instruction::Hold { grant: grant.clone(), ended });
     let mut waiting = std::pin::pin!(waiting);
     let mut told = false;
     loop {
@@ -83,7 +83,7 @@ pub(super) async fn work(child: OneChild, grant: Grant) -> Outcome {
             }
             () = grant.stopping().cancelled(), if !told => {
                 told = true;
-                hold.send(Request::Stop(grant.shard().clone(), grant.epoch()));
+                hold.send(Instruction::Stop(grant.shard().clone(), grant.epoch()));
             }
         }
     }
@@ -98,8 +98,8 @@ struct Hold {
 }
 
 impl Hold {
-    fn send(&self, request: Request) {
-        let _ = self.child.requests.send(request);
+    fn send(&self, instruction: Instruction) {
+        let _ = self.child.instructions.send(instruction);
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if !self.over {
             let (dead, waiting) = blocking::channel();
-            self.send(Request::CutOff(self.shard.clone(), self.epoch, dead));
+            self.send(Instruction::CutOff(self.shard.clone(), self.epoch, dead));
             let _ = waiting.recv();
         }
     }
@@ -124,7 +124,7 @@ struct Held {
 /// Cares for the child, one life after another.
 struct Carer {
     supervisor: Arc<Supervisor>,
-    inbox: mpsc::UnboundedReceiver<Request>,
+    inbox: mpsc::UnboundedReceiver<Instruction>,
     held: BTreeMap<ShardId, Held>,
     /// Shards that came while the child was ending: they begin its next life.
     later: BTreeMap<ShardId, Held>,
@@ -152,11 +152,11 @@ impl Carer {
             if self.held.is_empty() {
                 match self.inbox.recv().await {
                     None => return,
-                    Some(Request::Hold { grant, ended }) => {
+                    Some(Instruction::Hold { grant, ended }) => {
                         self.held.insert(grant.shard().clone(), Held { grant, ended, stop_told: false });
                     }
                     // There is no child that could hold it.
-                    Some(Request::Stop(..) | Request::CutOff(..)) => continue,
+                    Some(Instruction::Stop(..) | Instruction::CutOff(..)) => continue,
                 }
             }
             let leashes = self.held.values().filter_map(|held| self.supervisor.rule.leash(&held.grant));
@@ -182,8 +182,8 @@ impl Carer {
                     Some(Report::Gone) | None => break,
                     Some(report) => life.hear(report),
                 },
-                request = self.inbox.recv() => match request {
-                    Some(request) => self.on_request(&mut life, request),
+                instruction = self.inbox.recv() => match instruction {
+                    Some(instruction) => self.on_instruction(&mut life, instruction),
                     None => break,
                 },
                 answer = life.answers.recv(), if !silent => match answer {
@@ -241,9 +241,9 @@ impl Carer {
         Messages { stop_at: self.supervisor.rule.stop_at(leash), leash }
     }
 
-    fn on_request(&mut self, life: &mut Life, request: Request) {
-        match request {
-            Request::Hold { grant, ended } => {
+    fn on_instruction(&mut self, life: &mut Life, instruction: Instruction) {
+        match instruction {
+            Instruction::Hold { grant, ended } => {
                 let shard = grant.shard().clone();
                 if life.ending {
                     self.later.insert(shard, Held { grant, ended, stop_told: false });
@@ -253,8 +253,8 @@ impl Carer {
                 life.order(self.messages(life.leash).grant(&shard, grant.epoch()));
                 self.held.insert(shard, Held { grant, ended, stop_told: false });
             }
-            Request::Stop(shard, epoch) => self.stop(life, &shard, epoch),
-            Request::CutOff(shard, epoch, dead) => {
+            Instruction::Stop(shard, epoch) => self.stop(life, &shard, epoch),
+            Instruction::CutOff(shard, epoch, dead) => {
                 if self.held.get(&shard).is_some_and(|held| held.grant.epoch() == epoch) {
                     tracing::warn!(%shard, %epoch, "the child did not stop a shard in time: killing it");
                     life.ending = true;

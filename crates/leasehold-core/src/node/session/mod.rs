@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::Node;
 use super::context::Context;
 use super::requests::Purpose;
-use super::timers::{Stage, Timer};
+use super::timers::{StepStage, Timer};
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{Epoch, SessionId, ShardId};
 use crate::notice::{Cause, Notice, SessionState};
@@ -65,7 +65,7 @@ impl Node {
         if let Some(frozen_for) = self.ctx.frozen_since(since) {
             self.detach(Cause::ClockStoodStill(frozen_for));
         }
-        self.run_timers(Stage::Clock);
+        self.run_timers(StepStage::Clock);
     }
 
     /// After every good listing: whatever is missing for a session, or what the session should mend.
