@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_can_be_given_and_mistakes_are_explained() {
-        let minutes = |n| Duration::from_secs(60 * n);
+        let minutes = |n: u64| Duration::from_secs(60 * n);
         for policy in [
             FailurePolicy::Retry,
             FailurePolicy::quarantine(1),
