@@ -7,6 +7,8 @@
 //! - [`history`] reads the record, and [`judge`] checks the promises. Both are pure.
 //! - [`measure`] computes how long things took. [`rng`] makes random choices from a seed.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod history;
 pub mod judge;
 pub mod measure;

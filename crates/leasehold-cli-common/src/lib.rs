@@ -1,6 +1,8 @@
 //! What all commands of the program `leasehold` share: settings, opening a store, signals, the log, and how to fail. It is
 //! part of the program, not of the library: nothing here is stable.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Prints to standard output. A closed reader (`| head`) is not a failure; any other error ends the program.
 #[macro_export]
 macro_rules! print {

@@ -1,5 +1,11 @@
 //! The program `leasehold`.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the program leasehold runs only on Linux: it supervises processes with its kernel's means. The library leasehold \
+     compiles for macOS and Windows too"
+);
+
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};

@@ -4,6 +4,8 @@
 //! happened ([`Event`]); the core answers with what must be done ([`Action`]). The same code runs in production, in
 //! the simulator and in tests.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod config;
 pub mod event;
 pub mod explain;

@@ -2,6 +2,8 @@
 //! [`bench()`] measures what they cost, and [`sim()`] tests the core in simulated clusters. Operators can build the program
 //! without them.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[macro_use]
 extern crate leasehold_cli_common;
 

@@ -29,6 +29,8 @@
 //! | `report/` | the result of a run, and its story in words |
 //! | `sabotage/` | rules switched off, to show that the invariants notice |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod faults;
 mod invariants;
 mod oracle;

@@ -6,6 +6,8 @@
 //!   [`conformance`] is the suite that checks a store against the contract.
 //! - [`bill`] says what a store costs that charges for requests.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod address;
 mod administration;
 pub mod bill;

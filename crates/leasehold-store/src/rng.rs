@@ -9,17 +9,12 @@ use leasehold_core::store::{StoreError, StoreErrorKind};
 #[allow(clippy::disallowed_methods, reason = "the one place where the system's randomness is taken")]
 pub fn bits() -> Result<u128, StoreError> {
     let mut bytes = [0; 16];
-    loop {
-        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-            Ok(16) => return Ok(u128::from_ne_bytes(bytes)),
-            Err(rustix::io::Errno::INTR) => {}
-            _ => {
-                return Err(StoreError::new(
-                    StoreErrorKind::Unreachable,
-                    "the system returned no randomness; nothing was written; the call will be tried again",
-                ));
-            }
-        }
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(u128::from_ne_bytes(bytes)),
+        Err(_) => Err(StoreError::new(
+            StoreErrorKind::Unreachable,
+            "the system returned no randomness; nothing was written; the call will be tried again",
+        )),
     }
 }
 

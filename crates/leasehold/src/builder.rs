@@ -351,9 +351,17 @@ impl Builder {
 
 /// The host's name and the process id.
 fn default_name() -> String {
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
     let host: String =
-        host.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).take(100).collect();
+        host_name().chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).take(100).collect();
     format!("{}-{}", if host.is_empty() { "node" } else { &host }, std::process::id())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }

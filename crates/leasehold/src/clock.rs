@@ -7,16 +7,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use leasehold_core::{Moment, Now};
-use rustix::time::{ClockId, clock_gettime};
 
 /// The longest sleep on tokio's timers in one go. It bounds how late a sleeper can be after a suspend.
 const SLICE: Duration = Duration::from_millis(250);
-
-/// The clock that counts suspend. On Linux that is `CLOCK_BOOTTIME`; on macOS the monotonic clock already does.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const BOOT: ClockId = ClockId::Boottime;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const BOOT: ClockId = ClockId::Monotonic;
 
 /// The time source of a node: the boot clock, or tokio's paused clock in tests.
 #[derive(Clone, Debug, Default)]
@@ -99,14 +92,56 @@ impl Clock {
 /// The current moment on the boot clock.
 #[inline]
 pub fn now() -> Moment {
-    let time = clock_gettime(BOOT);
-    Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    machine::boot()
 }
 
 /// The wall clock, in milliseconds since 1970. For display; no ownership decision uses it.
 pub fn unix_ms() -> u64 {
-    let time = clock_gettime(ClockId::Realtime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + time.tv_nsec as u64 / 1_000_000
+    machine::unix_ms()
+}
+
+#[cfg(unix)]
+mod machine {
+    use super::Moment;
+    use rustix::time::{ClockId, clock_gettime};
+
+    /// The clock that counts suspend. On Linux that is `CLOCK_BOOTTIME`; on macOS the monotonic clock already does.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const BOOT: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const BOOT: ClockId = ClockId::Monotonic;
+
+    #[inline]
+    pub(super) fn boot() -> Moment {
+        let time = clock_gettime(BOOT);
+        Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+
+    pub(super) fn unix_ms() -> u64 {
+        let time = clock_gettime(ClockId::Realtime);
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + time.tv_nsec as u64 / 1_000_000
+    }
+}
+
+/// Without Unix clocks: the best that the standard library has. Nothing promises that `Instant` counts suspend.
+#[cfg(not(unix))]
+#[allow(clippy::disallowed_methods, reason = "there is no other clock to read here")]
+mod machine {
+    use super::Moment;
+    use std::sync::LazyLock;
+    use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+    /// The first reading, which counts as one hour after boot.
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    pub(super) fn boot() -> Moment {
+        Moment::from_millis(3_600_000) + ORIGIN.elapsed()
+    }
+
+    pub(super) fn unix_ms() -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -47,8 +47,31 @@
 //! [`Grant::guard`]. The shard stays held, and the dead-man timer armed, until all of that is gone. Any other task,
 //! thread or process that a handler starts is invisible, and keeps running beside the next holder.
 //!
+//! # Platforms
+//!
+//! Leasehold is tested and run on Linux. Without features it also compiles for macOS and Windows, for development and for
+//! stores of one's own. What is best effort there:
+//!
+//! | | Linux | macOS | Windows |
+//! | --- | --- | --- | --- |
+//! | a clock that counts suspend | `CLOCK_BOOTTIME` | the monotonic clock | `Instant`: nobody promises that it counts suspend |
+//! | the watchdog wakes up after a suspend | at once: a kernel timer | within 50 ms | within 50 ms |
+//! | [`Builder::dead_man_timer`] | yes | refused at the start | refused at the start |
+//! | [`shutdown_signal`] | SIGTERM, SIGINT | SIGTERM, SIGINT | Ctrl-C |
+//! | the feature `local`, and the program `leasehold` | yes | no | no |
+//!
+//! If a clock stands still while the machine sleeps, a node learns of the sleep from its wall clock: it detaches once the
+//! wall clock has advanced by more than the margin and the other has not. Until that first comparison, nothing stops work
+//! that wakes up with the machine.
+//!
 //! `GUARANTEES.md` in the repository lists what is not promised, and then what is. `docs/glossary.md` explains the
 //! words.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct OwnReadme;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

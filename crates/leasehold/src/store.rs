@@ -48,7 +48,7 @@ pub const SCHEMES: &[&str] = &[
 /// | `k8s://NAMESPACE?prefix=…&kubeconfig=…&context=…` | Leases on a Kubernetes API, see `docs/kubernetes.md` | `kubernetes` |
 /// | `s3://BUCKET/PREFIX`, `gs://…`, `az://…` | a bucket of an object store, see `docs/object.md` | `object` |
 ///
-/// Open other stores with their own crates; anything that implements [`Store`] can be used.
+/// No feature is on by default: `cargo add leasehold --features local`. Open other stores with their own crates; anything that implements [`Store`] can be used.
 pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError> {
     let refused = |message: String| StoreError::new(StoreErrorKind::Refused, message);
     let Some((scheme, rest)) = address.split_once(':') else {
@@ -71,11 +71,18 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         // The rest of the address may hold a password.
         #[cfg(feature = "object")]
         "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
-        _ if rest.starts_with("//") => Err(refused(format!(
-            "the store {scheme:?} is not built in: enable its feature, or open it with its own crate"
-        ))),
+        #[cfg(not(feature = "local"))]
+        "local" => Err(not_built_in(scheme)),
+        _ if rest.starts_with("//") => Err(not_built_in(scheme)),
         _ => Err(refused("invalid store URL: use for example local:./work.db".to_owned())),
     }
+}
+
+fn not_built_in(scheme: &str) -> StoreError {
+    let message = format!(
+        "the store {scheme:?} is not built in: enable its feature of the crate leasehold, or open it with its own crate"
+    );
+    StoreError::new(StoreErrorKind::Refused, message)
 }
 
 /// The host and port of the one server that clients at an address connect to, if the address itself does not name it:

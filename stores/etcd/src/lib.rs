@@ -8,6 +8,12 @@
 //! for TLS, and a dozen hand-written messages. `docs/etcd.md` in the repository has the layout of the keys, the
 //! required permissions, and what this store promises.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod connection;
 mod dial;
 mod error;

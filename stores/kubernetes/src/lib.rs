@@ -20,6 +20,12 @@
 //! A swap is a replacement on condition of uid and resourceVersion, a creation, or a deletion with both as
 //! preconditions. Reads and listings ask for the newest state; only the watch may be late. Nothing is retried in here.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod api_types;
 mod client;
 mod clock;

@@ -13,7 +13,7 @@ use crate::database_file::{DatabaseFile, FileState, Identity};
 use crate::error::{LocalError, damaged, refused};
 use crate::notify_file::NotifyFile;
 use crate::options::Create;
-use crate::records::Head;
+use crate::records::{Head, signed};
 
 /// `Leas`, in SQLite's header: the file is ours.
 const APPLICATION_ID: i32 = 0x4c65_6173;
@@ -179,7 +179,8 @@ fn sync_folder(folder: Option<&Path>) {
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
     // Without SQLITE_OPEN_URI, so that odd file names are only names.
-    let connection = Connection::open_with_flags(
+    #[allow(unused_mut, reason = "rusqlite before 0.41 sets the busy handler without it")]
+    let mut connection = Connection::open_with_flags(
         file,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
@@ -237,7 +238,7 @@ fn prepare(connection: &mut Connection, file: &Path) -> Result<(), LocalError> {
     // without ever being idle on the thread that makes them. It is passive: it does not wait for other processes. A small disk must hold all
     // that is written until then.
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES)?;
-    connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
+    connection.pragma_update(None, "journal_size_limit", signed(WAL_BYTES)?)?;
     if !ours {
         make_tables(connection)?;
     }

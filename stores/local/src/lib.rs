@@ -17,8 +17,17 @@
 //! process that is stopped (SIGSTOP) in the middle of a write holds SQLite's write lock, and all nodes detach, safely,
 //! until it goes on or is killed.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(not(target_os = "linux"))]
-compile_error!("leasehold-local needs Linux: inotify, CLOCK_BOOTTIME and /proc/sys/kernel/random/boot_id");
+compile_error!(
+    "leasehold-local, and with it the program leasehold, runs only on Linux (inotify, CLOCK_BOOTTIME, boot_id): elsewhere, \
+     depend on the library leasehold without the feature local, and use another store"
+);
 
 mod busy_timeout;
 mod claim;

@@ -44,7 +44,7 @@ impl Head {
     pub(crate) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection
             .prepare_cached("UPDATE store SET id = ?1, revision = ?2, forgotten = ?3 WHERE only = 1")?
-            .execute((&self.id, self.revision, self.forgotten))?;
+            .execute((&self.id, signed(self.revision)?, signed(self.forgotten)?))?;
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn changed_since(
     let mut statement = connection.prepare_cached(
         "SELECT key, version, value FROM records WHERE namespace = ?1 AND version > ?2 ORDER BY version",
     )?;
-    let mut rows = statement.query((namespace, version))?;
+    let mut rows = statement.query((namespace, signed(version)?))?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
         if let Ok(key) = key_text(row)?.parse::<Key>() {
@@ -168,7 +168,7 @@ fn put(
             "INSERT INTO records (namespace, key, version, value) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (namespace, key) DO UPDATE SET version = excluded.version, value = excluded.value",
         )?
-        .execute((namespace, key, version, rusqlite::types::ToSqlOutput::Borrowed(value)))?;
+        .execute((namespace, key, signed(version)?, rusqlite::types::ToSqlOutput::Borrowed(value)))?;
     Ok(())
 }
 
@@ -184,10 +184,10 @@ fn forget_old_removals(connection: &Connection, head: &mut Head) -> Result<(), L
         .prepare_cached(
             "SELECT version FROM records WHERE value IS NULL ORDER BY version DESC LIMIT 1 OFFSET ?1",
         )?
-        .query_row([REMOVALS_KEPT], |row| unsigned(row, 0))?;
+        .query_row([signed(REMOVALS_KEPT)?], |row| unsigned(row, 0))?;
     connection
         .prepare_cached("DELETE FROM records WHERE value IS NULL AND version <= ?1")?
-        .execute([upto])?;
+        .execute([signed(upto)?])?;
     head.forgotten = head.forgotten.max(upto);
     Ok(())
 }
@@ -210,6 +210,11 @@ fn stored(row: &Row<'_>, version: usize, value: usize) -> rusqlite::Result<Optio
     };
     let version: i64 = row.get(version)?;
     Ok(Some(Stored { version: Version::new(version.to_string()), value: bytes }))
+}
+
+/// A number as SQLite keeps it: it has no larger ones, and newer versions of rusqlite do not convert by themselves.
+pub(crate) fn signed(number: u64) -> rusqlite::Result<i64> {
+    i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

@@ -11,6 +11,7 @@ use crate::clock;
 use crate::connection::Effect;
 use crate::error::LocalError;
 use crate::local::Local;
+use crate::records::signed;
 
 /// The time for leases: this boot, and how far it is.
 struct Now {
@@ -35,9 +36,9 @@ impl Registry for Local {
             connection.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5)")?.execute((
                 namespace,
                 &granted,
-                ttl_ms,
+                signed(ttl_ms)?,
                 &now.boot,
-                now.ms + ttl_ms,
+                signed(now.ms + ttl_ms)?,
             ))?;
             Ok(((), Effect::Written))
         })
@@ -53,7 +54,7 @@ impl Registry for Local {
                     "UPDATE leases SET expires_ms = ?4 + ttl_ms
                      WHERE namespace = ?1 AND lease = ?2 AND boot = ?3 AND expires_ms > ?4",
                 )?
-                .execute((namespace, &lease, &now.boot, now.ms))?;
+                .execute((namespace, &lease, &now.boot, signed(now.ms)?))?;
             if kept == 0 {
                 remove_lease(connection, namespace, &lease)?;
             }
@@ -70,7 +71,7 @@ impl Registry for Local {
                 .prepare_cached(
                     "SELECT 1 FROM leases WHERE namespace = ?1 AND lease = ?2 AND boot = ?3 AND expires_ms > ?4",
                 )?
-                .query_row((namespace, &lease, &now.boot, now.ms), |_| Ok(()))
+                .query_row((namespace, &lease, &now.boot, signed(now.ms)?), |_| Ok(()))
                 .optional()?
                 .is_some();
             if !alive {
@@ -117,8 +118,9 @@ impl Registry for Local {
                     "SELECT key, value FROM keys JOIN leases USING (namespace, lease)
                      WHERE namespace = ?1 AND boot = ?2 AND expires_ms > ?3 ORDER BY key",
                 )?;
-                let rows = statement
-                    .query_map((&namespace, &now.boot, now.ms), |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let rows = statement.query_map((&namespace, &now.boot, signed(now.ms)?), |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?;
                 Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
             })?;
             Ok(answered.value)
@@ -164,7 +166,7 @@ fn remove_lease(connection: &Connection, namespace: &str, lease: &str) -> Result
 fn remove_expired(connection: &Connection, namespace: &str, now: &Now) -> Result<(), LocalError> {
     connection
         .prepare_cached("DELETE FROM leases WHERE namespace = ?1 AND (boot <> ?2 OR expires_ms <= ?3)")?
-        .execute((namespace, &now.boot, now.ms))?;
+        .execute((namespace, &now.boot, signed(now.ms)?))?;
     connection
         .prepare_cached(
             "DELETE FROM keys WHERE namespace = ?1

@@ -19,6 +19,12 @@
 //! What this store does not do: it never deletes an object (a removed record leaves an object without rows), and it does
 //! not survive a bucket that loses acknowledged writes.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod access;
 mod bucket;
 mod cache;

@@ -8,6 +8,12 @@
 //! its own, so that one [`Redis`] serves any number of async runtimes. It never repeats a command that may have been
 //! carried out.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod discovery;
 mod engine;
 mod error;
