@@ -5,12 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 oldest=$(sed -n 's/^rusqlite = { version = ">=\([0-9.]*\),.*/\1/p' Cargo.toml)
 [ -n "$oldest" ] || { echo 'Cargo.toml has no range of rusqlite' >&2; exit 1; }
-# Another workspace of the same files, with a lock file of its own.
-workspace=$(mktemp -d)
-trap 'rm -rf "$workspace"' EXIT
-cp Cargo.toml Cargo.lock clippy.toml "$workspace"
-for name in crates stores tools README.md; do ln -s "$PWD/$name" "$workspace/$name"; done
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+mkdir -p "${CARGO_TARGET_DIR:=target}"
+CARGO_TARGET_DIR=$(cd "$CARGO_TARGET_DIR" && pwd)
+export CARGO_TARGET_DIR
+# Another workspace of the same files, with a lock file of its own; always in the same place, so that it is built once.
+workspace=$CARGO_TARGET_DIR/oldest-rusqlite
+mkdir -p "$workspace"
+cp Cargo.toml Cargo.lock "$workspace"
+for name in crates stores README.md; do ln -sfn "$PWD/$name" "$workspace/$name"; done
 cd "$workspace"
 cargo update --quiet -p rusqlite --precise "$oldest.0"
 echo "-- rusqlite $oldest"
