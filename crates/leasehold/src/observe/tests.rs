@@ -83,7 +83,7 @@ fn notices() -> Vec<Notice> {
         Notice::Released { shard: shard.clone(), epoch, why: MoveReason::Drain, successor: None },
         Notice::WorkEnded { shard: shard.clone(), epoch, error: Some("no".into()), again_after: took },
         Notice::Stuck { shard: shard.clone(), epoch },
-        Notice::Quarantined { shard, epoch },
+        Notice::Quarantined { shard, epoch, error: "boom".into(), ends: QuarantineEnds::ByOperator },
         Notice::NoRoom { group: "orders".parse().unwrap(), shards: 1 },
         Notice::Retried { shards: 1 },
         Notice::RetriesExhausted { shards: 1 },

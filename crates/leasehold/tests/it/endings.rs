@@ -39,7 +39,7 @@ impl Downstream {
                 let _at_work = witness.begin(node, &grant);
                 this.starts.fetch_add(1, Ordering::Relaxed);
                 let fails =
-                    this.away.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                    this.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
                 if fails.is_ok() {
                     return Err("connection refused".into());
                 }
