@@ -10,9 +10,9 @@ use crate::mirror::{Lasting, Mirror};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::placement::{Assignment, Candidate, Fault, Placement, Planner, Question, Ranked};
 use crate::record::{
-    Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState, Slots,
+    Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState, Slots, ZoneRule,
 };
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 
 /// A live node, with everything that planning needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -305,7 +305,10 @@ impl Planning {
             roster.iter().map(|(name, member)| (name, member.capacity)).collect();
         let mut groups = BTreeMap::new();
         for (name, group) in settings {
-            let question = question(name, group, roster, control, &left);
+            let mut question = question(name, group, roster, control, &left);
+            if !self.rules.hold(Rule::ZonesCount) {
+                question.policy.zones = ZoneRule::Ignore;
+            }
             if !self.planners.contains_key(name) {
                 let planner = self.planner();
                 self.planners.insert(name.clone(), planner);

@@ -74,6 +74,24 @@ pub enum Rule {
     FreezesAddUp,
     /// A node whose own record is older than its last confirmed renewal detaches.
     OwnRecordNotOlder,
+    /// Whether a shard is free, wanted and ours to take is asked again when its gate has answered.
+    GateAsksAgain,
+    /// A watch event alone does not settle that a claim has landed: its answer does, or a read.
+    WatchSettlesNoClaim,
+    /// Own deadlines come earlier, and waits for others last longer, by as much as rates of clocks may differ.
+    DriftCounts,
+    /// How long a session may be silent follows from its own ttl.
+    TheirTtlCounts,
+    /// A store that refuses all writes because it is full keeps no session alive, although nobody can take over then.
+    FullStoreRenewsNothing,
+    /// A slot that was retired when its group became smaller is free again once the group has grown.
+    RetiredSlotReturns,
+    /// A group's record that an operator has just written is not written over.
+    GroupWriteIsASwap,
+    /// Nothing is given up voluntarily for a node that does not plan with the same view.
+    ViewsAgree,
+    /// The plan keeps to the zones of the group's policy.
+    ZonesCount,
 }
 
 /// Which rules are in force: all of them, unless the feature `sabotage` is on and a test broke one.

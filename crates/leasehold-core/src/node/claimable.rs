@@ -77,7 +77,9 @@ impl Claimability<'_> {
         match &record.state {
             // A slot that was retired when its group became smaller is there again once the group has grown.
             ShardState::Retired
-                if self.planner.is_numbered(&shard.group) && self.planner.plan().has(shard) =>
+                if self.planner.is_numbered(&shard.group)
+                    && self.planner.plan().has(shard)
+                    && ctx.rules.hold(Rule::RetiredSlotReturns) =>
             {
                 Claimable::Now { expect, above, why: MoveReason::Planned, vacated: true }
             }

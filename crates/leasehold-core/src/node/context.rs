@@ -31,6 +31,9 @@ pub(super) struct Context {
     pub(super) agenda: Agenda,
     /// Our record would say something that others should know before the next renewal is due.
     news: bool,
+    /// What only a wrong design would remember.
+    #[cfg(feature = "sabotage")]
+    pub(super) memory: super::sabotage::Memory,
 }
 
 impl Context {
@@ -45,6 +48,8 @@ impl Context {
             timers: Timers::default(),
             agenda: Agenda::default(),
             news: false,
+            #[cfg(feature = "sabotage")]
+            memory: super::sabotage::Memory::default(),
         }
     }
 
@@ -117,7 +122,9 @@ impl Context {
 
     /// Until when work may run, if the last renewal that landed was sent then.
     pub(super) fn deadlines_from(&self, renewed_at: Moment) -> Deadlines {
-        let valid_until = renewed_at + self.config.valid_for();
+        let valid_for = self.config.valid_for();
+        let valid_for = if self.rules.hold(Rule::DriftCounts) { valid_for } else { self.config.ttl };
+        let valid_until = renewed_at + valid_for;
         if !self.rules.hold(Rule::Margin) {
             return Deadlines { stop_at: valid_until, kill_at: valid_until, valid_until };
         }

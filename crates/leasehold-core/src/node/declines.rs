@@ -14,6 +14,8 @@ use crate::event::{Action, Verdict};
 use crate::mirror::Mirror;
 use crate::name::{GroupName, ShardId, ShardName};
 use crate::record::{Served, ShardSet};
+#[cfg(feature = "sabotage")]
+use crate::rules::Rule;
 use crate::time::Moment;
 
 /// The most declined shards that a node's record lists one by one, as all versions read them. More are told by group, as sets.
@@ -165,6 +167,8 @@ impl Node {
             return;
         }
         match verdict {
+            #[cfg(feature = "sabotage")]
+            Verdict::Take if !self.ctx.rules.hold(Rule::GateAsksAgain) => self.claim_as_asked(&shard),
             // Its answer may be as old as a ttl: whether the shard is free, wanted and ours to take is asked again.
             Verdict::Take => {
                 self.holds.remove(&shard);

@@ -19,6 +19,8 @@ use crate::store::{Answer, Freshness, Key, Listing, Stored, Swapped, WatchEvent}
 impl Node {
     pub(super) fn take_answer(&mut self, sent: Sent, answer: Answer) {
         if let Answer::Failed(error) = &answer {
+            #[cfg(feature = "sabotage")]
+            self.go_on_while_full(&sent, error);
             return self.on_failure(sent, error.to_string());
         }
         self.pace.answered();
@@ -173,6 +175,8 @@ impl Node {
                     self.on_shard_swapped(&shard, write, outcome);
                 }
             }
+            #[cfg(feature = "sabotage")]
+            Purpose::Group if self.write_group_over(&outcomes) => {}
             purpose => {
                 let outcome = outcomes.into_iter().next().unwrap_or(Swapped::Unknown);
                 match purpose.clone() {

@@ -223,7 +223,7 @@ impl Fencing {
                 if ours || !record.state.is_alive() || mirror.dead.contains_key(&record.session) {
                     return None;
                 }
-                record.ttl()
+                if ctx.rules.hold(Rule::TheirTtlCounts) { record.ttl() } else { ctx.config.ttl }
             }
             // It counts with the longest ttl that it can have had.
             Some(Err(_)) => namespace.ttl_max(&ctx.config).max(node.ttl_longest),
@@ -279,7 +279,8 @@ impl Suspect {
     /// When its session is over, unless it is heard of before.
     fn dead_at(&self, ctx: &Context) -> Moment {
         let wait = if ctx.rules.hold(Rule::SilenceLastsTtl) { self.ttl } else { self.ttl / 2 };
-        self.silent_from + stretch(wait, ctx.config.drift_permille)
+        let drift_permille = if ctx.rules.hold(Rule::DriftCounts) { ctx.config.drift_permille } else { 0 };
+        self.silent_from + stretch(wait, drift_permille)
     }
 }
 

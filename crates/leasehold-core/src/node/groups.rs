@@ -100,6 +100,8 @@ impl Ask {
     pub(super) fn write_group(mut record: GroupRecord, expect: Option<Version>, ctx: &mut Context) -> Self {
         record.write = ctx.write_id();
         record.written_unix_ms = ctx.now.unix_ms;
+        #[cfg(feature = "sabotage")]
+        ctx.memory.note_group(&record);
         let value = Some(record.encode().into());
         let swap = Swap { key: Key::Group(record.group.clone()), expect, value };
         Ask::swap(Lane::Work, swap, Purpose::Group)

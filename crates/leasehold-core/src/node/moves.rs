@@ -16,6 +16,7 @@ use crate::mirror::{Mirror, Seen};
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::notice::Notice;
 use crate::record::{Holder, ShardRecord};
+use crate::rules::Rule;
 use crate::time::Moment;
 
 /// How many shards are being given up for each node, by group.
@@ -161,7 +162,10 @@ impl<'a> Movability<'a> {
             receives: member.is_some_and(|member| member.takes_now()),
             silent_for: seen.map(|node| self.ctx.now.at.since(node.silent_from)),
             ttl: record.map_or(self.ctx.config.ttl, |record| record.ttl()),
-            view: member.map_or(0, |member| member.view),
+            view: match self.ctx.rules.hold(Rule::ViewsAgree) {
+                true => member.map_or(0, |member| member.view),
+                false => self.planner.plan().view,
+            },
             missed_at: self.moves.missed_at.get(node).copied(),
             room,
         }

@@ -135,7 +135,8 @@ impl Node {
             // Another node was quicker. Our claim can no longer land, and a node that waits for us need not wait for its answer.
             return self.write_lost(shard);
         }
-        if shown.is_some() && source == Source::Watch && write.kind == WriteKind::Claim {
+        let settles = source != Source::Watch || !self.ctx.rules.hold(Rule::WatchSettlesNoClaim);
+        if shown.is_some() && !settles && write.kind == WriteKind::Claim {
             // The watch may be late, and the record gone since: the answer tells, or a look at it.
             if write.stage == WriteStage::Unknown {
                 self.ctx.timers.set(Timer::ReadBack, self.ctx.now.at);

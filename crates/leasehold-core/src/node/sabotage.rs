@@ -5,14 +5,27 @@ use super::Node;
 use super::context::Context;
 use super::holds::Holds;
 use super::outbox::Outbox;
-use super::requests::{Ask, Purpose};
+use super::requests::{Ask, Purpose, Sent};
 use super::writes::WriteStage;
 use crate::event::{Action, Deadlines, StopReason};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
-use crate::record::{NodeRecord, NodeState, Record};
+use crate::record::{GroupRecord, NodeRecord, NodeState, Record};
 use crate::rules::Rule;
-use crate::store::{Key, Lane, Stored, Swap, Version};
+use crate::store::{Key, Lane, StoreError, StoreErrorKind, Stored, Swap, Swapped, Version};
 use crate::time::Moment;
+
+/// What only a wrong design would remember.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The last group's record that was written.
+    group: Option<GroupRecord>,
+}
+
+impl Memory {
+    pub(super) fn note_group(&mut self, record: &GroupRecord) {
+        self.group = Some(record.clone());
+    }
+}
 
 impl Node {
     /// Switches safety rules off, to show that tests notice.
@@ -58,6 +71,38 @@ impl Node {
         if self.holds.contains(shard) {
             self.holds.orphan(shard, epoch);
         }
+    }
+
+    /// `GateAsksAgain`: sends the claim that was made before the gate was asked.
+    pub(super) fn claim_as_asked(&mut self, shard: &ShardId) {
+        let Some(hold) = self.holds.get_mut(shard) else { return };
+        let Some(write) = hold.take_write() else { return };
+        hold.claim(write);
+        self.outbox.add(shard);
+        self.holds.publish(shard, self.session.as_ref(), &mut self.ctx);
+    }
+
+    /// `FullStoreRenewsNothing`: goes on while the store is full, because nobody can take over then.
+    pub(super) fn go_on_while_full(&mut self, sent: &Sent, error: &StoreError) {
+        let full = error.kind == StoreErrorKind::Refused && error.message.contains("no space");
+        if !full || self.ctx.rules.hold(Rule::FullStoreRenewsNothing) {
+            return;
+        }
+        if let (Purpose::Renew(write), Some(session)) = (&sent.purpose, &mut self.session) {
+            session.believe(*write, &mut self.ctx);
+        }
+    }
+
+    /// `GroupWriteIsASwap`: writes a group's record once more, over what another has just written; `true` if it does.
+    pub(super) fn write_group_over(&mut self, outcomes: &[Swapped]) -> bool {
+        let [Swapped::Lost(Some(there))] = outcomes else { return false };
+        let Some(record) = self.ctx.memory.group.clone() else { return false };
+        if self.ctx.rules.hold(Rule::GroupWriteIsASwap) {
+            return false;
+        }
+        let ask = Ask::write_group(record, Some(there.version.clone()), &mut self.ctx);
+        self.ask(ask);
+        true
     }
 
     /// `FenceBeforeTakeover`: takes a silent session for dead without saying so in its record.

@@ -92,3 +92,22 @@ fn without_its_rule_a_story_breaks_a_promise() {
         assert!(!overlaps.is_empty(), "{story} goes well without {rule:?}: it shows nothing");
     }
 }
+
+/// Rules behind which other rules stand: without them a story breaks no promise, but goes otherwise.
+#[cfg(feature = "sabotage")]
+#[test]
+fn without_its_rule_a_story_goes_otherwise() {
+    use leasehold_core::rules::{Rule, Rules};
+    for (rule, story) in [(Rule::GateAsksAgain, "gate_late"), (Rule::WatchSettlesNoClaim, "unknown_claim")] {
+        let path = stories().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == story));
+        let written = std::fs::read_to_string(path.expect("the story is there")).expect("it can be read");
+        let sabotaged = || {
+            let mut world = world::World::new();
+            world.rules = Rules::without(rule);
+            world
+        };
+        let heard = script::retell_in(sabotaged, &written);
+        println!("without {rule:?}, in {story}:\n{}", script::difference(&written, &heard));
+        assert!(heard != written, "{story} goes as written without {rule:?}: it shows nothing");
+    }
+}

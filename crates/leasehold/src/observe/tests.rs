@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::event::StopReason;
-use leasehold_core::notice::{Cause, SessionState};
+use leasehold_core::notice::{Cause, QuarantineEnds, SessionState};
 use leasehold_core::record::MoveReason;
 use leasehold_core::store::{Key as RecordKey, Lane, Op, WatchEvent};
 use leasehold_core::view::{Problem, ProblemKind, ShardPhase};

@@ -13,6 +13,8 @@ use super::context::Context;
 use super::requests::Purpose;
 use super::timers::{StepStage, Timer};
 use crate::event::{Action, Deadlines, StopReason};
+#[cfg(feature = "sabotage")]
+use crate::name::WriteId;
 use crate::name::{Epoch, SessionId, ShardId};
 use crate::notice::{Cause, Notice, SessionState};
 use crate::record::Published;
@@ -206,6 +208,14 @@ impl Session {
     /// Whether others can see that this session may start a shard, at whatever epoch.
     pub(in crate::node) fn has_announced(&self, shard: &ShardId) -> bool {
         self.publishes(shard, Epoch(0))
+    }
+
+    /// This renewal is taken for landed, although the store refused it.
+    #[cfg(feature = "sabotage")]
+    pub(in crate::node) fn believe(&mut self, write: WriteId, ctx: &mut Context) {
+        if let Some(renewal) = self.pending.iter().find(|renewal| renewal.write == write).cloned() {
+            self.confirm(&renewal, ctx);
+        }
     }
 
     /// When the session must be given up unless it is renewed.
