@@ -51,10 +51,10 @@ pub use oracle::{Fence, Observation, Oracle, ProcessNo, RunEnd, RunNo, SessionNo
 pub use report::outcome::{Outcome, ProcessEvent, Stats};
 pub use report::timeline::Timeline;
 pub use report::trace::{TraceEntry, transcript};
-pub use runner::options::{OptionError, Options, Tracing, parse_keep};
+pub use runner::options::{Circumstance, OptionError, Options, Tracing, parse_keep};
 pub use runner::shrink::shrink;
 pub use runner::{AfterFailure, Progress, Summary, run_many, run_until};
-pub use sabotage::{Duty, ReadOrder, Sabotage, sabotage_table};
+pub use sabotage::{Duty, Need, ReadOrder, Sabotage, needs_table, sabotage_table};
 pub use store::Generation;
 pub use store::shape::StoreKind;
 pub use world::clock::{Instant, MS, SECOND};

@@ -3,12 +3,15 @@
 
 use std::process::ExitCode;
 
-use leasehold_sim::{OptionError, Options, Sabotage, Tracing, report, run, sabotage_table, shrink};
+use leasehold_sim::{
+    OptionError, Options, Sabotage, Tracing, needs_table, report, run, sabotage_table, shrink,
+};
 
 const HELP: &str = "\
 leasehold-sim: the simulator with single safety rules switched off (for everything else: leasehold sim)
 
   --sabotage-table N          switch every rule off in turn, at most N seeds each, and print the table
+  --needs-table N             for each fault a rule that only it shows to be broken: N seeds with it, and N without
   --sabotage RULE --seed N    one run with this rule switched off
   --from SEED                 the table counts from this seed on (0)
   --faults LIST, --store-kind KIND
@@ -24,7 +27,13 @@ struct Arguments {
     trace: bool,
     from: u64,
     jobs: usize,
-    table: Option<u64>,
+    table: Option<(Table, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Sabotage,
+    Needs,
 }
 
 fn main() -> ExitCode {
@@ -53,7 +62,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
             "--from" => found.from = number(&value()?)?,
             "--jobs" => found.jobs = number(&value()?)? as usize,
             "--sabotage" => found.options.sabotage = Some(value()?.parse::<Sabotage>()?),
-            "--sabotage-table" => found.table = Some(number(&value()?)?),
+            "--sabotage-table" => found.table = Some((Table::Sabotage, number(&value()?)?)),
+            "--needs-table" => found.table = Some((Table::Needs, number(&value()?)?)),
             "--faults" => found.options.faults = value()?.parse()?,
             "--store-kind" => found.options.store = Some(value()?.parse().map_err(text_of)?),
             "--keep" => found.options.keep = Some(leasehold_sim::parse_keep(&value()?).map_err(text_of)?),
@@ -61,7 +71,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, S
         }
     }
     if found.table.is_none() && (found.seed.is_none() || found.options.sabotage.is_none()) {
-        return Err("use --sabotage-table N, or --sabotage RULE --seed N".to_owned());
+        return Err("use --sabotage-table N, --needs-table N, or --sabotage RULE --seed N".to_owned());
     }
     if found.table.is_some() && (found.seed.is_some() || found.trace || found.options.keep.is_some()) {
         return Err("--seed, --trace and --keep need a single run, not the table".to_owned());
@@ -83,11 +93,14 @@ fn number(text: &str) -> Result<u64, String> {
 fn go(arguments: &Arguments) -> ExitCode {
     // A core's panic message is part of the report.
     std::panic::set_hook(Box::new(|_| {}));
-    if let Some(seeds_max) = arguments.table {
+    if let Some((table, seeds_max)) = arguments.table {
         let seeds = arguments.from..arguments.from.saturating_add(seeds_max);
-        let (table, all_caught) = sabotage_table(&arguments.options, seeds, arguments.jobs);
-        print!("{table}");
-        return if all_caught { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let (text, as_stated) = match table {
+            Table::Sabotage => sabotage_table(&arguments.options, seeds, arguments.jobs),
+            Table::Needs => needs_table(&arguments.options, seeds, arguments.jobs),
+        };
+        print!("{text}");
+        return if as_stated { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let usual = &arguments.options;
     let options = usual.sabotage.map_or_else(|| usual.clone(), |sabotage| sabotage.options(usual));

@@ -1,7 +1,7 @@
 //! Every rule that is switched off is noticed. Those of the core need `--features sabotage`; the driver's duties can
 //! be broken in any build.
 
-use leasehold_sim::{AfterFailure, Options, Sabotage, run_many};
+use leasehold_sim::{AfterFailure, Need, Options, Sabotage, run_many};
 
 /// Within how many seeds, from 0 on, a broken rule must be noticed. CHAOS.md says how many it took.
 const SEEDS_MAX: u64 = 400;
@@ -30,6 +30,29 @@ fn scripts_made_for_a_rule_break_nothing_while_it_holds() {
             let first = summary.failures.first();
             assert!(first.is_none(), "the script for {sabotage} with all rules in force: {first:?}");
         }
+    }
+}
+
+/// Otherwise the rule would be missed in any schedule, and would say nothing about what this one contains.
+#[test]
+fn what_only_some_schedules_show_is_shown_by_no_others() {
+    for need in Need::all() {
+        let noticed = |options: Options| {
+            let summary = run_many(&options, 0..SEEDS_MAX, 2, AfterFailure::Stop, |_| {});
+            summary.failures.into_iter().next()
+        };
+        assert!(noticed(need.with(&Options::default())).is_some(), "{} with {}", need.sabotage, need.what);
+        let without = noticed(need.without(&Options::default()));
+        assert!(without.is_none(), "{} without {}: {without:?}", need.sabotage, need.what);
+    }
+}
+
+#[test]
+fn every_need_has_its_row_in_the_table() {
+    let text = include_str!("../../../CHAOS.md");
+    for need in Need::all() {
+        let row = format!("| {} | `{}` |", need.what, need.sabotage);
+        assert!(text.contains(&row), "CHAOS.md lacks the row {row}");
     }
 }
 

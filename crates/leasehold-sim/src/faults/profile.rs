@@ -39,6 +39,12 @@ impl Profile {
         Profile { rates: kinds.into_iter().collect(), swarm: Swarm::Whole }
     }
 
+    /// The same without this kind of fault.
+    pub(crate) fn without(mut self, kind: FaultKind) -> Self {
+        self.rates.remove(&kind);
+        self
+    }
+
     /// The expected number of faults of this kind in two minutes, in thousandths.
     pub(crate) fn rate(&self, kind: FaultKind) -> u32 {
         self.rates.get(&kind).copied().unwrap_or(0)

@@ -16,6 +16,7 @@ pub(crate) mod epochs_strictly_rise;
 pub(crate) mod every_shard_owned;
 pub(crate) mod fenced_sink_rejects_old_epochs;
 pub(crate) mod freezes_are_noticed;
+pub(crate) mod given_to_those_who_agree;
 pub(crate) mod lost_stays_lost;
 pub(crate) mod moves_within_bound;
 pub(crate) mod no_busy_loop;
@@ -26,11 +27,13 @@ pub(crate) mod no_stabiliser_delays_unowned;
 pub(crate) mod no_stampede;
 pub(crate) mod nobody_stays_detached;
 pub(crate) mod old_grants_fail_checks;
+pub(crate) mod operators_settings_stay;
 pub(crate) mod stopped_before_deadline;
 pub(crate) mod store_changes_are_real;
 pub(crate) mod unknown_fields_survive;
 pub(crate) mod unspoken_protocol_is_refused;
 pub(crate) mod writes_at_rest_are_renewals;
+pub(crate) mod zones_are_kept;
 
 use std::fmt;
 

@@ -353,6 +353,7 @@ impl World {
         self.healing.other_writes_before = self.healing.other_writes;
         self.healing.floors_raised_before = self.healing.floors_raised;
         self.healing.floors_to_raise = self.floors_to_raise();
+        invariants::zones_are_kept::judge(self, census)?;
         invariants::balance_within_bound::judge(self, census)
     }
 

@@ -25,10 +25,29 @@ pub struct Options {
     pub script: Option<Vec<(Instant, Fault)>>,
     /// Of the schedule, only the faults with these numbers; `None` is all of them.
     pub keep: Option<Vec<usize>>,
+    /// What the runs are drawn without.
+    pub without: Vec<Circumstance>,
     /// The safety rule that is switched off.
     pub sabotage: Option<Sabotage>,
     /// Whether the run is traced.
     pub tracing: Tracing,
+}
+
+/// Something that is no fault, that the seed draws for a run or for the work in it, and that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circumstance {
+    /// Listings and reads of several keys that are not of one instant.
+    ReadsApart,
+    /// Different ttls, with and without `ttl_max`.
+    MixedTtls,
+    /// Work with parts that its grant owns.
+    OwnedParts,
+    /// Parts of work that go on for a while when it is killed.
+    Outlasting,
+    /// User code that runs between waking up and the first look of its driver.
+    FirstOnWaking,
+    /// A policy with zones.
+    Zones,
 }
 
 /// Whether a run is traced.
@@ -50,6 +69,7 @@ impl Default for Options {
             faults_for: Duration::from_secs(120),
             script: None,
             keep: None,
+            without: Vec::new(),
             sabotage: None,
             tracing: Tracing::Off,
         }

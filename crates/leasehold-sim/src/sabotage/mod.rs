@@ -1,7 +1,10 @@
 //! Rules that can be switched off to show that the invariants notice, and the table that says which invariant did.
-//! [`provocation`] has the faults that are made for a rule.
+//! [`provocation`] has the faults that are made for a rule, [`needs`] what schedules must contain so that rules are missed.
 
+mod needs;
 mod provocation;
+
+pub use needs::{Need, needs_table};
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -56,7 +59,7 @@ pub enum ReadOrder {
     MetaReadLast,
 }
 
-const RULES: [Rule; 35] = [
+const RULES: [Rule; 43] = [
     Rule::DeadlineFromSending,
     Rule::Margin,
     Rule::FenceBeforeTakeover,
@@ -92,6 +95,14 @@ const RULES: [Rule; 35] = [
     Rule::TtlMaxIsHeard,
     Rule::FreezesAddUp,
     Rule::OwnRecordNotOlder,
+    Rule::WatchSettlesNoClaim,
+    Rule::DriftCounts,
+    Rule::TheirTtlCounts,
+    Rule::FullStoreRenewsNothing,
+    Rule::RetiredSlotReturns,
+    Rule::GroupWriteIsASwap,
+    Rule::ViewsAgree,
+    Rule::ZonesCount,
 ];
 
 const DUTIES: [Duty; 9] = [
@@ -139,6 +150,7 @@ impl Sabotage {
     pub(crate) fn behind(self) -> Option<Rule> {
         match self {
             Sabotage::Store(ReadOrder::MetaReadLast) => Some(Rule::ClaimStillThere),
+            Sabotage::Core(Rule::WatchSettlesNoClaim) => Some(Rule::ClaimStillThere),
             _ => None,
         }
     }
@@ -214,6 +226,16 @@ fn rule_says(rule: Rule) -> &'static str {
         Rule::TtlMaxIsHeard => "running nodes learn of a longer ttl that others use",
         Rule::FreezesAddUp => "short freezes add up from one renewal to the next",
         Rule::OwnRecordNotOlder => "a node whose own record is older than its last renewal detaches",
+        Rule::WatchSettlesNoClaim => "a watch event alone does not settle a claim",
+        Rule::DriftCounts => {
+            "deadlines come earlier, and waits last longer, by what rates of clocks may differ"
+        }
+        Rule::TheirTtlCounts => "how long a session may be silent follows from its own ttl",
+        Rule::FullStoreRenewsNothing => "a store that is full keeps no session alive",
+        Rule::RetiredSlotReturns => "a retired slot is free again once its group has grown",
+        Rule::GroupWriteIsASwap => "a group's record that an operator has just written is not written over",
+        Rule::ViewsAgree => "nothing is given up for a node that plans with another view",
+        Rule::ZonesCount => "the plan keeps to the zones of the policy",
         _ => "a rule of the core",
     }
 }

@@ -67,6 +67,10 @@ pub(crate) fn made_for_it(sabotage: Sabotage) -> Option<Provocation> {
         Sabotage::Core(Rule::OwnRecordNotOlder) => scripted(StoreKind::Etcd, first_record_lands_again()),
         Sabotage::Core(Rule::PublishedBeforeTrust) => among(3, claimed_before_it_was_published()),
         Sabotage::Core(Rule::ClaimStillThere) => among(3, claim_is_lost_unseen()),
+        Sabotage::Core(Rule::WatchSettlesNoClaim) => among(3, claim_is_answered_by_the_watch_alone()),
+        Sabotage::Core(Rule::ViewsAgree) => among(2, other_placement_for_long()),
+        Sabotage::Core(Rule::GroupWriteIsASwap) => drawn(None, "resize=60,slow-store=6,crash=4"),
+        Sabotage::Core(Rule::RetiredSlotReturns) => drawn(None, "resize=8,crash=2"),
         Sabotage::Core(Rule::ProofAfterShard) => among(2, back_before_it_is_seen_gone()),
         Sabotage::Store(ReadOrder::MetaReadLast) => {
             Some(Provocation { store: Some(StoreKind::Object), ..among(3, emptied_between_two_parts())? })
@@ -161,6 +165,30 @@ fn claim_is_lost_unseen() -> Vec<(Instant, Fault)> {
         (at + 1300 * MS, leave(0)),
     ];
     pins(at + 320 * MS, 0).chain(rest).collect()
+}
+
+/// As in [`claim_is_lost_unseen`], and the answers to the claims of node 1 are lost: only its watch shows them, before the records are
+/// deleted.
+fn claim_is_answered_by_the_watch_alone() -> Vec<(Instant, Fault)> {
+    let at = 20 * SECOND;
+    let leave = |slot| Fault::Leave { slot, within: SECOND, then: Restart::Never, grace: Grace::None };
+    let rest = [
+        (at, Fault::Cut { slot: 1, lasts: 2400 * MS, traffic: Traffic::Renewals }),
+        (at + 5 * MS, Fault::LostAnswers { lasts: 290 * MS, permille: 1000 }),
+        (at + 10 * MS, leave(2)),
+        (at + 300 * MS, Fault::WatchLag { slot: 1, lasts: 5 * SECOND, lag: 60 * SECOND }),
+        (at + 310 * MS, Fault::Vanish { what: Target::Shards }),
+        (at + 1700 * MS, leave(0)),
+    ];
+    pins(at + 320 * MS, 0).chain(rest).collect()
+}
+
+/// Node 1 plans without weights, which are very different, and so gives itself less than node 0 gives it.
+fn other_placement_for_long() -> Vec<(Instant, Fault)> {
+    vec![
+        (5 * SECOND, Fault::Weight { slot: 1, weight: 400 }),
+        (10 * SECOND, Fault::Placement { slot: 1, lasts: 105 * SECOND }),
+    ]
 }
 
 /// Node 0 leaves, comes back at once and takes its shards again. Node 1 sees all of that late: it claims what was released, loses,

@@ -1,5 +1,6 @@
 //! What user code consists of besides its handler: parts that its grant owns, and parts that no driver knows of.
 
+use crate::runner::options::Circumstance;
 use crate::workload::{WorkEvent, Worker};
 use crate::world::clock::SECOND;
 use crate::world::scenario::DeadMan;
@@ -9,12 +10,14 @@ impl World {
     /// What the work consists of besides its handler.
     pub(crate) fn draw_parts(&mut self, worker: usize) {
         let armed = self.scenario.dead_man == DeadMan::Armed;
+        let has_parts = self.scenario.has(Circumstance::OwnedParts);
+        let outlasts = self.scenario.has(Circumstance::Outlasting);
         let rng = &mut self.processes[self.workers[worker].process].parts_rng;
         let it = &mut self.workers[worker];
         if rng.permille(200) {
-            it.owned = 1 + rng.below(2) as u32;
+            it.owned = (1 + rng.below(2) as u32) * u32::from(has_parts);
             // Only the kernel can end a thread that does not look at its grant.
-            it.stubborn = armed && rng.permille(400);
+            it.stubborn = armed && rng.permille(400) && has_parts && outlasts;
         }
         if rng.permille(100) {
             it.strays = 1 + rng.below(3) as u32;

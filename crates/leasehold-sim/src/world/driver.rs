@@ -8,11 +8,12 @@ use leasehold_core::{Deadlines, Now};
 
 use crate::faults::{FaultKind, PausePoint};
 use crate::invariants::{
-    deadline_counts_from_sending, freezes_are_noticed, no_busy_loop, store_changes_are_real,
-    unspoken_protocol_is_refused,
+    deadline_counts_from_sending, freezes_are_noticed, given_to_those_who_agree, no_busy_loop,
+    store_changes_are_real, unspoken_protocol_is_refused,
 };
 use crate::oracle::{Observation, RunEnd, Until};
 use crate::report::outcome::ProcessEvent;
+use crate::runner::options::Circumstance;
 use crate::sabotage::Duty;
 use crate::world::clock::{Instant, MS};
 use crate::world::process::Session;
@@ -185,6 +186,9 @@ impl World {
                 let Some(session) = self.processes[process].session() else { return Ok(()) };
                 let session = session.number;
                 let record = swap.value.as_deref().map(ShardRecord::decode);
+                if let Some(Ok(record)) = &record {
+                    given_to_those_who_agree::judge(self, process, record)?;
+                }
                 let held =
                     matches!(&record, Some(Ok(record)) if matches!(record.state, ShardState::Held { .. }));
                 if !held {
@@ -307,7 +311,7 @@ impl World {
             let Some(it) = sessions.iter().find(|it| it.number == session) else { continue };
             let (stopped, over) = (now >= it.deadlines.stop_at, now >= it.deadlines.kill_at);
             // User code may come first, and must not get past its check.
-            if stopped {
+            if stopped && self.scenario.has(Circumstance::FirstOnWaking) {
                 self.check(worker)?;
             }
             if over && !self.broken(Duty::KillAtDeadline) {

@@ -59,6 +59,7 @@ impl World {
             name,
             version: self.slots[slot].version,
             began_at: self.at,
+            contrary: own.is_some(),
             core: self.sabotaged(Node::with_placement(config, self.scenario.facts.clone(), seed, own)),
             alive: true,
             paused: None,

@@ -6,7 +6,7 @@ use leasehold_core::store::{
 };
 
 use crate::faults::FaultKind;
-use crate::invariants::unknown_fields_survive;
+use crate::invariants::{operators_settings_stay, unknown_fields_survive};
 use crate::report::words;
 use crate::world::clock::{Instant, MS, SECOND};
 use crate::world::newer_version::as_newer_version;
@@ -228,6 +228,7 @@ impl World {
         let outcome = self.store.swap(self.at, swap);
         if matches!(outcome, Swapped::Applied(_)) {
             unknown_fields_survive::judge(self, before.as_ref(), swap)?;
+            operators_settings_stay::judge(self, group_before.as_ref(), swap)?;
             self.stats.writes += 1;
             self.healing.wrote(self.at, self.served_from, swap, group_before.as_ref());
             self.shard_written(process, swap);

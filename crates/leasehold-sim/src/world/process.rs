@@ -137,6 +137,8 @@ pub(crate) struct Process {
     pub(crate) name: NodeName,
     pub(crate) version: Version,
     pub(crate) began_at: Instant,
+    /// It has another placement than usual.
+    pub(crate) contrary: bool,
     pub(crate) core: Node,
     pub(crate) alive: bool,
     /// It is paused; the number distinguishes one pause from the next.

@@ -9,8 +9,8 @@ use leasehold_core::{Config, GroupConfig, GroupName, NodeName, ShardId, ShardNam
 
 use crate::faults::{Fault, Target};
 use crate::rng::{Purpose, Rng};
-use crate::runner::options::Options;
-use crate::store::shape::{Generations, Shape, StoreKind};
+use crate::runner::options::{Circumstance, Options};
+use crate::store::shape::{Generations, Reading, Shape, StoreKind};
 use crate::world::clock::{Clock, Instant, MS, SECOND};
 
 /// The scenario of one run.
@@ -46,6 +46,7 @@ pub(crate) struct Scenario {
     pub(crate) dead_man: DeadMan,
     walls: Walls,
     pub(crate) wall_step_ms_max: u64,
+    without: Vec<Circumstance>,
 }
 
 /// How long work must run for its earlier failures to be forgotten: short, so that what follows from that fits into a run.
@@ -76,10 +77,14 @@ impl Scenario {
         let mut rng = Rng::new(seed, Purpose::Setting, 0);
         let any = rng.pick(&StoreKind::ALL);
         let kind = options.store.unwrap_or(any);
-        let shape = kind.shape();
+        let has = |circumstance| !options.without.contains(&circumstance);
+        let mut shape = kind.shape();
+        if !has(Circumstance::ReadsApart) {
+            shape.reading = Reading::OneInstant;
+        }
         let usual = shape.ttl.as_nanos() as u64;
         let ttl = rng.pick(&[usual, usual, usual / 2]);
-        let mixed = rng.permille(250);
+        let mixed = rng.permille(250) && has(Circumstance::MixedTtls);
         let drawn = rng.pick(&[Walls::Steady, Walls::Steady, Walls::Wild]);
         let mut more = Rng::new(seed, Purpose::World, 0);
         let zones = [ZoneRule::Ignore, ZoneRule::Ignore, ZoneRule::Spread, ZoneRule::Prefer("a".to_owned())];
@@ -87,7 +92,7 @@ impl Scenario {
         // A rolling change of the ttl only makes sense where `ttl_max` is not set.
         let rolls =
             |script: &Vec<_>| script.iter().any(|(_, fault)| matches!(fault, Fault::RollingTtl { .. }));
-        let drawn_untold = more.permille(150);
+        let drawn_untold = more.permille(150) && has(Circumstance::MixedTtls);
         let untold = options.script.as_ref().map_or(drawn_untold, rolls);
         let (ttl, longer) = if untold { (usual / 2, 4) } else { (ttl, 2) };
         let mixed = mixed || untold;
@@ -102,7 +107,7 @@ impl Scenario {
             group: GroupName::new("work").expect("a valid name"),
             named: rng.permille(300).then(|| GroupName::new("jobs").expect("a valid name")),
             policy: Policy {
-                zones: zones[more.below(4) as usize].clone(),
+                zones: zones[more.below(4) as usize * usize::from(has(Circumstance::Zones))].clone(),
                 on_failure: on_failure(&mut endings),
                 ..policy(&mut rng)
             },
@@ -119,7 +124,13 @@ impl Scenario {
             dead_man: rng.pick(&[DeadMan::Off, DeadMan::Off, DeadMan::Armed]),
             walls,
             wall_step_ms_max: if walls == Walls::Wild { 7_200_000 } else { 500 },
+            without: options.without.clone(),
         }
+    }
+
+    /// Whether runs may have this, as the seed draws it.
+    pub(crate) fn has(&self, circumstance: Circumstance) -> bool {
+        !self.without.contains(&circumstance)
     }
 
     /// Whether this fault is possible on this store, in this run.
