@@ -27,6 +27,7 @@ use crate::tasks::RunsOn;
 type Edit = Box<dyn FnOnce(&mut Config) + Send>;
 
 /// The ttl of a node without a store.
+#[cfg(feature = "memory")]
 const SOLO_TTL: Duration = Duration::from_secs(3600);
 
 /// The shortest interval between hook calls. More frequent calls would keep the driver from renewing.
@@ -70,6 +71,7 @@ impl Builder {
     }
 
     /// A node on a private store: it holds all shards at once, and no deadline passes while a debugger is attached.
+    #[cfg(feature = "memory")]
     pub(crate) fn solo() -> Self {
         let server = leasehold_store::MemoryServer::with_clock(crate::clock::now);
         let mut builder = Builder::new(Arc::new(server.open("solo"))).name("solo").new_namespace();
@@ -256,8 +258,9 @@ impl Builder {
         self
     }
 
-    /// Runs everything on the current runtime and its clock, for tests under `tokio::time::pause`. Do not use it in
-    /// production: user code that blocks would then delay renewals.
+    /// Runs everything on the current runtime and its clock, for tests (feature `test-util`) under
+    /// `tokio::time::pause`. User code that blocks would then delay renewals.
+    #[cfg(feature = "test-util")]
     pub fn virtual_time(mut self) -> Self {
         self.runs_on = RunsOn::CurrentRuntime;
         self.clock = Clock::virtual_time();
@@ -336,6 +339,7 @@ impl Builder {
             ));
         }
         problems.extend(self.registry.problems());
+        #[cfg(feature = "test-util")]
         if self.dead_man == DeadManTimer::On && self.runs_on == RunsOn::CurrentRuntime {
             problems.push(ConfigError::new(
                 "library",

@@ -11,7 +11,7 @@ use leasehold_core::{Moment, Now};
 /// The longest sleep on tokio's timers in one go. It bounds how late a sleeper can be after a suspend.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// The time source of a node: the boot clock, or tokio's paused clock in tests.
+/// The time source of a node: the boot clock, or, with the feature `test-util`, tokio's paused clock.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -19,12 +19,12 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     Boot,
-    Virtual {
-        origin: tokio::time::Instant,
-    },
+    #[cfg(feature = "test-util")]
+    Virtual { origin: tokio::time::Instant },
 }
 
 /// What a virtual wall clock shows at the start: an easily recognised date (2026-01-01).
+#[cfg(feature = "test-util")]
 const VIRTUAL_UNIX_MS: u64 = 1_767_225_600_000;
 
 impl Clock {
@@ -33,7 +33,8 @@ impl Clock {
         Clock(Source::Boot)
     }
 
-    /// The clock of the current tokio runtime, for tests under `tokio::time::pause`. It starts one hour after boot.
+    /// The clock of the current tokio runtime, for tests (feature `test-util`) under `tokio::time::pause`. It starts one hour after boot.
+    #[cfg(feature = "test-util")]
     #[allow(clippy::disallowed_methods, reason = "a paused clock is what this is for")]
     pub fn virtual_time() -> Self {
         Clock(Source::Virtual { origin: tokio::time::Instant::now() })
@@ -45,6 +46,7 @@ impl Clock {
     pub fn now(&self) -> Moment {
         match &self.0 {
             Source::Boot => now(),
+            #[cfg(feature = "test-util")]
             Source::Virtual { origin } => Moment::from_millis(3_600_000) + origin.elapsed(),
         }
     }
@@ -53,6 +55,7 @@ impl Clock {
     pub fn unix_ms(&self) -> u64 {
         match &self.0 {
             Source::Boot => unix_ms(),
+            #[cfg(feature = "test-util")]
             Source::Virtual { .. } => VIRTUAL_UNIX_MS + self.now().as_millis(),
         }
     }

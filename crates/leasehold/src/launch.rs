@@ -100,6 +100,7 @@ impl Setup {
 
     fn launch(self, ends: Ends) -> Result<(), Error> {
         match (self.runs_on, self.dead_man) {
+            #[cfg(feature = "test-util")]
             (RunsOn::CurrentRuntime, _) => {
                 tasks::spawn_on(&Handle::current(), self.drive(ends, NoAlarm));
                 Ok(())

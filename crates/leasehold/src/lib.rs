@@ -34,6 +34,8 @@
 //! - [`Client`] watches without joining, finds the owner of a key, and writes operators' commands.
 //! - [`registry::Registry`] keeps any key alive under one shared lease, for other programs to read.
 //! - [`observe`] lists all metrics.
+//! - `testing`, with the feature `test-util`, has grants without a node and stores that fail on purpose;
+//!   [`docs/testing.md`](https://github.com/leasehold-dev/leasehold/blob/main/docs/testing.md) says how to test a handler.
 //!
 //! # What stops work
 //!
@@ -77,6 +79,10 @@ struct OwnReadme;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../../../docs/testing.md")]
+struct Testing;
+
 mod alarm_clock;
 mod builder;
 mod client;
@@ -101,6 +107,8 @@ mod session;
 mod signal;
 pub mod store;
 pub mod tasks;
+#[cfg(feature = "test-util")]
+pub mod testing;
 mod watchdog;
 
 pub use builder::Builder;

@@ -61,7 +61,9 @@ impl Node {
         Builder::new(store.into_store())
     }
 
-    /// Starts to configure a node without a store, for development: it holds every shard of its groups at once.
+    /// Starts to configure a node without a store, for development (feature `memory`): it holds every shard of its
+    /// groups at once.
+    #[cfg(feature = "memory")]
     pub fn solo() -> Builder {
         Builder::solo()
     }

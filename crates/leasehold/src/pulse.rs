@@ -27,11 +27,16 @@ struct Inner {
 impl Pulse {
     /// A pulse that must beat at least this often. Its first beat is now.
     pub fn within(within: Duration) -> Self {
-        Pulse::on(Clock::boot(), within)
+        Pulse::new(Clock::boot(), within)
     }
 
-    /// The same on another clock, for tests.
+    /// The same on another clock, for tests (feature `test-util`).
+    #[cfg(feature = "test-util")]
     pub fn on(clock: Clock, within: Duration) -> Self {
+        Pulse::new(clock, within)
+    }
+
+    fn new(clock: Clock, within: Duration) -> Self {
         let last_ns = AtomicU64::new(clock.now().as_nanos());
         Pulse(Arc::new(Inner { clock, within, last_ns }))
     }

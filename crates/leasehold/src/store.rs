@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 pub use leasehold_store::{
     Administration, Charged, DeathProofs, Extensions, Facts, Finding, Freshness, Grade, Key, Lane, Listing,
-    Memory, MemoryServer, Reading, Registry, Safety, Store, StoreError, StoreErrorKind, StoreExt, Stored,
-    Swap, SwapReply, Swapped, Throwaway, Version, Watch, WatchEvent,
+    Reading, Registry, Safety, Store, StoreError, StoreErrorKind, StoreExt, Stored, Swap, SwapReply, Swapped,
+    Throwaway, Version, Watch, WatchEvent,
 };
+
+#[cfg(feature = "memory")]
+pub use leasehold_store::{Memory, MemoryServer};
 
 /// The schemes of the built-in stores.
 pub const SCHEMES: &[&str] = &[

@@ -60,6 +60,7 @@ pub(crate) enum RunsOn {
     /// On its own thread and runtime, where user code cannot block it.
     OwnThread,
     /// On the current runtime, for tests under virtual time.
+    #[cfg(feature = "test-util")]
     CurrentRuntime,
 }
 

@@ -8,13 +8,16 @@ use std::sync::{Arc, mpsc};
 
 use leasehold_core::Moment;
 use leasehold_core::work::{Watch, WatchdogAction};
+#[cfg(feature = "test-util")]
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alarm_clock::{AlarmClock, Waker};
 use crate::clock::Clock;
 use crate::session::Session;
-use crate::tasks::{self, RunsOn};
+#[cfg(feature = "test-util")]
+use crate::tasks;
+use crate::tasks::RunsOn;
 
 /// Watches sessions, and work that must stop by some moment. Ends when it is dropped.
 #[derive(Debug)]
@@ -22,8 +25,14 @@ pub(crate) struct Watchdog(Channel);
 
 #[derive(Debug)]
 enum Channel {
-    Thread { commands: mpsc::Sender<WatchdogCommand>, waker: Waker },
-    Task { commands: tokio::sync::mpsc::UnboundedSender<WatchdogCommand> },
+    Thread {
+        commands: mpsc::Sender<WatchdogCommand>,
+        waker: Waker,
+    },
+    #[cfg(feature = "test-util")]
+    Task {
+        commands: tokio::sync::mpsc::UnboundedSender<WatchdogCommand>,
+    },
 }
 
 #[derive(Debug)]
@@ -43,6 +52,7 @@ impl Watchdog {
         let dog = Dog { clock, watch: Watch::default() };
         match runs_on {
             RunsOn::OwnThread => on_thread(dog, on_lost),
+            #[cfg(feature = "test-util")]
             RunsOn::CurrentRuntime => Ok(as_task(dog, on_lost)),
         }
     }
@@ -63,6 +73,7 @@ impl Watchdog {
                 let _ = commands.send(command);
                 waker.wake();
             }
+            #[cfg(feature = "test-util")]
             Channel::Task { commands } => {
                 let _ = commands.send(command);
             }
@@ -98,6 +109,7 @@ fn on_thread(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> io::Result<Wa
     Ok(Watchdog(Channel::Thread { commands, waker }))
 }
 
+#[cfg(feature = "test-util")]
 fn as_task(mut dog: Dog, on_lost: impl Fn() + Send + 'static) -> Watchdog {
     let (commands, mut inbox) = tokio::sync::mpsc::unbounded_channel();
     let clock = dog.clock.clone();

@@ -116,7 +116,8 @@ impl Registry {
         Ok(Registry::new(store.into_store(), options, RunsOn::OwnThread, Clock::boot()))
     }
 
-    /// The same on the current runtime and its clock, for tests under `tokio::time::pause`.
+    /// The same on the current runtime and its clock, for tests (feature `test-util`) under `tokio::time::pause`.
+    #[cfg(feature = "test-util")]
     pub fn with_virtual_time(store: impl IntoStore, options: RegistryOptions) -> Result<Self, Error> {
         options.check()?;
         Ok(Registry::new(store.into_store(), options, RunsOn::CurrentRuntime, Clock::virtual_time()))
@@ -235,6 +236,7 @@ impl Registry {
             RunsOn::OwnThread => {
                 tasks::on_own_thread("leasehold-registry", move || keeper.run()).map_err(Error::machine)?;
             }
+            #[cfg(feature = "test-util")]
             RunsOn::CurrentRuntime => tasks::spawn_on(&tokio::runtime::Handle::current(), keeper.run()),
         }
         let handle = Arc::new(KeeperHandle { commands, health });

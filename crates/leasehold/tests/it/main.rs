@@ -13,4 +13,5 @@ mod node;
 mod observe;
 mod recorder;
 mod registry;
+mod testing;
 mod threads;
