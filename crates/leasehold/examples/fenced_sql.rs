@@ -7,8 +7,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{BoxError, Epoch, Group, Node};
+use leasehold::store::MemoryServer;
+use leasehold::{BoxError, Epoch, Grant, Group, Node, Outcome};
 use rusqlite::Connection;
+
+type Accounts = Arc<Mutex<Connection>>;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -17,8 +20,9 @@ async fn main() -> Result<(), BoxError> {
         "create table account (shard text primary key, balance integer not null, epoch integer not null)",
     )?;
     let accounts = Arc::new(Mutex::new(accounts));
-    let stale = run(&accounts, "first", Duration::from_millis(300)).await?;
-    let fresh = run(&accounts, "second", Duration::from_millis(300)).await?;
+    let server = MemoryServer::new();
+    let stale = hold(&server, &accounts, "first").await?;
+    let fresh = hold(&server, &accounts, "second").await?;
     println!("a write of the first holder (epoch {stale}) arrives now, after epoch {fresh} has written:");
     match add(&accounts, "ledger/0", stale, 1_000_000) {
         Ok(()) => Err("the stale write went through".into()),
@@ -29,48 +33,51 @@ async fn main() -> Result<(), BoxError> {
     }
 }
 
-/// Lets one holder write for a while; returns the epoch that it wrote under.
-async fn run(
-    accounts: &Arc<Mutex<Connection>>,
-    name: &'static str,
-    span: Duration,
-) -> Result<Epoch, BoxError> {
-    static STORE: std::sync::OnceLock<leasehold_store::MemoryServer> = std::sync::OnceLock::new();
-    let server = STORE.get_or_init(leasehold_store::MemoryServer::new);
+/// One holder: writes until SIGTERM or Ctrl-C, or here for a moment. Returns the epoch that it wrote under.
+async fn hold(server: &MemoryServer, accounts: &Accounts, name: &str) -> Result<Epoch, BoxError> {
     let table = accounts.clone();
-    let node = Node::builder(Arc::new(server.open("example"))).name(name).new_namespace();
-    let node = node
-        .group(Group::leader("ledger"), move |grant| {
-            let table = table.clone();
-            async move {
-                let mut ticks = tokio::time::interval(Duration::from_millis(50));
-                while grant.stopping().run_until_cancelled(ticks.tick()).await.is_some() {
-                    let table = table.clone();
-                    // SQLite blocks its thread, so the grant owns the call: the shard is not given away before it is over.
-                    let write = grant.spawn_blocking(move |grant| {
-                        grant.check()?;
-                        add(&table, &grant.shard().to_string(), grant.epoch(), 1)
-                    });
-                    write?.await??;
-                }
-                Ok::<_, BoxError>(())
-            }
-        })
-        .start()
-        .await?;
-    let shard = "ledger/0".parse()?;
-    let epoch = loop {
-        if let Some(grant) = node.grant(&shard) {
-            break grant.epoch();
+    let node = Node::builder(server.open("example")).name(name).new_namespace();
+    let node = node.group(Group::leader("ledger"), move |grant| write(grant, table.clone())).start().await?;
+    node.until(|view| view.me.as_ref().is_some_and(|me| me.held == 1)).await?;
+    let epoch = node.grant(&"ledger/0".parse()?).ok_or("the shard has moved on")?.epoch();
+    let ends = async {
+        tokio::select! {
+            () = leasehold::shutdown_signal() => {}
+            () = tokio::time::sleep(Duration::from_millis(300)) => {}
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
     };
-    tokio::time::sleep(span).await;
-    node.leave().await;
+    node.leave_on(ends).await;
     let balance: i64 =
         accounts.lock().unwrap().query_row("select balance from account", [], |row| row.get(0))?;
     println!("{name} (epoch {epoch}) leaves the balance at {balance}");
     Ok(epoch)
+}
+
+/// The work: a payment every 20 ms, written in batches.
+async fn write(grant: Grant, accounts: Accounts) -> Outcome {
+    let mut unwritten = 0;
+    let mut payments = tokio::time::interval(Duration::from_millis(20));
+    while grant.stopping().run_until_cancelled(payments.tick()).await.is_some() {
+        unwritten += 1;
+        if unwritten == 5 {
+            flush(&grant, &accounts, unwritten).await?;
+            unwritten = 0;
+        }
+    }
+    match grant.stop_reason() {
+        Some(why) if why.is_planned() => flush(&grant, &accounts, unwritten).await,
+        _ => Ok(()), // the lease is lost: the next holder does these payments again
+    }
+}
+
+/// SQLite blocks its thread, so the grant owns the call: the shard is not given away before it is over.
+async fn flush(grant: &Grant, accounts: &Accounts, amount: i64) -> Outcome {
+    let accounts = accounts.clone();
+    let write = grant.spawn_blocking(move |grant| {
+        grant.check()?;
+        add(&accounts, &grant.shard().to_string(), grant.epoch(), amount)
+    })?;
+    write.await?
 }
 
 /// Adds to a balance, unless a higher epoch has written.
