@@ -185,13 +185,25 @@ impl Builder {
     }
 
     /// Replaces the rules that decide which node should hold which shard. All nodes of a namespace must use the same
-    /// rules.
+    /// rules; [`Placement`] has the contract.
+    ///
+    /// ```
+    /// use leasehold::placement::Rendezvous;
+    ///
+    /// let builder = leasehold::Node::solo().placement(Rendezvous); // the default, or a rule of your own
+    /// ```
     pub fn placement(mut self, placement: impl Placement + 'static) -> Self {
         self.placement = Some(Arc::new(placement));
         self
     }
 
-    /// A hook that returns the node's weight. It is called regularly.
+    /// A hook that returns the node's weight ([`weight`](Builder::weight)). It is asked every
+    /// [`hook_every`](Builder::hook_every). If it panics or does not answer in time, the weight stays as it is.
+    ///
+    /// ```
+    /// # async fn free_memory_mib() -> u32 { 4096 }
+    /// let builder = leasehold::Node::solo().weigh(free_memory_mib);
+    /// ```
     pub fn weigh<F, Fut>(mut self, weight: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -201,8 +213,18 @@ impl Builder {
         self
     }
 
-    /// A hook that returns the program's health. It is called regularly. While the program is unhealthy, the node
-    /// takes no new shards and hands over those that others can take. No answer in time counts as unhealthy.
+    /// A hook that returns the program's health. It is asked every [`hook_every`](Builder::hook_every). While the program
+    /// is unhealthy, the node takes no new shards and hands over those that others can take. No answer in time counts as
+    /// unhealthy, and so does a panic.
+    ///
+    /// ```
+    /// # async fn database_answers() -> bool { true }
+    /// use leasehold::{Health, Node};
+    ///
+    /// let builder = Node::solo().health(|| async {
+    ///     if database_answers().await { Health::Healthy } else { Health::Unhealthy }
+    /// });
+    /// ```
     pub fn health<F, Fut>(mut self, health: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -213,13 +235,43 @@ impl Builder {
     }
 
     /// The node is healthy as long as this pulse beats. Use it instead of your own [`health`](Builder::health) hook.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::{Group, Node, Pulse};
+    ///
+    /// let pulse = Pulse::within(Duration::from_secs(30));
+    /// let beating = pulse.clone();
+    /// let builder = Node::solo().pulse(&pulse).group(Group::numbered("orders", 8), move |grant| {
+    ///     let pulse = beating.clone();
+    ///     async move {
+    ///         while !grant.stopping().is_cancelled() {
+    ///             // … process one order …
+    ///             pulse.beat();
+    ///             # break;
+    ///         }
+    ///     }
+    /// });
+    /// ```
     pub fn pulse(self, pulse: &Pulse) -> Self {
         let pulse = pulse.clone();
         self.health(move || std::future::ready(pulse.health()))
     }
 
-    /// The acquire gate, which is asked before the node takes a shard. A refused shard goes to the next node in rank.
-    /// No answer in time counts as a refusal.
+    /// The acquire gate, which is asked before the node takes a shard. A refused shard goes to the next node in rank, and
+    /// the gate is asked again later. No answer in time counts as a refusal, and so does a panic.
+    ///
+    /// A gate that says yes is no promise that the shard comes: the claim may fail. So if the gate reserves something, let
+    /// what is not used in time go, as `examples/gate.rs` does.
+    ///
+    /// ```
+    /// # async fn has_memory_for(_: &leasehold::ShardId) -> bool { true }
+    /// use leasehold::{Node, Verdict};
+    ///
+    /// let builder = Node::solo().gate(|shard| async move {
+    ///     if has_memory_for(&shard).await { Verdict::Take } else { Verdict::Refuse }
+    /// });
+    /// ```
     pub fn gate<F, Fut>(mut self, gate: F) -> Self
     where
         F: Fn(ShardId) -> Fut + Send + Sync + 'static,
@@ -229,7 +281,7 @@ impl Builder {
         self.configure(|config| config.gate = Gate::Ask)
     }
 
-    /// How often weight and health are asked, and how long each hook may take. The default is the renewal interval.
+    /// How often weight and health are asked, and how long each hook may take (the acquire gate too). The default is the renewal interval.
     pub fn hook_every(mut self, every: Duration) -> Self {
         self.hook_every = Some(every);
         self

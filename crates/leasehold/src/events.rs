@@ -20,7 +20,25 @@ pub struct NodeEvent {
 }
 
 /// The events of a node, from the moment when this was created. A reader that is too slow misses the oldest events;
-/// [`missed`](Events::missed) says how many.
+/// [`missed`](Events::missed) says how many. Log lines and metrics tell the same: [`observe`](crate::observe).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::BoxError> {
+/// use leasehold::{Group, Node, Notice};
+///
+/// let node = Node::solo().hold(Group::leader("scheduler")).start().await?;
+/// let mut events = node.events();
+/// while let Some(event) = events.next().await {
+///     println!("{} {}", event.unix_ms, event.notice); // a sentence
+///     if let Notice::Started { shard, epoch, .. } = &event.notice {
+///         assert_eq!((shard.to_string().as_str(), epoch.0), ("scheduler/0", 1));
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Events {
     inbox: broadcast::Receiver<Arc<NodeEvent>>,

@@ -8,6 +8,16 @@ use leasehold_core::record::{FailurePolicy, FinishPolicy, Policy, ShardSet, Zone
 use leasehold_core::{GroupConfig, GroupName, ShardId};
 
 /// A set of shards with one policy. Settings of the group in the store override these.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{Group, ZoneRule};
+///
+/// let orders = Group::numbered("orders", 64).zones(ZoneRule::Spread); // orders/0 to orders/63
+/// let tenants = Group::named("tenants").stop_timeout(Duration::from_secs(60)); // tenants/acme, …
+/// let scheduler = Group::leader("scheduler"); // scheduler/0
+/// # let builder = leasehold::Node::solo().hold(orders).hold(tenants).hold(scheduler);
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a group is served only once it is given to a builder or a node"]
 pub struct Group {

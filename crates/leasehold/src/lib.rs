@@ -37,6 +37,21 @@
 //! - `testing`, with the feature `test-util`, has grants without a node and stores that fail on purpose;
 //!   [`docs/testing.md`](https://github.com/leasehold-dev/leasehold/blob/main/docs/testing.md) says how to test a handler.
 //!
+//! # Logs, events and metrics
+//!
+//! What a node does is told three times: in the log (`tracing`), as [`Events`], and as metrics through the `metrics` facade,
+//! for any exporter. Install the exporter before the node starts:
+//!
+//! ```
+//! # fn main() -> Result<(), leasehold::BoxError> {
+//! let exporter = metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder()?;
+//! // … start the node, and serve this text at /metrics …
+//! let page = exporter.render();
+//! # assert!(page.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What stops work
 //!
 //! A node renews its session from its own thread. If no renewal is confirmed in time, a watchdog thread that needs

@@ -33,6 +33,28 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 /// One process's part in a namespace: it holds shards, runs their handlers, and stops them before their lease can be
 /// lost.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::BoxError> {
+/// use leasehold::{Group, Node};
+///
+/// // `Node::builder(store)` in production; `solo` needs no store.
+/// let node = Node::solo()
+///     .group(Group::numbered("orders", 8), |grant| async move {
+///         println!("{} starts with epoch {}", grant.shard(), grant.epoch());
+///         grant.stopped().await;
+///     })
+///     .start()
+///     .await?;
+/// node.until(|view| view.me.as_ref().is_some_and(|me| me.held == 8)).await?;
+/// assert!(node.owns(&"orders/3".parse()?));
+/// # let shutdown_signal = std::future::ready(());
+/// node.leave_on(shutdown_signal).await; // leasehold::shutdown_signal(), for SIGTERM and Ctrl-C
+/// assert!(node.owned().is_empty());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Dropping a node is safe and never blocks: all work is told to stop, work that has not stopped within the margin is
 /// cut off, and the session is closed in the background if the store can be reached. To know that everything was
 /// handed over, use [`leave`](Node::leave).
@@ -90,7 +112,7 @@ impl Node {
         views.wait_for(|view| wanted(view)).await.map(drop).map_err(|_| Error::Left)
     }
 
-    /// The node's events from now on.
+    /// The node's events from now on: see [`Events`].
     pub fn events(&self) -> Events {
         let inbox = self.told.upgrade().map(|told| told.subscribe());
         Events::new(inbox.unwrap_or_else(|| broadcast::channel(1).1))

@@ -79,14 +79,80 @@ impl FromIterator<Option<u32>> for Assignment {
 }
 
 /// A rule that says which node should hold which shard. All nodes of a namespace must use the same one.
+///
+/// A placement never decides who *may* run a shard, so a wrong one costs balance or availability, and never lets two
+/// nodes run a shard at once. Nobody corrects its answers, though. This is the contract:
+///
+/// - **Determinism.** Every node computes the plan for itself. The same question must get the same answer on every
+///   node, platform and build with the same [`id`](Placement::id): no clock, no chance, no I/O, no floating point, no
+///   order of a hash map, and no memory of earlier questions. Break ties by name. Nodes that answer differently under
+///   one id take shards from each other for as long as they differ.
+/// - **Length.** [`Assignment::to`] has one entry for each shard of the question, in its order: an index into
+///   [`Question::nodes`]. Entries that are missing count as `None`, entries beyond the end are ignored, and the
+///   problem `placement` is shown. An index beyond the nodes counts as `None`.
+/// - **`None`** means that nobody takes the shard, whatever [`rank`](Placement::rank) says. Answer it only if no
+///   candidate can have the shard: a shard must not stay unowned while a node has room.
+/// - **Pins.** Nothing but the placement carries out [`Question::pins`]: a placement that ignores them makes
+///   `leasehold pin` do nothing. Give a pinned shard to its node, whatever its weight, unless that node is no
+///   candidate, has no room, or declines it. Place the shard like any other then.
+/// - **Declined shards.** Give no shard to a node in [`Question::declined`], and leave that node out of `rank`. It
+///   refuses the shard, which then waits for the next in rank.
+/// - **Capacity.** Give no candidate more shards than its [`capacity`](Candidate::capacity), pinned ones included. It
+///   takes no more, and what is too much waits for the next in rank. The groups of a namespace are placed one after the
+///   other, by name; the capacity is what earlier groups have left.
+/// - **Weight, zones and balance** are in the question for you to use. Nothing else looks at them.
+/// - **Stability.** Each difference from the last answer is a shard that stops and starts. Change little when the
+///   question changes little.
+/// - **Speed.** It is called on the thread that renews the session, for each group, whenever the question changes.
+///   Answer within milliseconds for all your shards and nodes.
+/// - **Panics** are caught. The last answer stays in effect where its nodes are still there, Leasehold's own placement
+///   answers the rest, and the problem `placement` is shown. If `rank` panics, the built-in order is used.
+/// - **A new version** needs a new id. While nodes with different ids run, no shard moves voluntarily between them, and
+///   the problem `placements_differ` is shown; shards without an owner are still taken.
+///
+/// ```
+/// use leasehold_core::ShardId;
+/// use leasehold_core::placement::{Assignment, Placement, Question, Rendezvous};
+///
+/// /// Everything on the first node by name that can have it; the others stand by.
+/// struct FirstByName;
+///
+/// impl Placement for FirstByName {
+///     fn id(&self) -> String {
+///         "example/first-by-name/1".to_owned()
+///     }
+///
+///     fn place(&self, question: &Question) -> Assignment {
+///         let mut held = vec![0; question.nodes.len()];
+///         let mut has_room = |node: &u32| {
+///             let most = question.nodes[*node as usize].capacity.unwrap_or(u32::MAX);
+///             let fits = held[*node as usize] < most;
+///             held[*node as usize] += u32::from(fits);
+///             fits
+///         };
+///         let ranked = |shard| self.rank(question, shard).into_iter();
+///         Assignment { to: question.shards.iter().map(|shard| ranked(shard).find(&mut has_room)).collect() }
+///     }
+///
+///     fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32> {
+///         let pinned_to = question.pins.get(shard);
+///         // The built-in rank leaves out the nodes that cannot have the shard.
+///         let mut ranked = Rendezvous.rank(question, shard);
+///         ranked.sort_by_key(|&node| (pinned_to != Some(&question.nodes[node as usize].name), node));
+///         ranked
+///     }
+/// }
+/// ```
+///
+/// `crates/leasehold/examples/coordinator.rs` places by cost.
 pub trait Placement: Send + Sync {
-    /// Names the rule and its version; nodes only hand shards to nodes that plan with the same one.
+    /// Names the rule and its version. It must always be the same; a short text such as `shop/by-cost/3`.
     fn id(&self) -> String;
-    /// Answers the question; the same question gets the same answer, everywhere. If it panics, its last answer
-    /// stays in effect, Leasehold's own placement answers the rest, and a problem is reported.
+    /// Which node should hold which shard.
     fn place(&self, question: &Question) -> Assignment;
-    /// The candidates in the order in which they should have this shard, best first. Those that can't have it at all
-    /// are left out.
+    /// The candidates in the order in which they should have this shard, best first, without those that cannot have it.
+    /// If the planned node does not take a shard that nobody holds, the next ones do, each after another
+    /// `takeover_delay`. A candidate that is left out never steps in.
     fn rank(&self, question: &Question, shard: &ShardId) -> Vec<u32>;
 }
 

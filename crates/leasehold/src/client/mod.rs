@@ -78,6 +78,29 @@ impl ClientOptions {
 ///
 /// All its answers are what the store said a moment ago: good for routing and for display, never a proof of ownership.
 /// It stops watching when it is dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::BoxError> {
+/// # use leasehold::{Group, Node};
+/// # let server = leasehold::store::MemoryServer::new();
+/// # let node = Node::builder(server.open("shop")).name("worker-1").address("10.0.0.7:80").new_namespace();
+/// # let node = node.hold(Group::numbered("orders", 8)).start().await?;
+/// # let store = server.open("shop");
+/// use leasehold::Client;
+///
+/// let client = Client::open(store).await?;
+/// client.until(|view| view.shards.len() == 8 && view.shards.iter().all(|shard| shard.holder.is_some())).await;
+/// let owner = client.locate("orders", "customer-42")?;
+/// assert_eq!((owner.shard.to_string().as_str(), owner.address.as_deref()), ("orders/7", Some("10.0.0.7:80")));
+///
+/// for problem in &client.view().problems {
+///     println!("{problem:?}");
+/// }
+/// client.set_weight(&"worker-1".parse()?, Some(50)).await?; // an operator's command
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a client stops watching when it is dropped"]
 pub struct Client {
     store: Arc<dyn Store>,

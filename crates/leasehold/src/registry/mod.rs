@@ -9,6 +9,23 @@
 //! that was removed is then registered again. A key that another process registered, or that was written by hand, stays as
 //! it is: there is a warning, [`RegistryHealth::taken`] names it, and it is registered again when it is free, or when its
 //! owner calls [`Registry::register`] again.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), leasehold::BoxError> {
+//! # let store = leasehold::store::MemoryServer::with_clock(leasehold::clock::now).open("shop");
+//! use leasehold::registry::{Registry, RegistryState};
+//!
+//! let registry = Registry::on(store);
+//! registry.register("workers/worker-1", "10.0.0.7:80").await?;
+//! assert_eq!(registry.keys().await?, [("workers/worker-1".to_owned(), b"10.0.0.7:80".to_vec())]);
+//! assert_eq!(registry.health().state, RegistryState::Healthy);
+//! registry.close().await; // without it, the keys expire with their lease
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A node has a registry of its own: [`Node::register`](crate::Node::register).
 
 mod keeper;
 mod options;
