@@ -1,7 +1,7 @@
 //! How to test a handler, in virtual time and without a node: a planned stop, a lost lease, work that ignores both, and a late
 //! write. In your crate, the four functions are `#[tokio::test(start_paused = true)]`; `docs/testing.md` explains them.
 //!
-//! `cargo run -p leasehold --example handler_test` runs them one after the other, in a few milliseconds.
+//! `cargo test -p leasehold --example handler_test` runs them as tests, and `cargo run` one after the other, in a few milliseconds.
 
 mod sink;
 
@@ -83,6 +83,7 @@ async fn the_sink_refuses_a_late_writer() {
     sink.add(first.shard(), first.epoch(), 1).expect_err("a write that was sent in time, and arrived late");
 }
 
+#[cfg(not(test))]
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() {
     a_planned_stop_flushes_what_was_counted().await;
