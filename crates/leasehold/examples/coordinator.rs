@@ -104,7 +104,7 @@ async fn main() -> Result<(), BoxError> {
 async fn worker(node: Builder, name: &str, sink: &Arc<Sink>) -> Result<Node, BoxError> {
     let sink = sink.clone();
     // All nodes of a namespace must use the same rule.
-    let node = node.name(name).placement(Arc::new(ByCost));
+    let node = node.name(name).placement(ByCost);
     let node = node.group(Group::named("tenants"), move |grant| work(grant, sink.clone())).start().await?;
     node.set_engaged("tenants", ["acme", "globex", "hooli", "initech", "soylent", "umbrella", "wayne"])?;
     Ok(node)

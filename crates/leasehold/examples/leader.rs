@@ -51,7 +51,7 @@ async fn lead(name: String, grant: Grant, journal: Arc<Sink>) -> Outcome {
             // For example: this machine cannot reach what a leader must reach. The shard is held until this function has
             // returned, so there is no second leader meanwhile.
             println!("{name} steps down");
-            grant.step_down(REST);
+            grant.step_down(REST)?;
         }
     }
     match grant.stop_reason() {

@@ -119,7 +119,7 @@ async fn work_that_steps_down_is_told_to_stop() {
     let (_grant, lease) = Grant::for_test("boss/0", 7, 60 * SECOND);
     assert_eq!(lease.stepped_down(), None);
     let work = |grant: Grant| async move {
-        grant.step_down(30 * SECOND);
+        grant.step_down(30 * SECOND).unwrap();
         grant.stopped().await;
         assert_eq!(grant.stop_reason(), Some(StopReason::SteppedDown));
         assert!(grant.check().is_ok(), "the shard is held until this returns");
