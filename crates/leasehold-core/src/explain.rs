@@ -155,7 +155,7 @@ pub fn explain(
     plan: &Plan,
     shard: &ShardId,
 ) -> Option<Explanation> {
-    let seen = mirror.shards.get(shard);
+    let seen = mirror.shards().get(shard);
     let record = seen.and_then(|seen| seen.good());
     let error = seen.and_then(|seen| seen.record.as_ref().err());
     let group = plan.groups.get(&shard.group);
@@ -184,7 +184,7 @@ pub fn explain(
         .filter_map(|(node, member)| Some(LeftOut { node: node.clone(), why: left_out(member, shard)? }))
         .collect();
     let control = mirror.control();
-    let report = held.node.as_ref().and_then(|node| mirror.nodes.get(node)?.seen.as_ref()?.good());
+    let report = held.node.as_ref().and_then(|node| mirror.nodes().get(node)?.seen.as_ref()?.good());
     Some(Explanation {
         shard: shard.clone(),
         holder: held.node,

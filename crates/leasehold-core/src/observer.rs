@@ -47,9 +47,7 @@ impl Observer {
             rolled_back |= matches!(change, crate::mirror::Change::RolledBack(_));
         });
         if rolled_back {
-            let gone = std::mem::take(&mut self.mirror.gone);
-            self.mirror = Mirror::default();
-            self.mirror.gone = gone;
+            self.mirror.start_over();
             self.mirror.observe_listing(now.at, Source::Fresh(0), listing, |_, _| {});
         }
         self.stale = true;
@@ -72,17 +70,17 @@ impl Observer {
 
     /// The kernel says that a session's process is gone, with all that it started.
     pub fn process_gone(&mut self, session: SessionId) {
-        self.stale |= self.mirror.gone.insert(session);
+        self.stale |= self.mirror.note_process_gone(session);
     }
 
     /// The sessions that are alive as far as their records say.
     pub fn sessions(&self) -> Vec<SessionId> {
-        self.mirror.nodes.values().filter_map(crate::mirror::SeenNode::alive).collect()
+        self.mirror.nodes().values().filter_map(crate::mirror::SeenNode::alive).collect()
     }
 
     /// Whether a first listing has arrived.
     pub fn is_ready(&self) -> bool {
-        self.mirror.ready
+        self.mirror.is_ready()
     }
 
     /// What the store says.

@@ -252,9 +252,9 @@ impl Planning {
         fallback: &BTreeMap<GroupName, GroupConfig>,
     ) -> BTreeMap<GroupName, GroupSettings> {
         let mut settings = BTreeMap::new();
-        let names: BTreeSet<&GroupName> = mirror.groups.keys().chain(fallback.keys()).collect();
+        let names: BTreeSet<&GroupName> = mirror.groups().keys().chain(fallback.keys()).collect();
         for name in names {
-            let seen = mirror.groups.get(name);
+            let seen = mirror.groups().get(name);
             if seen.and_then(|seen| seen.record.as_ref().err()).is_some_and(RecordError::is_too_new) {
                 continue;
             }
@@ -267,7 +267,7 @@ impl Planning {
             };
             // What a record that was never readable remembers may be anything.
             let unread = || Lasting { epoch_floor: Epoch(0), filled: Slots::below(u32::MAX) };
-            let known = mirror.lasting.get(name).cloned();
+            let known = mirror.lasting(name).cloned();
             let Lasting { epoch_floor, filled } =
                 known.or_else(|| seen.map(|_| unread())).unwrap_or_default();
             let shards = match set {
@@ -356,7 +356,7 @@ impl Planning {
 }
 
 fn named(mirror: &Mirror, group: &GroupName) -> Arc<[ShardId]> {
-    (mirror.shards.iter())
+    (mirror.shards().iter())
         .filter(|(id, seen)| {
             id.group == *group && !matches!(seen.good(), Some(record) if record.state == ShardState::Retired)
         })
@@ -436,10 +436,10 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
 
 /// The live nodes in the mirror, with operators' commands applied.
 pub fn roster(mirror: &Mirror) -> Roster {
-    let alive = mirror.nodes.iter().filter_map(|(name, node)| {
+    let alive = mirror.nodes().iter().filter_map(|(name, node)| {
         // A damaged record says nothing new: the node stays what it was until it is proved dead.
         let record = node.seen.as_ref()?.best()?;
-        let over = mirror.dead.contains_key(&record.session) || mirror.gone.contains(&record.session);
+        let over = mirror.is_proved_over(&record.session) || mirror.is_process_gone(&record.session);
         (record.state.is_alive() && !over).then(|| (name.clone(), Member::of(record)))
     });
     let mut roster: Roster = alive.collect();

@@ -74,7 +74,7 @@ impl Warning {
     /// The placements that live nodes use, if they do not all use the same one.
     pub fn of_placements(mirror: &Mirror) -> Option<Warning> {
         let mut used: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
-        for (name, node) in &mirror.nodes {
+        for (name, node) in mirror.nodes() {
             let record = node.record();
             let Some(record) = record.filter(|record| record.state.is_alive() && mirror.may_live(node))
             else {

@@ -19,35 +19,35 @@ pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source};
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
     /// `meta`
-    pub meta: Option<Seen<Meta>>,
+    meta: Option<Seen<Meta>>,
     /// `control`
-    pub control: Option<Seen<Control>>,
+    control: Option<Seen<Control>>,
     /// `groups/…`
-    pub groups: BTreeMap<GroupName, Seen<GroupRecord>>,
+    groups: BTreeMap<GroupName, Seen<GroupRecord>>,
     /// What the records of groups said, and what holds whatever becomes of them.
-    pub lasting: BTreeMap<GroupName, Lasting>,
+    lasting: BTreeMap<GroupName, Lasting>,
     /// `nodes/…`, also of nodes whose record vanished.
-    pub nodes: BTreeMap<NodeName, SeenNode>,
+    nodes: BTreeMap<NodeName, SeenNode>,
     /// Sessions whose process is gone, as proved by the kernel. Only for clients that watch; nodes fence such sessions instead.
-    pub gone: BTreeSet<SessionId>,
+    gone: BTreeSet<SessionId>,
     /// `shards/…`
-    pub shards: BTreeMap<ShardId, Seen<ShardRecord>>,
+    shards: BTreeMap<ShardId, Seen<ShardRecord>>,
     /// Shard records that were there and vanished: when we saw that, and their last epoch.
-    pub vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    vanished: BTreeMap<ShardId, (Moment, Epoch)>,
     /// Sessions that are proved to be over.
-    pub dead: BTreeMap<SessionId, Moment>,
+    dead: BTreeMap<SessionId, Moment>,
     /// Keys in our namespace that Leasehold did not write.
-    pub foreign: Vec<String>,
+    foreign: Vec<String>,
     /// Places in the store that cannot be read.
-    pub unreadable: Vec<String>,
+    unreadable: Vec<String>,
     /// The highest epoch seen anywhere.
-    pub epoch_seen: Epoch,
+    epoch_seen: Epoch,
     /// The highest store revision seen.
-    pub revision_seen: u64,
+    revision_seen: u64,
     /// Our logical time when we first saw it.
     revision_order: u64,
     /// Whether a listing has arrived.
-    pub ready: bool,
+    ready: bool,
     clock: u64,
     /// How many answers about `meta` or a node were not taken in; see [`Mirror::crossings`].
     crossings: u64,
@@ -58,6 +58,71 @@ impl Mirror {
     pub fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// `meta`, as we last saw it.
+    pub fn meta(&self) -> Option<&Seen<Meta>> {
+        self.meta.as_ref()
+    }
+
+    /// `control`, as we last saw it.
+    pub fn control_record(&self) -> Option<&Seen<Control>> {
+        self.control.as_ref()
+    }
+
+    /// `groups/…`
+    pub fn groups(&self) -> &BTreeMap<GroupName, Seen<GroupRecord>> {
+        &self.groups
+    }
+
+    /// What the records of a group said, and what holds whatever becomes of them.
+    pub fn lasting(&self, group: &GroupName) -> Option<&Lasting> {
+        self.lasting.get(group)
+    }
+
+    /// `nodes/…`, also of nodes whose record vanished.
+    pub fn nodes(&self) -> &BTreeMap<NodeName, SeenNode> {
+        &self.nodes
+    }
+
+    /// `shards/…`
+    pub fn shards(&self) -> &BTreeMap<ShardId, Seen<ShardRecord>> {
+        &self.shards
+    }
+
+    /// When we saw that a shard's record had vanished, and its last epoch.
+    pub fn vanished(&self, shard: &ShardId) -> Option<&(Moment, Epoch)> {
+        self.vanished.get(shard)
+    }
+
+    /// Whether a session is proved to be over.
+    pub fn is_proved_over(&self, session: &SessionId) -> bool {
+        self.dead.contains_key(session)
+    }
+
+    /// Whether the kernel proved that a session's process is gone. Only for clients that watch; nodes fence such sessions.
+    pub fn is_process_gone(&self, session: &SessionId) -> bool {
+        self.gone.contains(session)
+    }
+
+    /// Keys in our namespace that Leasehold did not write.
+    pub fn foreign(&self) -> &[String] {
+        &self.foreign
+    }
+
+    /// Places in the store that cannot be read.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+
+    /// The highest epoch seen anywhere.
+    pub fn epoch_seen(&self) -> Epoch {
+        self.epoch_seen
+    }
+
+    /// Whether a listing has arrived.
+    pub fn is_ready(&self) -> bool {
+        self.ready
     }
 
     /// The operators' commands, from the last readable state of the record.
@@ -95,6 +160,23 @@ impl Mirror {
             crossings: self.crossings,
             ..Mirror::default()
         };
+    }
+
+    /// Forgets everything but whose processes are gone.
+    pub fn start_over(&mut self) {
+        *self = Mirror { gone: std::mem::take(&mut self.gone), ..Mirror::default() };
+    }
+
+    /// The kernel proved that a session's process is gone; `true` if that is new.
+    pub fn note_process_gone(&mut self, session: SessionId) -> bool {
+        self.gone.insert(session)
+    }
+
+    /// Changes from when on the silence of each node counts.
+    pub fn count_silence_from(&mut self, change: impl Fn(Moment) -> Moment) {
+        for node in self.nodes.values_mut() {
+            node.silent_from = change(node.silent_from);
+        }
     }
 
     /// Whether a live session under this name holds a shard; with [`Reach::Start`], or may start it at any moment. An

@@ -83,14 +83,14 @@ impl Turns<'_> {
     /// Whether a node is coming back, or has been back for so short a time that its own turn is not over.
     fn comes_back_or_just_did(&self, node: &NodeName) -> bool {
         let turn = self.recover_window_of(node) + self.ctx.config.turn_lasts(&self.ctx.facts);
-        let seen_at = self.mirror.nodes.get(node).map(|node| node.session_seen_at);
+        let seen_at = self.mirror.nodes().get(node).map(|node| node.session_seen_at);
         self.planner.member(node).is_some_and(|member| !member.takes_now())
             || seen_at.is_some_and(|seen_at| self.ctx.now.at < seen_at + turn)
     }
 
     /// How long a node that comes back must be healthy before it takes shards, as far as we know: with a longer ttl longer.
     fn recover_window_of(&self, node: &NodeName) -> Duration {
-        let record = self.mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.best());
+        let record = self.mirror.nodes().get(node).and_then(|node| node.seen.as_ref()?.best());
         record.map_or(Duration::ZERO, |record| record.ttl() / 5).max(self.ctx.config.recover_window)
     }
 }

@@ -43,7 +43,7 @@ impl Claimability<'_> {
     /// GUARANTEES, "At most one holder": the only ways in which a shard becomes free.
     pub(super) fn claimable(&self, shard: &ShardId) -> Claimable {
         let Others { mirror, ctx, .. } = self.others;
-        let Some(seen) = mirror.shards.get(shard) else {
+        let Some(seen) = mirror.shards().get(shard) else {
             let settings = self.planner.group(&shard.group);
             if settings.is_none_or(|settings| settings.set == ShardSet::Named) {
                 return Claimable::No;
@@ -144,7 +144,7 @@ impl Node {
 
     /// What a shard's record tells of the session that it names: that it is over, or that its record must be looked at.
     fn learn_of_holder(&mut self, shard: &ShardId) {
-        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(seen) = self.mirror.shards().get(shard) else { return };
         let Some(holder) = seen.good().and_then(|record| record.holder()).cloned() else { return };
         if self.session_id() == Some(holder.session) {
             return;
@@ -181,7 +181,7 @@ impl Planner {
     pub(super) fn had_record(&self, shard: &ShardId, others: Others<'_>) -> bool {
         let filled = self.group(&shard.group).map(|settings| &settings.filled);
         shard.name.as_slot().zip(filled).is_some_and(|(slot, filled)| filled.contains(slot))
-            || others.mirror.vanished.contains_key(shard)
+            || others.mirror.vanished(shard).is_some()
             || others.was_ever_held(shard)
     }
 }
@@ -201,17 +201,17 @@ impl Publishing {
     /// An epoch as high as any that may have been given out for a shard whose record was lost.
     pub(super) fn unknown_epoch(&self, shard: &ShardId, others: Others<'_>) -> Epoch {
         let published = self.epoch_published(&shard.group, others);
-        others.mirror.epoch_seen.max(published).max(Epoch(others.ctx.now.unix_ms / 1000))
+        others.mirror.epoch_seen().max(published).max(Epoch(others.ctx.now.unix_ms / 1000))
     }
 }
 
 impl Fencing {
     /// Whether the session that a shard's record names is over. `order`: when we saw that record.
     fn is_over(&self, holder: &Holder, order: u64, mirror: &Mirror, ctx: &Context) -> Over {
-        if mirror.dead.contains_key(&holder.session) {
+        if mirror.is_proved_over(&holder.session) {
             return Over::Yes;
         }
-        let node = mirror.nodes.get(&holder.node);
+        let node = mirror.nodes().get(&holder.node);
         match node.and_then(|node| node.seen.as_ref()).map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == holder.session && record.state.is_alive() => Over::No,
             // It was known to be over, and forgotten again when no record named it any more.
@@ -242,7 +242,7 @@ impl Fencing {
     }
 
     fn is_silent_as_seen(&self, node: &NodeName, mirror: &Mirror) -> bool {
-        let seen = mirror.nodes.get(node).and_then(|node| node.seen.as_ref());
+        let seen = mirror.nodes().get(node).and_then(|node| node.seen.as_ref());
         seen.is_some_and(|seen| self.is_silent(node, &seen.version))
     }
 
@@ -257,8 +257,8 @@ impl Fencing {
     ) {
         let holder = mirror.holder(shard).cloned();
         if let Some(holder) = holder.filter(|holder| {
-            let there = mirror.nodes.get(&holder.node).is_some_and(|node| node.seen.is_some());
-            !there && !ctx.is_me(&holder.node) && !mirror.dead.contains_key(&holder.session)
+            let there = mirror.nodes().get(&holder.node).is_some_and(|node| node.seen.is_some());
+            !there && !ctx.is_me(&holder.node) && !mirror.is_proved_over(&holder.session)
         }) {
             self.note_lost_session(&holder, namespace, mirror, ctx);
         }

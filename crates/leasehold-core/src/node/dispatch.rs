@@ -112,7 +112,7 @@ impl Node {
         let (source, crossings) = (Source::Fresh(sent.issued), self.mirror.crossings());
         let listed: BTreeMap<&Key, &Stored> =
             listing.entries.iter().map(|(key, stored)| (key, stored)).collect();
-        let known = self.mirror.nodes.iter().filter(|(_, node)| node.seen.is_some());
+        let known = self.mirror.nodes().iter().filter(|(_, node)| node.seen.is_some());
         let mut keys: BTreeSet<Key> = known.map(|(name, _)| Key::Node(name.clone())).collect();
         keys.extend(listed.keys().filter(|key| matches!(key, Key::Node(_))).map(|key| (*key).clone()));
         for key in std::iter::once(Key::Meta).chain(keys) {
@@ -268,7 +268,7 @@ impl Node {
     /// Takes in one record; `false` if the store turned out not to be the one it was.
     pub(super) fn take_in(&mut self, source: Source, key: &Key, stored: Option<&Stored>) -> bool {
         let was_alive = match key {
-            Key::Node(node) => self.mirror.nodes.get(node).and_then(SeenNode::alive),
+            Key::Node(node) => self.mirror.nodes().get(node).and_then(SeenNode::alive),
             _ => None,
         };
         match self.mirror.observe(self.ctx.now.at, source, key, stored) {
@@ -315,7 +315,7 @@ impl Node {
     }
 
     fn node_has_changed(&mut self, node: NodeName, was: Option<SessionId>) {
-        let seen = self.mirror.nodes.get(&node);
+        let seen = self.mirror.nodes().get(&node);
         let record = seen.and_then(SeenNode::record);
         let is = seen.and_then(SeenNode::alive);
         let state = record.map(|record| record.state);
@@ -389,17 +389,17 @@ impl Outbox {
 
 /// The sessions that are alive as far as records say, by node.
 fn alive_sessions(mirror: &Mirror) -> BTreeMap<NodeName, SessionId> {
-    mirror.nodes.iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
+    mirror.nodes().iter().filter_map(|(name, node)| Some((name.clone(), node.alive()?))).collect()
 }
 
 /// What is wrong with a record, if it cannot be read.
 fn corruption(key: &Key, mirror: &Mirror) -> Option<RecordError> {
     match key {
-        Key::Meta => mirror.meta.as_ref()?.record.as_ref().err(),
-        Key::Control => mirror.control.as_ref()?.record.as_ref().err(),
-        Key::Group(group) => mirror.groups.get(group)?.record.as_ref().err(),
-        Key::Node(node) => mirror.nodes.get(node)?.seen.as_ref()?.record.as_ref().err(),
-        Key::Shard(shard) => mirror.shards.get(shard)?.record.as_ref().err(),
+        Key::Meta => mirror.meta()?.record.as_ref().err(),
+        Key::Control => mirror.control_record()?.record.as_ref().err(),
+        Key::Group(group) => mirror.groups().get(group)?.record.as_ref().err(),
+        Key::Node(node) => mirror.nodes().get(node)?.seen.as_ref()?.record.as_ref().err(),
+        Key::Shard(shard) => mirror.shards().get(shard)?.record.as_ref().err(),
     }
     .cloned()
 }

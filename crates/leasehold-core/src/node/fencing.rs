@@ -87,13 +87,11 @@ impl Fencing {
         let idle = self.last_read_at + ctx.config.ttl < at;
         let deaf_since = if idle { self.last_read_at } else { failing };
         if deaf_since < at {
-            for node in mirror.nodes.values_mut() {
-                node.silent_from = match ctx.rules.hold(Rule::SilenceNeedsReads) {
-                    true => (node.silent_from + at.since(deaf_since)).min(at),
-                    // What a wrong design would do: a node that was not heard while we were deaf was silent.
-                    false => node.silent_from.min(deaf_since),
-                };
-            }
+            mirror.count_silence_from(|silent_from| match ctx.rules.hold(Rule::SilenceNeedsReads) {
+                true => (silent_from + at.since(deaf_since)).min(at),
+                // What a wrong design would do: a node that was not heard while we were deaf was silent.
+                false => silent_from.min(deaf_since),
+            });
         }
         self.last_read_at = at;
     }
@@ -106,7 +104,7 @@ impl Fencing {
     /// A record that we cannot fence has been silent for longer than any session lasts: its session has stopped by its own
     /// clock, and what it held is free.
     fn note_silent(&mut self, name: &NodeName, version: Version, mirror: &mut Mirror, ctx: &mut Context) {
-        let known = mirror.nodes.get(name).and_then(|node| node.seen.as_ref()?.before.as_ref());
+        let known = mirror.nodes().get(name).and_then(|node| node.seen.as_ref()?.before.as_ref());
         if let Some(session) = known.map(|record| record.session) {
             mirror.note_over(ctx.now.at, session);
             ctx.tell(Notice::NodeGone { node: name.clone(), session, how: Gone::Fenced });
@@ -122,7 +120,7 @@ impl Fencing {
         mirror: &Mirror,
         ctx: &mut Context,
     ) -> Option<(NodeRecord, Option<Version>)> {
-        let seen = mirror.nodes.get(name)?.seen.as_ref();
+        let seen = mirror.nodes().get(name)?.seen.as_ref();
         let expect = seen.map(|seen| seen.version.clone());
         if let Some(record) = seen.and_then(|seen| seen.good()) {
             return Some((NodeRecord::clone(record), expect));
@@ -131,7 +129,7 @@ impl Fencing {
         let session = match seen {
             None => match self.lost_sessions.get(name) {
                 Some((session, _)) => *session,
-                None => mirror.nodes.get(name)?.lost()?.session,
+                None => mirror.nodes().get(name)?.lost()?.session,
             },
             Some(seen) => match &seen.before {
                 Some(before) => before.session,
@@ -140,7 +138,7 @@ impl Fencing {
         };
         // What it published tells how high its epochs were. Under a damaged record another session may have lived that nobody
         // has seen: then that is unknown, which the tombstone says by publishing nothing.
-        let last = mirror.nodes.get(name)?.last.as_ref();
+        let last = mirror.nodes().get(name)?.last.as_ref();
         let publishes = last.and_then(|last| last.publishes.clone());
         let record = NodeRecord {
             format: FORMAT,
@@ -192,7 +190,7 @@ impl Fencing {
     /// free nothing.
     pub(super) fn prune(&mut self, mirror: &Mirror) {
         if !self.lost_sessions.is_empty() {
-            let holders = mirror.shards.values().filter_map(|seen| seen.best()?.holder());
+            let holders = mirror.shards().values().filter_map(|seen| seen.best()?.holder());
             let named: BTreeSet<SessionId> = holders.map(|holder| holder.session).collect();
             self.lost_sessions.retain(|_, (session, _)| named.contains(session));
         }
@@ -212,7 +210,7 @@ impl Fencing {
         if ctx.is_me(name) && session.is_some() {
             return None;
         }
-        let node = mirror.nodes.get(name)?;
+        let node = mirror.nodes().get(name)?;
         let silent_from = node.silent_from;
         if node.seen.as_ref().is_some_and(|seen| self.is_silent(name, &seen.version)) {
             return None;
@@ -220,7 +218,7 @@ impl Fencing {
         let ttl = match node.seen.as_ref().map(|seen| &seen.record) {
             Some(Ok(record)) => {
                 let ours = session == Some(record.session);
-                if ours || !record.state.is_alive() || mirror.dead.contains_key(&record.session) {
+                if ours || !record.state.is_alive() || mirror.is_proved_over(&record.session) {
                     return None;
                 }
                 if ctx.rules.hold(Rule::TheirTtlCounts) { record.ttl() } else { ctx.config.ttl }
@@ -229,7 +227,7 @@ impl Fencing {
             Some(Err(_)) => namespace.ttl_max(&ctx.config).max(node.ttl_longest),
             None => match (self.lost_sessions.get(name), node.lost()) {
                 (Some((_, wait)), _) => *wait,
-                (None, Some(last)) if !mirror.dead.contains_key(&last.session) => last.ttl(),
+                (None, Some(last)) if !mirror.is_proved_over(&last.session) => last.ttl(),
                 (None, _) => return None,
             },
         };
@@ -240,7 +238,7 @@ impl Fencing {
     fn silent_nodes(&self, session: Option<SessionId>, others: Others<'_>) -> (Vec<NodeName>, Moment) {
         let at = others.ctx.now.at;
         let (mut due, mut next_at) = (Vec::new(), Moment::NEVER);
-        for name in others.mirror.nodes.keys() {
+        for name in others.mirror.nodes().keys() {
             let Some(suspect) = self.suspect(name, session, others) else { continue };
             let doubtful_at = suspect.silent_from + suspect.ttl / 2;
             if at < doubtful_at {
@@ -286,7 +284,7 @@ impl Suspect {
 
 /// The version of a node's record that only a newer version of this program can read, if it is one: it is never written over.
 fn unreadable_here(name: &NodeName, mirror: &Mirror) -> Option<Version> {
-    let seen = mirror.nodes.get(name)?.seen.as_ref()?;
+    let seen = mirror.nodes().get(name)?.seen.as_ref()?;
     seen.record.as_ref().err().filter(|error| error.is_too_new())?;
     Some(seen.version.clone())
 }
@@ -337,7 +335,7 @@ impl Node {
             let record = node.record();
             record.is_some_and(|record| record.session == session && record.state.is_alive())
         };
-        let found = self.mirror.nodes.iter().find(|(_, node)| named(node));
+        let found = self.mirror.nodes().iter().find(|(_, node)| named(node));
         if let Some((name, since)) = found.map(|(name, node)| (name.clone(), node.silent_from)) {
             self.fence(&name, since);
         }

@@ -19,16 +19,16 @@ impl Gathering {
     pub(super) fn begin(&mut self, mirror: &Mirror, has_been_attached: bool, ctx: &mut Context) {
         let (at, wait) = (ctx.now.at, ctx.config.gather_for());
         let is_active = |holder: &Holder| {
-            let node = mirror.nodes.get(&holder.node);
+            let node = mirror.nodes().get(&holder.node);
             let silent_for = node.map_or(wait, |node| at.since(node.silent_from));
             node.and_then(SeenNode::alive) == Some(holder.session)
-                && !mirror.dead.contains_key(&holder.session)
+                && !mirror.is_proved_over(&holder.session)
                 && silent_for < holder.ttl() / 2
         };
-        let mut holders = mirror.shards.values().filter_map(|seen| seen.good()?.holder());
+        let mut holders = mirror.shards().values().filter_map(|seen| seen.good()?.holder());
         // Where nothing was ever owned, every node has waited for the namespace to open, and they have met by then; or the
         // namespace is known to be new, and then the settings say whether others start with us.
-        let may_be_first = !mirror.shards.is_empty() || ctx.config.gather.is_some();
+        let may_be_first = !mirror.shards().is_empty() || ctx.config.gather.is_some();
         let cold = !has_been_attached && may_be_first && !holders.any(is_active);
         let gathers = cold && !wait.is_zero() && ctx.rules.hold(Rule::ReturningCounts);
         ctx.timers.set(Timer::Gather, if gathers { at + wait } else { Moment::NEVER });

@@ -54,7 +54,7 @@ impl Node {
     /// Forgets what we remember of nodes, sessions and shards that are long gone.
     pub(super) fn forget_long_gone(&mut self) {
         self.mirror.prune(self.ctx.now.at - self.namespace.ttl_max(&self.ctx.config) * 20);
-        let known = &self.mirror.shards;
+        let known = self.mirror.shards();
         self.holds.prune(known.len(), |shard| known.contains_key(shard));
         self.fencing.prune(&self.mirror);
     }
@@ -73,7 +73,7 @@ impl Planner {
                 // Nobody knows, but all of them were given out before its tombstone was written.
                 None => {
                     let epoch = Epoch(record.written_unix_ms / 1000 + 1);
-                    mirror.groups.keys().map(|group| (group.clone(), epoch)).collect()
+                    mirror.groups().keys().map(|group| (group.clone(), epoch)).collect()
                 }
             };
             let mut low = low.into_iter().filter(|(group, epoch)| self.epoch_floor(group) < *epoch);
@@ -99,14 +99,14 @@ impl Holds {
     ) -> (Vec<Swap>, Option<(GroupRecord, Version)>) {
         let mut swaps = Vec::new();
         let mut raise = None;
-        for (shard, seen) in &mirror.shards {
+        for (shard, seen) in mirror.shards() {
             let Some(record) = seen.good() else { continue };
             let old = ctx.now.at.since(seen.first_seen_at) >= ctx.config.retired_kept;
             let needed = declines.is_engaged(shard) || self.contains(shard) || self.is_orphaned(shard);
             if !old || record.state != ShardState::Retired || needed {
                 continue;
             }
-            let Some(group) = mirror.groups.get(&shard.group) else { continue };
+            let Some(group) = mirror.groups().get(&shard.group) else { continue };
             let Some(settings) = group.good().filter(|group| group.shards == ShardSet::Named) else {
                 continue;
             };
@@ -117,7 +117,7 @@ impl Holds {
                     value: None,
                 });
             } else if raise.is_none() {
-                let epoch_floor = mirror.epoch_seen;
+                let epoch_floor = mirror.epoch_seen();
                 raise = Some((GroupRecord { epoch_floor, ..settings.clone() }, group.version.clone()));
             }
         }
@@ -132,13 +132,13 @@ fn nodes_long_gone<'a>(mirror: &'a Mirror, ctx: &Context) -> Vec<(NodeName, &'a 
         ctx.now.at.since(seen.first_seen_at) >= kept
             && seen.good().is_some_and(|record| !record.state.is_alive())
     };
-    if !mirror.nodes.values().any(|node| node.seen.as_ref().is_some_and(old)) {
+    if !mirror.nodes().values().any(|node| node.seen.as_ref().is_some_and(old)) {
         return Vec::new();
     }
-    let named: BTreeSet<&NodeName> = (mirror.shards.values())
+    let named: BTreeSet<&NodeName> = (mirror.shards().values())
         .filter_map(|seen| seen.good()?.holder().map(|holder| &holder.node))
         .collect();
-    let seen = mirror.nodes.iter().filter_map(|(name, node)| Some((name, node.seen.as_ref()?)));
+    let seen = mirror.nodes().iter().filter_map(|(name, node)| Some((name, node.seen.as_ref()?)));
     seen.filter(|(name, seen)| old(seen) && !named.contains(name))
         .map(|(name, seen)| (name.clone(), seen))
         .collect()
@@ -146,7 +146,7 @@ fn nodes_long_gone<'a>(mirror: &'a Mirror, ctx: &Context) -> Vec<(NodeName, &'a 
 
 /// A group's record with its floor raised to an epoch, if that record can be read.
 fn with_higher_floor(group: &GroupName, epoch: Epoch, mirror: &Mirror) -> Option<(GroupRecord, Version)> {
-    let seen = mirror.groups.get(group)?;
+    let seen = mirror.groups().get(group)?;
     let record = seen.good().filter(|record| record.epoch_floor < epoch)?;
     Some((GroupRecord { epoch_floor: epoch, ..record.clone() }, seen.version.clone()))
 }

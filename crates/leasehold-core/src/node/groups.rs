@@ -24,12 +24,12 @@ impl Node {
         }
         let served: Vec<_> = self.offer.served().values().cloned().collect();
         for group in served {
-            let lasting = self.mirror.lasting.get(&group.group).cloned().unwrap_or_default();
-            let (record, expect) = match self.mirror.groups.get(&group.group) {
+            let lasting = self.mirror.lasting(&group.group).cloned().unwrap_or_default();
+            let (record, expect) = match self.mirror.groups().get(&group.group) {
                 None => {
                     // It was there before: whatever operators had set in it is lost.
                     let recreated = Warning::GroupRecreated(group.group.clone());
-                    if self.mirror.lasting.contains_key(&group.group) && self.reported.warning(&recreated) {
+                    if self.mirror.lasting(&group.group).is_some() && self.reported.warning(&recreated) {
                         self.ctx.tell(Notice::Warning(recreated));
                     }
                     let fresh = GroupRecord {
@@ -75,7 +75,7 @@ fn says_more(record: &GroupRecord, lasting: Lasting, may_fill: bool, mirror: &Mi
         ShardSet::Numbered(slots) if !lasting.filled.covers(slots) && may_fill => {
             let there = |slot: &u32| {
                 let shard = ShardId::slot(&record.group, *slot);
-                !lasting.filled.contains(*slot) && mirror.shards.contains_key(&shard)
+                !lasting.filled.contains(*slot) && mirror.shards().contains_key(&shard)
             };
             lasting.filled.union(&(0..slots).filter(there).collect())
         }

@@ -28,7 +28,7 @@ enum Found {
 impl Namespace {
     /// Adopts the incarnation that is there, or says what keeps us from that.
     fn find(&mut self, mirror: &Mirror, ctx: &mut Context) -> Found {
-        let Some(seen) = &mirror.meta else {
+        let Some(seen) = mirror.meta() else {
             let why = self.distrusted().map_or("the namespace is empty".into(), |(_, why)| why.clone());
             return self.begin_anew(None, why, mirror, ctx);
         };
@@ -67,7 +67,7 @@ impl Namespace {
             return Found::Unusable(why);
         }
         let ttl_ms = ctx.config.ttl.as_millis() as u64;
-        let floor = if distrusted.is_some() { mirror.epoch_seen } else { Epoch(0) };
+        let floor = if distrusted.is_some() { mirror.epoch_seen() } else { Epoch(0) };
         if meta.max_ttl_ms < ttl_ms || meta.epoch_floor < floor {
             let max_ttl_ms = meta.max_ttl_ms.max(ttl_ms);
             let epoch_floor = meta.epoch_floor.max(floor);
@@ -92,7 +92,7 @@ impl Namespace {
             ctx.config.namespace == config::Namespace::New && self.distrusted().is_none() && expect.is_none();
         let settle = !known_new && ctx.rules.hold(Rule::SettleBeforeClaim);
         let trusted_floor = if known_new { Epoch(0) } else { Epoch(ctx.now.unix_ms / 1000) };
-        let epoch_floor = mirror.epoch_seen.max(trusted_floor);
+        let epoch_floor = mirror.epoch_seen().max(trusted_floor);
         let meta = Meta {
             format: FORMAT,
             write: WriteId::from_bits(0),
@@ -112,10 +112,10 @@ impl Namespace {
 
     /// `meta` as we know it, with all that others published of it, and the version that it replaces.
     fn restored(&self, mirror: &Mirror, rules: &Rules) -> Option<(Meta, Version)> {
-        let version = mirror.meta.as_ref().map(|seen| seen.version.clone())?;
+        let version = mirror.meta().map(|seen| seen.version.clone())?;
         let mut known = self.meta().cloned()?;
         if rules.hold(Rule::MetaRestoredByTheLiving) {
-            for node in mirror.nodes.values() {
+            for node in mirror.nodes().values() {
                 let mark = node.seen.as_ref().and_then(|seen| seen.best()?.meta.as_ref());
                 mark.into_iter().for_each(|mark| known.merge(mark));
             }
@@ -125,7 +125,7 @@ impl Namespace {
 
     /// Whether `meta` was seen damaged, or older than we know it, before this logical time.
     fn was_damaged_before(&self, order: u64, mirror: &Mirror) -> bool {
-        let (Some(seen), Some(known)) = (&mirror.meta, self.meta()) else { return false };
+        let (Some(seen), Some(known)) = (mirror.meta(), self.meta()) else { return false };
         let damaged = match &seen.record {
             Ok(meta) => meta.incarnation == known.incarnation && meta.mark() != known.mark(),
             Err(error) => !error.is_too_new(),
@@ -144,7 +144,7 @@ impl Namespace {
 
 /// When `meta` may be opened, counted from when we first saw it as it is.
 pub(super) fn opens_at(mirror: &Mirror, ctx: &Context) -> Option<Moment> {
-    let seen = mirror.meta.as_ref()?;
+    let seen = mirror.meta()?;
     let meta = seen.good()?;
     (meta.state == MetaState::Settling).then(|| {
         let ttl_max = std::time::Duration::from_millis(meta.max_ttl_ms);
@@ -186,7 +186,7 @@ impl Node {
     pub(super) fn check_meta(&mut self, source: Source) -> bool {
         let Some(incarnation) = self.namespace.incarnation() else { return true };
         let fresh = matches!(source, Source::Fresh(_)) || source == Source::Mine;
-        match self.mirror.meta.as_ref().map(|seen| (&seen.record, seen.version.clone())) {
+        match self.mirror.meta().map(|seen| (&seen.record, seen.version.clone())) {
             None if fresh && self.ctx.rules.hold(Rule::GenerationChecked) => {
                 self.store_changed("its meta record is missing".into());
                 return false;
@@ -261,7 +261,7 @@ impl Node {
         }
         if self.session.is_some() {
             self.ctx.record_changed();
-        } else if self.mirror.meta.as_ref().is_some_and(|seen| seen.good().is_none()) {
+        } else if self.mirror.meta().is_some_and(|seen| seen.good().is_none()) {
             self.namespace.forget();
             if let Some(join) = self.join.take() {
                 self.former.add(join.session());
@@ -313,7 +313,7 @@ impl Node {
     }
 
     pub(super) fn on_open_read(&mut self, sent: &Sent) {
-        let (Some(at), Some(seen)) = (opens_at(&self.mirror, &self.ctx), &self.mirror.meta) else { return };
+        let (Some(at), Some(seen)) = (opens_at(&self.mirror, &self.ctx), self.mirror.meta()) else { return };
         if sent.sent_at < at {
             return self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
         }

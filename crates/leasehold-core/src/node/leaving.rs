@@ -158,11 +158,11 @@ impl Node {
             }
             return self.send_last_word();
         }
-        let node = self.mirror.nodes.get(&self.ctx.config.node);
+        let node = self.mirror.nodes().get(&self.ctx.config.node);
         let record = node.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         let ours = record.is_some_and(|r| r.state.is_alive() && self.former.contains(r.session));
         let never = self.former.is_empty() && self.join.is_none();
-        if never || (self.mirror.ready && !ours) {
+        if never || (self.mirror.is_ready() && !ours) {
             self.finish();
         }
     }
@@ -194,7 +194,7 @@ impl Node {
         let over = match &outcome {
             Swapped::Applied(_) => true,
             // This session did not write it: it was fenced, or this is our own last word, whose answer was lost.
-            Swapped::Lost(_) => self.mirror.dead.contains_key(&session),
+            Swapped::Lost(_) => self.mirror.is_proved_over(&session),
             Swapped::Unknown => false,
         };
         if over {

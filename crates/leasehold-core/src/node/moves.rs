@@ -155,7 +155,7 @@ impl<'a> Movability<'a> {
 
     fn receiver(&self, node: &'a NodeName, room: Room) -> Receiver<'a> {
         let member = self.planner.member(node);
-        let seen = self.mirror.nodes.get(node);
+        let seen = self.mirror.nodes().get(node);
         let record = seen.and_then(|node| node.seen.as_ref()).and_then(|seen| seen.good());
         Receiver {
             node,
@@ -181,7 +181,7 @@ impl<'a> Movability<'a> {
         let holds = |seen: &Seen<ShardRecord>| {
             seen.good().and_then(|record| record.holder()).is_some_and(|h| h.session == member.session)
         };
-        let held = self.mirror.shards.iter().filter(|(_, seen)| holds(seen));
+        let held = self.mirror.shards().iter().filter(|(_, seen)| holds(seen));
         let (mut in_all, mut in_group) = (0, 0);
         for (shard, _) in held {
             in_all += 1;
@@ -238,7 +238,7 @@ impl<'a> Movability<'a> {
 
     /// Whether a node will take shards in a moment, for all that we can tell.
     fn comes_back(&self, node: &NodeName) -> bool {
-        let seen_at = self.mirror.nodes.get(node).map_or(Moment::ZERO, |node| node.session_seen_at);
+        let seen_at = self.mirror.nodes().get(node).map_or(Moment::ZERO, |node| node.session_seen_at);
         let returning =
             self.planner.member(node).is_some_and(|member| !member.takes_now() && member.receives());
         returning && self.ctx.now.at < seen_at + self.ctx.config.returns_within(&self.ctx.facts)

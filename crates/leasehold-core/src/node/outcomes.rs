@@ -127,7 +127,7 @@ impl Node {
     /// The watch or a listing may show our own write before its answer comes, or instead of it.
     pub(super) fn outcome_seen(&mut self, source: Source, shard: &ShardId) {
         let Some(write) = self.holds.get(shard).and_then(|hold| hold.write()) else { return };
-        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(seen) = self.mirror.shards().get(shard) else { return };
         let shown = seen.good().map(|record| record.write).filter(|id| write.tries.contains(id));
         let holder = seen.good().and_then(|record| record.holder()).map(|holder| holder.session);
         let foreign = holder.is_some_and(|session| Some(session) != self.session_id());

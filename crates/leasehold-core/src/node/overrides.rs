@@ -134,7 +134,7 @@ impl Planner {
 }
 
 fn group_in_store<'a>(group: &GroupName, mirror: &'a Mirror) -> Option<&'a GroupRecord> {
-    mirror.groups.get(group).and_then(|seen| seen.best())
+    mirror.groups().get(group).and_then(|seen| seen.best())
 }
 
 /// What operators ask of this node, or of all, that they did not ask before. Of pins only those of shards that come or go

@@ -98,7 +98,7 @@ impl Declines {
 fn about_to_return(mirror: &Mirror, ctx: &Context) -> (Roster, Moment) {
     let within = ctx.config.returns_within(&ctx.facts);
     let (mut roster, mut until) = (Roster::new(), Moment::NEVER);
-    for (name, node) in &mirror.nodes {
+    for (name, node) in mirror.nodes() {
         let Some(record) = node.record() else { continue };
         let back_at = node.first_seen_at + within;
         if record.state == NodeState::Left && record.returning && ctx.now.at < back_at {

@@ -36,7 +36,7 @@ impl Node {
 
     /// `NoRenewalWhenDetached`: renews a session that is lost, which keeps everybody else out.
     pub(super) fn renew_what_is_over(&mut self, session: SessionId, version: Version) {
-        let seen = self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
+        let seen = self.mirror.nodes().get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
         let Some(record) = seen.and_then(|seen| seen.good()) else { return };
         if self.ctx.now.unix_ms < record.written_unix_ms + self.ctx.config.renew_every.as_millis() as u64 {
             return;
@@ -54,7 +54,7 @@ impl Node {
         if self.ctx.rules.hold(Rule::NoForeignClocks) {
             return;
         }
-        let names: Vec<NodeName> = self.mirror.nodes.keys().cloned().collect();
+        let names: Vec<NodeName> = self.mirror.nodes().keys().cloned().collect();
         for name in names {
             let suspected = self.fencing.suspect(&name, self.session_id(), self.others()).is_some();
             let record = self.mirror.node_record(&name).filter(|_| suspected);

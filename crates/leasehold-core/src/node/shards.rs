@@ -19,7 +19,7 @@ impl Node {
         let mut all: Vec<ShardId> = Vec::new();
         for (shard, wanted) in self.planner.plan().iter() {
             let held_by_other = self.mirror.holder(shard).is_some_and(|holder| {
-                !self.mirror.dead.contains_key(&holder.session)
+                !self.mirror.is_proved_over(&holder.session)
                     && self.planner.member(&holder.node).is_some_and(|m| m.session == holder.session)
             });
             let quiet = held_by_other && !self.holds.contains(shard) && wanted != Some(&self.ctx.config.node);
@@ -30,7 +30,7 @@ impl Node {
         all.extend(self.holds.keys().cloned());
         all.extend(self.declines.shards().cloned());
         if let Some(session) = self.session_id() {
-            let mine = self.mirror.shards.iter().filter(|(_, seen)| {
+            let mine = self.mirror.shards().iter().filter(|(_, seen)| {
                 seen.good().and_then(|record| record.holder()).is_some_and(|holder| holder.session == session)
             });
             all.extend(mine.map(|(shard, _)| shard.clone()));

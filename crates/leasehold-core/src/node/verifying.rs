@@ -27,7 +27,7 @@ impl Node {
         {
             return;
         }
-        match self.mirror.shards.get(shard) {
+        match self.mirror.shards().get(shard) {
             Some(Seen { record: Ok(record), version, .. }) => {
                 let ours = record.holder().is_some_and(|holder| Some(holder.session) == session)
                     && record.epoch == hold.epoch();
@@ -83,7 +83,7 @@ impl Node {
         self.planner.note_filled(&shard, self.pace.fill_next_at(), &mut self.ctx);
         let named = self.planner.is_named(&shard.group);
         if named {
-            let seen = self.mirror.shards.get(&shard);
+            let seen = self.mirror.shards().get(&shard);
             let exists =
                 seen.is_some_and(|s| s.good().is_none_or(|record| record.state != ShardState::Retired));
             if exists != self.planner.plan().has(&shard) {

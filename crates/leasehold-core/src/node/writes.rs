@@ -104,7 +104,7 @@ impl Outbox {
             if write.stage == WriteStage::Sent {
                 continue;
             }
-            let known = mirror.shards.get(&shard).map(|seen| &seen.version);
+            let known = mirror.shards().get(&shard).map(|seen| &seen.version);
             if write.kind == WriteKind::Claim && write.tries.is_empty() && known != write.base.as_ref() {
                 // It waited for its turn, and the record is not what it was.
                 batch.outdated.push(shard);
@@ -257,7 +257,7 @@ impl Node {
     }
 
     pub(super) fn claim(&mut self, shard: &ShardId, base: Option<Version>, above: Epoch, why: MoveReason) {
-        let seen = self.mirror.shards.get(shard).map(|seen| seen.good());
+        let seen = self.mirror.shards().get(shard).map(|seen| seen.good());
         let replaces = match seen {
             Some(Some(record)) if record.is_release() => Replaces::Release,
             Some(Some(record)) if record.why == MoveReason::Engaged => Replaces::Nothing,
@@ -333,7 +333,7 @@ impl Node {
 
     /// Releases a shard whose record names us although we do not run it.
     pub(super) fn give_up_unrun(&mut self, shard: &ShardId) {
-        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(seen) = self.mirror.shards().get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let (base, epoch, work) = (Some(seen.version.clone()), record.epoch, record.work);
         let (state, why) = self.drafts().vacated_state(shard, None);
@@ -365,10 +365,10 @@ impl Node {
     /// A named shard that was engaged here needs a record; `true` if it is being made.
     pub(super) fn create_if_missing(&mut self, shard: &ShardId) -> bool {
         let named = self.planner.is_named(&shard.group);
-        let seen = self.mirror.shards.get(shard);
+        let seen = self.mirror.shards().get(shard);
         let (base, epoch) = match seen {
             None => {
-                let vanished = self.mirror.vanished.get(shard).map(|(_, epoch)| *epoch);
+                let vanished = self.mirror.vanished(shard).map(|(_, epoch)| *epoch);
                 (None, self.publishing.first_epoch(shard, self.others()).max(vanished.unwrap_or_default()))
             }
             Some(seen) => match seen.good() {
@@ -405,14 +405,14 @@ impl Node {
 
     /// A named shard that has been vacant for long, although a node that has it engaged would have taken it.
     pub(super) fn retire_if_nobody_has_it(&mut self, shard: &ShardId) {
-        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(seen) = self.mirror.shards().get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let vacant = matches!(record.state, ShardState::Vacant { .. });
         let young = self.ctx.now.at < seen.first_seen_at + self.ctx.config.ttl * 2;
         if !vacant || young || self.pace.is_full(&self.requests) {
             return;
         }
-        let Some(seen) = self.mirror.shards.get(shard) else { return };
+        let Some(seen) = self.mirror.shards().get(shard) else { return };
         let Some(record) = seen.good() else { return };
         let (base, epoch) = (Some(seen.version.clone()), record.epoch);
         let record = self.drafts().shard_record(

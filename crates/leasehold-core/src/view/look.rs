@@ -25,7 +25,7 @@ pub fn of_mirror(
     let mut held: BTreeMap<&NodeName, usize> = BTreeMap::new();
     let mut unowned: BTreeMap<&GroupName, usize> = BTreeMap::new();
     let mut problems = Vec::new();
-    let mut ids: Vec<&ShardId> = plan.iter().map(|(shard, _)| shard).chain(mirror.shards.keys()).collect();
+    let mut ids: Vec<&ShardId> = plan.iter().map(|(shard, _)| shard).chain(mirror.shards().keys()).collect();
     ids.sort_unstable_by(|a, b| a.natural_cmp(b));
     ids.dedup();
     let mut shards = Vec::with_capacity(ids.len());
@@ -49,7 +49,7 @@ pub fn of_mirror(
         shards.push(shard);
     }
     let control = mirror.control();
-    let nodes = (mirror.nodes.iter())
+    let nodes = (mirror.nodes().iter())
         .filter_map(|(name, node)| {
             let record = node.seen.as_ref()?.good()?;
             let member = roster.get(name);
@@ -103,7 +103,7 @@ pub fn of_mirror(
     problems.extend(settling(mirror));
     View {
         me: None,
-        ready: mirror.ready,
+        ready: mirror.is_ready(),
         frozen: control.and_then(|control| control.freeze.clone()),
         nodes,
         groups: groups.collect(),
@@ -121,20 +121,20 @@ fn is_known(
     group: &GroupName,
 ) -> bool {
     settings.contains_key(group)
-        || mirror.groups.contains_key(group)
+        || mirror.groups().contains_key(group)
         || roster
             .values()
-            .any(|member| member.groups.contains_key(group) && !mirror.gone.contains(&member.session))
+            .any(|member| member.groups.contains_key(group) && !mirror.is_process_gone(&member.session))
 }
 
 fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Problem>) -> ShardView {
     let wanted = plan.wanted(id).cloned();
-    let seen = mirror.shards.get(id);
+    let seen = mirror.shards().get(id);
     let record = seen.and_then(|seen| seen.good());
     let holder = record.and_then(|record| record.holder()).filter(|holder| {
         let node = mirror.node_record(&holder.node);
         let replaced = node.is_some_and(|node| node.session != holder.session);
-        let dead = mirror.dead.contains_key(&holder.session) || mirror.gone.contains(&holder.session);
+        let dead = mirror.is_proved_over(&holder.session) || mirror.is_process_gone(&holder.session);
         !replaced && !dead
     });
     let work = record.map_or(WorkState::Runs, |record| record.work);
@@ -174,7 +174,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
 /// The node that a shard is reserved for in a restart grace. Each observer counts from when it first saw the record; one that
 /// has just started also uses the time that the writer's clock gives.
 fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
-    let seen = mirror.shards.get(shard)?;
+    let seen = mirror.shards().get(shard)?;
     let record = seen.good()?;
     let ShardState::Vacant { successor: Some(successor), reserved_ms: Some(reserved_ms) } = &record.state
     else {
@@ -192,14 +192,14 @@ pub(super) fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
 
 /// Whether a node said with its last renewal that the work of a shard does not stop.
 fn tells_stuck(mirror: &Mirror, node: &NodeName, shard: &ShardId) -> bool {
-    let record = mirror.nodes.get(node).and_then(|node| node.seen.as_ref()?.good());
+    let record = mirror.nodes().get(node).and_then(|node| node.seen.as_ref()?.good());
     record.is_some_and(|record| record.report.stuck.contains(shard))
 }
 
 /// Which node holds a shard.
 pub fn whereabouts(mirror: &Mirror, shard: &ShardId) -> Located {
     let view = shard_view(mirror, &Plan::default(), shard, &mut Vec::new());
-    let node = view.holder.as_ref().and_then(|name| mirror.nodes.get(name)?.seen.as_ref()?.good());
+    let node = view.holder.as_ref().and_then(|name| mirror.nodes().get(name)?.seen.as_ref()?.good());
     let address = node.and_then(|record| record.address.clone());
     Located { shard: shard.clone(), node: view.holder, address, epoch: view.epoch }
 }

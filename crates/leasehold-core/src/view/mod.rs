@@ -159,8 +159,8 @@ impl NodePhase {
         match record.state {
             NodeState::Left => NodePhase::Left,
             NodeState::Fenced => NodePhase::Fenced,
-            _ if mirror.dead.contains_key(&record.session) => NodePhase::Fenced,
-            _ if mirror.gone.contains(&record.session) => NodePhase::Gone,
+            _ if mirror.is_proved_over(&record.session) => NodePhase::Fenced,
+            _ if mirror.is_process_gone(&record.session) => NodePhase::Gone,
             _ if drain == DrainAsked::Yes && held == 0 => NodePhase::Drained,
             NodeState::Draining => NodePhase::Draining,
             NodeState::Active if drain == DrainAsked::Yes => NodePhase::Draining,

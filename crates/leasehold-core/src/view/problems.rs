@@ -120,11 +120,11 @@ fn holder_by_publication<'m>(mirror: &'m Mirror, shard: &ShardId) -> Option<&'m 
         let record = node.record();
         record.is_some_and(|record| {
             record.state.is_alive()
-                && !mirror.dead.contains_key(&record.session)
+                && !mirror.is_proved_over(&record.session)
                 && record.publishes.as_ref().is_some_and(|published| published.holds(shard))
         })
     };
-    mirror.nodes.iter().find(|(_, node)| holds(node)).map(|(name, _)| name)
+    mirror.nodes().iter().find(|(_, node)| holds(node)).map(|(name, _)| name)
 }
 
 /// What is wrong with a record that cannot be used, and how it is repaired.
@@ -154,30 +154,30 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             message: unusable(&key, error),
         });
     };
-    if let Some(Err(error)) = mirror.meta.as_ref().map(|seen| &seen.record) {
+    if let Some(Err(error)) = mirror.meta().map(|seen| &seen.record) {
         corrupt(Key::Meta, error);
     }
-    if let Some(Err(error)) = mirror.control.as_ref().map(|seen| &seen.record) {
+    if let Some(Err(error)) = mirror.control_record().map(|seen| &seen.record) {
         corrupt(Key::Control, error);
     }
-    for (group, seen) in &mirror.groups {
+    for (group, seen) in mirror.groups() {
         if let Err(error) = &seen.record {
             corrupt(Key::Group(group.clone()), error);
         }
     }
-    for (node, seen) in &mirror.nodes {
+    for (node, seen) in mirror.nodes() {
         if let Some(Err(error)) = seen.seen.as_ref().map(|seen| &seen.record) {
             corrupt(Key::Node(node.clone()), error);
         }
     }
     let mut bad: Vec<(&ShardId, &RecordError)> =
-        mirror.shards.iter().filter_map(|(shard, seen)| Some((shard, seen.record.as_ref().err()?))).collect();
+        mirror.shards().iter().filter_map(|(shard, seen)| Some((shard, seen.record.as_ref().err()?))).collect();
     bad.sort_unstable_by(|(a, _), (b, _)| a.natural_cmp(b));
     for (shard, error) in bad {
         corrupt(Key::Shard(shard.clone()), error);
     }
     let planned = plan.iter().map(|(shard, _)| shard);
-    let mut missing: Vec<&ShardId> = planned.filter(|shard| !mirror.shards.contains_key(*shard)).collect();
+    let mut missing: Vec<&ShardId> = planned.filter(|shard| !mirror.shards().contains_key(*shard)).collect();
     missing.sort_unstable_by(|a, b| a.natural_cmp(b));
     for shard in missing {
         if let Some(node) = holder_by_publication(mirror, shard) {
@@ -201,7 +201,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             problems.push(Problem { kind: ProblemKind::NoRoom, subject: name.to_string(), message });
         }
     }
-    for place in &mirror.unreadable {
+    for place in mirror.unreadable() {
         problems.push(Problem {
             kind: ProblemKind::CorruptRecord,
             subject: place.clone(),
@@ -210,7 +210,7 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
                 .into(),
         });
     }
-    for key in &mirror.foreign {
+    for key in mirror.foreign() {
         problems.push(Problem {
             kind: ProblemKind::ForeignKey,
             subject: key.clone(),
@@ -222,11 +222,11 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
 
 /// The nodes of a group that operators drained, and what lets them take shards again.
 fn drained(mirror: &Mirror, group: &GroupName) -> Option<String> {
-    let control = mirror.control.as_ref()?.best()?;
+    let control = mirror.control_record()?.best()?;
     let serves = |name: &&NodeName| {
-        let node = mirror.nodes.get(*name);
+        let node = mirror.nodes().get(*name);
         let record = node.and_then(|node| node.seen.as_ref()?.good());
-        node.and_then(|node| node.alive()).is_some_and(|session| !mirror.dead.contains_key(&session))
+        node.and_then(|node| node.alive()).is_some_and(|session| !mirror.is_proved_over(&session))
             && record.is_some_and(|record| record.groups.contains_key(group))
     };
     let mut names: Vec<&str> = control.drain.keys().filter(serves).map(NodeName::as_str).collect();
@@ -242,7 +242,7 @@ const DRAINED_NAMED: usize = 5;
 
 /// Why nobody may own anything yet.
 pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
-    let meta = mirror.meta.as_ref()?.good().filter(|meta| meta.state == MetaState::Settling)?;
+    let meta = mirror.meta()?.good().filter(|meta| meta.state == MetaState::Settling)?;
     Some(Problem {
         kind: ProblemKind::Settling,
         subject: Key::Meta.to_string(),
@@ -267,8 +267,8 @@ fn silent(silent_for_ms: u64, ttl_ms: u64) -> String {
 
 pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Warning::of_placements(mirror).iter().map(Problem::of_warning).collect();
-    for (name, node) in &mirror.nodes {
-        let Some(session) = node.alive().filter(|session| !mirror.dead.contains_key(session)) else {
+    for (name, node) in mirror.nodes() {
+        let Some(session) = node.alive().filter(|session| !mirror.is_proved_over(session)) else {
             continue;
         };
         let Some(record) = node.record() else { continue };
@@ -278,7 +278,7 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         // An observer that has not watched for long enough to see a renewal only has the writer's clock to go by.
         let unseen = node.first_seen_at <= node.session_seen_at;
         let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
-        if mirror.gone.contains(&session) {
+        if mirror.is_process_gone(&session) {
             let what = "its process is gone, and no other node has taken over its shards: start a node";
             problem(ProblemKind::GoneNode, what.into());
         } else if silent_for_ms > record.ttl_ms / 2 {

@@ -227,7 +227,7 @@ impl Trial {
     /// whole.
     fn as_stored(&self, key: &Key) -> Result<(), TestCaseError> {
         let Key::Node(name) = key else { return Ok(()) };
-        let seen = self.mirror.nodes.get(name).and_then(|node| node.seen.as_ref());
+        let seen = self.mirror.nodes().get(name).and_then(|node| node.seen.as_ref());
         let Some((version, record)) = seen.and_then(|seen| Some((&seen.version, seen.good()?))) else {
             return Ok(());
         };
@@ -264,12 +264,12 @@ impl Trial {
     fn good(&self, key: &Key) -> Option<Progress> {
         match key {
             Key::Shard(id) => {
-                let record = self.mirror.shards.get(id)?.good()?;
+                let record = self.mirror.shards().get(id)?.good()?;
                 let over = !matches!(record.state, ShardState::Held { .. });
                 Some(Progress::Shard(record.epoch, over))
             }
             Key::Node(name) => {
-                let record = self.mirror.nodes.get(name)?.seen.as_ref()?.good()?;
+                let record = self.mirror.nodes().get(name)?.seen.as_ref()?.good()?;
                 let over = !record.state.is_alive();
                 Some(Progress::Node(record.session, over, if over { 0 } else { record.seq }))
             }
@@ -293,7 +293,7 @@ impl Trial {
                     !same || (over, seq) <= (new_over, new_seq),
                     "{key} fell from {seq} to {new_seq}"
                 );
-                let revived = source == Source::Watch && !new_over && self.mirror.dead.contains_key(&new_s);
+                let revived = source == Source::Watch && !new_over && self.mirror.is_proved_over(&new_s);
                 prop_assert!(!revived, "{key} shows a session that is known to be over");
             }
             _ => {}
@@ -303,11 +303,11 @@ impl Trial {
 
     fn shown(&self, key: &Key) -> Option<Version> {
         match key {
-            Key::Shard(id) => self.mirror.shards.get(id).map(|seen| seen.version.clone()),
-            Key::Node(name) => Some(self.mirror.nodes.get(name)?.seen.as_ref()?.version.clone()),
-            Key::Meta => self.mirror.meta.as_ref().map(|seen| seen.version.clone()),
-            Key::Control => self.mirror.control.as_ref().map(|seen| seen.version.clone()),
-            Key::Group(name) => self.mirror.groups.get(name).map(|seen| seen.version.clone()),
+            Key::Shard(id) => self.mirror.shards().get(id).map(|seen| seen.version.clone()),
+            Key::Node(name) => Some(self.mirror.nodes().get(name)?.seen.as_ref()?.version.clone()),
+            Key::Meta => self.mirror.meta().map(|seen| seen.version.clone()),
+            Key::Control => self.mirror.control_record().map(|seen| seen.version.clone()),
+            Key::Group(name) => self.mirror.groups().get(name).map(|seen| seen.version.clone()),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Publishing {
     /// one that took its publication back has published its epochs; those of one that died are unknown.
     fn epoch_too_low(&self, shard: &ShardId, hold: &Hold, others: Others<'_>) -> Option<Epoch> {
         let (replaced, blockers) = (hold.check().replaced?, &hold.check().blockers);
-        let died = || blockers.iter().any(|session| others.mirror.dead.contains_key(session));
+        let died = || blockers.iter().any(|session| others.mirror.is_proved_over(session));
         let above = match replaced {
             Replaces::Release => return None,
             _ if hold.check().was_held || died() => self.unknown_epoch(shard, others),

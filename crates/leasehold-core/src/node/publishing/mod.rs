@@ -228,7 +228,7 @@ impl Holds {
 
 /// Whether another live session has claimed a shard and waits for us to say that we do not have it.
 fn is_awaited_elsewhere(shard: &ShardId, mirror: &Mirror, ctx: &Context) -> bool {
-    mirror.nodes.iter().any(|(name, node)| {
+    mirror.nodes().iter().any(|(name, node)| {
         let record = node.record();
         !ctx.is_me(name)
             && record.is_some_and(|record| record.state.is_alive() && record.awaits.contains(shard))

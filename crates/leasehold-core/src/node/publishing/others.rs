@@ -33,7 +33,7 @@ impl<'a> Others<'a> {
         if !self.ctx.rules.hold(Rule::PublishedIsHeld) {
             return None;
         }
-        let node = self.mirror.nodes.get(self.published_elsewhere(shard, Reach::Start)?);
+        let node = self.mirror.nodes().get(self.published_elsewhere(shard, Reach::Start)?);
         let known =
             node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
         Some(Blocker {
@@ -45,7 +45,7 @@ impl<'a> Others<'a> {
 
     /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
     fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&'a NodeName> {
-        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
+        let others = self.mirror.nodes().iter().filter(|(name, _)| !self.ctx.is_me(name));
         let may_run = |node: &SeenNode| {
             self.mirror.may_run(node, shard, reach, self.ctx.now.at >= self.silent_at(node))
         };
@@ -69,7 +69,7 @@ impl<'a> Others<'a> {
         let unclear = |node: &&SeenNode| {
             node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
         };
-        let silent_at = self.mirror.nodes.values().filter(unclear).map(|node| self.silent_at(node));
+        let silent_at = self.mirror.nodes().values().filter(unclear).map(|node| self.silent_at(node));
         silent_at.filter(|at| *at > self.ctx.now.at).min().unwrap_or(Moment::NEVER)
     }
 
@@ -81,7 +81,7 @@ impl<'a> Others<'a> {
 
     /// Whether another live session seems to hold a shard, and says so only by a hash.
     pub(super) fn is_hit_by_a_hash(&self, shard: &ShardId) -> bool {
-        self.mirror.nodes.iter().any(|(name, node)| {
+        self.mirror.nodes().iter().any(|(name, node)| {
             let record = node.record();
             let published =
                 record.filter(|record| record.state.is_alive()).and_then(|r| r.publishes.as_ref());
@@ -93,16 +93,16 @@ impl<'a> Others<'a> {
     /// is over and could have started it.
     pub(in crate::node) fn was_ever_held(&self, shard: &ShardId) -> bool {
         let said = |record: &NodeRecord| {
-            let over = !record.state.is_alive() || self.mirror.dead.contains_key(&record.session);
+            let over = !record.state.is_alive() || self.mirror.is_proved_over(&record.session);
             let published = record.publishes.as_ref();
             published.is_some_and(|it| if over { it.has(shard) } else { it.holds(shard) })
         };
-        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && node.said().any(said))
+        self.mirror.nodes().iter().any(|(name, node)| !self.ctx.is_me(name) && node.said().any(said))
     }
 
     /// The highest epoch that any other node published for a group.
     pub(super) fn epoch_published(&self, group: &GroupName) -> Epoch {
-        let others = self.mirror.nodes.iter().filter(|(name, _)| !self.ctx.is_me(name));
+        let others = self.mirror.nodes().iter().filter(|(name, _)| !self.ctx.is_me(name));
         let records = others.flat_map(|(_, node)| node.said());
         let published = records.filter_map(|record| Some(record.publishes.as_ref()?.epoch(group)));
         published.max().unwrap_or_default()
@@ -115,6 +115,6 @@ impl<'a> Others<'a> {
             Some(Err(_)) => true,
             None => node.last.as_ref().is_some_and(|last| last.publishes.is_none()),
         };
-        self.mirror.nodes.iter().any(|(name, node)| !self.ctx.is_me(name) && unknown(node))
+        self.mirror.nodes().iter().any(|(name, node)| !self.ctx.is_me(name) && unknown(node))
     }
 }

@@ -41,7 +41,7 @@ impl Node {
     /// Opens a session, if nobody of our name can still be alive.
     pub(in crate::node) fn try_to_join(&mut self) {
         let busy = |purpose: &Purpose| matches!(purpose, Purpose::Join | Purpose::Left(_));
-        if self.requests.any(busy) || !self.mirror.ready {
+        if self.requests.any(busy) || !self.mirror.is_ready() {
             return;
         }
         if self.departure.is_leaving() && self.former.is_empty() {
@@ -56,7 +56,7 @@ impl Node {
             );
         }
         let me = self.ctx.me();
-        let node = self.mirror.nodes.get(&me);
+        let node = self.mirror.nodes().get(&me);
         let Some(seen) = node.and_then(|node| node.seen.as_ref()) else {
             return self.join_over_nothing();
         };
@@ -72,7 +72,7 @@ impl Node {
             );
         };
         // A session that was proved dead is dead, also when a store that was rolled back shows it alive again.
-        if !record.state.is_alive() || self.mirror.dead.contains_key(&record.session) {
+        if !record.state.is_alive() || self.mirror.is_proved_over(&record.session) {
             if record.unproved {
                 self.former.name_is_unproved(&self.namespace, &self.ctx);
             }
@@ -113,9 +113,9 @@ impl Node {
     /// There is no record of our name. If shards name a session of it, that record was lost, and the session may live.
     fn join_over_nothing(&mut self) {
         let me = self.ctx.me();
-        let holders = self.mirror.shards.values().filter_map(|seen| seen.good()?.holder());
+        let holders = self.mirror.shards().values().filter_map(|seen| seen.good()?.holder());
         let named: Vec<_> = holders
-            .filter(|holder| holder.node == me && !self.mirror.dead.contains_key(&holder.session))
+            .filter(|holder| holder.node == me && !self.mirror.is_proved_over(&holder.session))
             .collect();
         let foreign = named.iter().filter(|holder| !self.former.contains(holder.session));
         let foreign = foreign.max_by_key(|holder| holder.ttl_ms).map(|holder| (*holder).clone());
@@ -124,7 +124,7 @@ impl Node {
         let Some(lost) = foreign else {
             return match self.former.last() {
                 // All of it is stopped: saying so frees what it held at once.
-                Some(session) if ours && !self.mirror.dead.contains_key(&session) => {
+                Some(session) if ours && !self.mirror.is_proved_over(&session) => {
                     self.send_left(session, None);
                 }
                 _ => self.send_join(None, None),
@@ -149,7 +149,7 @@ impl Node {
         }
         let session = adopt.unwrap_or_else(|| SessionId::from_bits(self.ctx.rng.bits()));
         let replaced =
-            self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref()?.best());
+            self.mirror.nodes().get(&self.ctx.config.node).and_then(|node| node.seen.as_ref()?.best());
         self.publishing.take_over_epochs(replaced.and_then(|record| record.publishes.as_ref()));
         let write = self.ctx.write_id();
         let record = self.node_record(write, session, 1, NodeState::Active);
@@ -179,7 +179,7 @@ impl Node {
 
     fn open_session(&mut self, join: PendingJoin, version: Version) {
         // Whatever lived under our name before is over. Something that is late may still show it alive.
-        let own = self.mirror.nodes.get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
+        let own = self.mirror.nodes().get(&self.ctx.config.node).and_then(|node| node.seen.as_ref());
         let before = own.and_then(|seen| seen.good()).map(|record| record.session);
         for session in self.former.iter().chain(before).filter(|session| *session != join.session) {
             self.mirror.note_over(self.ctx.now.at, session);
@@ -230,7 +230,7 @@ impl Former {
     /// A new session under our name tells everybody that the former one is over, whatever became of its record. That is
     /// so once its work is confirmed stopped, or once it was proved dead like anybody else's.
     fn is_over(&self, holds: &Holds, mirror: &Mirror) -> bool {
-        !holds.has_orphans() || self.last().is_some_and(|session| mirror.dead.contains_key(&session))
+        !holds.has_orphans() || self.last().is_some_and(|session| mirror.is_proved_over(&session))
     }
 
     /// Nothing proves that no other session of this name is alive: the others must wait for the longest that it can.
@@ -249,7 +249,7 @@ impl Former {
         ctx: &mut Context,
     ) {
         let (me, ttl) = (ctx.me(), ctx.config.ttl);
-        let absent = mirror.nodes.get(&me).is_none_or(|node| node.seen.is_none());
+        let absent = mirror.nodes().get(&me).is_none_or(|node| node.seen.is_none());
         if let Some(session) = self.last().filter(|_| absent) {
             mirror.note_absent(ctx.now.at, &me);
             fencing.note_lost(me, session, ttl);

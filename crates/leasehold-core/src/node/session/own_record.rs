@@ -23,7 +23,7 @@ impl Node {
             }
             return;
         };
-        let seen = self.mirror.nodes.get(&me).and_then(|node| node.seen.as_ref());
+        let seen = self.mirror.nodes().get(&me).and_then(|node| node.seen.as_ref());
         match seen.map(|seen| &seen.record) {
             Some(Ok(record)) if record.session == session.id && record.state.is_alive() => {
                 // A renewal whose answer was lost, or is slower than the watch: it landed, and counts from its sending.
