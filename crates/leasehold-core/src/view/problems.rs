@@ -170,8 +170,11 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
             corrupt(Key::Node(node.clone()), error);
         }
     }
-    let mut bad: Vec<(&ShardId, &RecordError)> =
-        mirror.shards().iter().filter_map(|(shard, seen)| Some((shard, seen.record.as_ref().err()?))).collect();
+    let mut bad: Vec<(&ShardId, &RecordError)> = mirror
+        .shards()
+        .iter()
+        .filter_map(|(shard, seen)| Some((shard, seen.record.as_ref().err()?)))
+        .collect();
     bad.sort_unstable_by(|(a, _), (b, _)| a.natural_cmp(b));
     for (shard, error) in bad {
         corrupt(Key::Shard(shard.clone()), error);
