@@ -46,6 +46,12 @@ impl Node {
         }
     }
 
+    /// Whether a quarantined shard is tried once more by itself: here, so that each node has its turn.
+    pub(super) fn is_tried_again(&self, shard: &ShardId) -> bool {
+        let quarantined = self.holds.get(shard).is_some_and(|hold| hold.work() == WorkState::Quarantined);
+        quarantined && self.planner.on_end(shard).is_some_and(|(on_failure, _)| on_failure.pause().is_some())
+    }
+
     /// A shard that is held and not run: its group may have other rules now, and a quarantine may be over.
     pub(super) fn consider_idle(&mut self, shard: &ShardId, since: Moment) {
         let Some((on_failure, on_finish)) = self.planner.on_end(shard) else { return };

@@ -96,7 +96,7 @@ impl Node {
                     self.begin_release(shard, must_stop);
                 } else if pardoned || released >= Some(epoch) {
                     self.unquarantine(shard);
-                } else if elsewhere && may_be_moved {
+                } else if elsewhere && may_be_moved && !self.is_tried_again(shard) {
                     if self.moves.add(shard) {
                         self.ctx.timers.set(Timer::Surplus, self.ctx.now.at);
                     }
