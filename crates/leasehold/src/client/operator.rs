@@ -7,7 +7,7 @@ use leasehold_core::record::{
 };
 use leasehold_core::store::Key;
 use leasehold_core::view::ShardPhase;
-use leasehold_core::{Epoch, GroupName, NodeName, ShardId};
+use leasehold_core::{Epoch, GroupConfig, GroupName, NodeName, ShardId};
 
 use super::record_editor::{Change, RecordEditor};
 use super::{Client, list};
@@ -159,6 +159,9 @@ impl Client {
                     };
                     Error::setting(format!("group {group}"), problem, "choose a value within that bound")
                 })?;
+                // What no node would accept as its own setting is not stored for all of them either.
+                let (shards, policy) = (after.shards, after.policy.clone());
+                GroupConfig { group: group.clone(), shards, policy, capacity: None }.check()?;
                 after.written_unix_ms = unix_ms;
                 Ok(Change::Write(after))
             })

@@ -131,6 +131,7 @@ async fn a_whole_group_is_let_go_at_once() {
     assert_eq!(mails.starts(), 1);
     node.unquarantine_group("mails").unwrap();
     until("it runs as well", 10, || bench.witness.at_work("a") == 9).await;
+    client.until(|view| view.problems.is_empty()).await;
     assert_eq!(client.unquarantine_all(None).await.unwrap(), []);
 }
 
