@@ -148,7 +148,7 @@ impl Builder {
     /// `work` returns nothing, or a `Result<(), E>` with any error that can be boxed: a `std` error, `anyhow::Error`, a
     /// string. Errors are logged with all their causes. A closure that ends in `Ok(())` must name its error type,
     /// because nothing else does: `Ok::<_, BoxError>(())`. For work with state of its own, implement
-    /// [`Handler`](crate::Handler).
+    /// [`Handler`](crate::Handler) and pass [`into_fn`](crate::Handler::into_fn).
     ///
     /// ```
     /// use leasehold::{Grant, Group, Node, Outcome};

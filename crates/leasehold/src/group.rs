@@ -54,7 +54,8 @@ impl Group {
         self
     }
 
-    /// Sets all rules for placing and moving at once.
+    /// Sets all rules at once: replaces whatever was set before, also [`on_failure`](Group::on_failure),
+    /// [`on_finish`](Group::on_finish), zones, the restart grace and the time limit of a stop.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -80,6 +81,11 @@ impl Group {
 
     /// What happens to a shard whose handler fails again and again. By default it is tried for ever, with a pause that
     /// grows up to a bound, so that it recovers by itself from an outage of what it needs.
+    ///
+    /// A handler fails when it returns an error or panics without having been told to stop. An error that it returns
+    /// after that, such as [`Lost`](crate::Lost) from [`Grant::check`](crate::Grant::check), is no failure. The pause is
+    /// `Config::restart` (from 200 ms, doubling up to 30 s), and work that ran for `Config::healthy_after` (60 s) starts
+    /// counting again: [`Builder::configure`](crate::Builder::configure).
     ///
     /// ```
     /// use std::time::Duration;

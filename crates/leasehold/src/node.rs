@@ -12,7 +12,7 @@ use leasehold_core::event::{Located, Returning};
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
 use leasehold_core::notice::SessionState;
 use leasehold_core::record::ShardSet;
-use leasehold_core::view::ShardPhase;
+use leasehold_core::view::{ShardPhase, ShardView};
 use leasehold_core::{Command, Event, GroupName, Moment, NodeName, ShardId, ShardName, View};
 use leasehold_store::{IntoStore, LeaseId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -266,13 +266,14 @@ impl Node {
         Ok(())
     }
 
-    /// Runs all shards of a group again that this node holds and that are quarantined or done.
+    /// Runs all shards of a group again that this node holds and that are quarantined. Those whose work is done stay so.
     pub fn unquarantine_group(&self, group: &str) -> Result<(), Error> {
         let group = group_name(group)?;
         self.shards_of(&group)?;
         let view = self.view();
-        let idle = |state| matches!(state, ShardPhase::Quarantined | ShardPhase::Done);
-        let shards = view.shards.iter().filter(|seen| seen.id.0.group == group && idle(seen.state));
+        let quarantined =
+            |seen: &&ShardView| seen.id.0.group == group && seen.state == ShardPhase::Quarantined;
+        let shards = view.shards.iter().filter(quarantined);
         shards.map(|seen| &seen.id.0).try_for_each(|shard| self.unquarantine(shard))
     }
 

@@ -2,7 +2,8 @@
 //! facade.
 //!
 //! Install a recorder (such as `metrics-exporter-prometheus`) at any time: each metric is described to it with its unit
-//! and its meaning, and gauges are set again every second. Without a recorder nothing is counted.
+//! and its meaning, and gauges are set again every second. Without a recorder nothing is counted, so what happened before
+//! is missing from the counters.
 //!
 //! The metrics of a node carry its name as `node`, those of a [`Client`](crate::Client) the name in its options as
 //! `client`, those of the registry the kind of store as `store` and the ttl in seconds as `ttl`. No metric carries a shard.

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 pub use leasehold_store::{
-    Administration, Charged, DeathProofs, Extensions, Facts, Finding, Freshness, Grade, Key, Lane, Listing,
-    Reading, Registry, Safety, Store, StoreError, StoreErrorKind, StoreExt, Stored, Swap, SwapReply, Swapped,
-    Throwaway, Version, Watch, WatchEvent,
+    Administration, Charged, DeathProofs, Extensions, Facts, Finding, Freshness, Grade, IntoStore, Key, Lane,
+    LeaseId, LeaseState, Listing, Reading, Registry, Safety, Store, StoreError, StoreErrorKind, StoreExt,
+    Stored, Swap, SwapReply, Swapped, Throwaway, Version, Watch, WatchEvent,
 };
 
 #[cfg(feature = "memory")]

@@ -114,8 +114,10 @@ pub(crate) async fn ask(
             format!("unquarantined {shard}: its holder runs it again")
         }
         OperatorRequest::Unquarantine { which: Unquarantine { group, .. } } => {
-            let group = group.as_deref().map(|name| known_group(&view, name)).transpose()?;
-            let shards = client.unquarantine_all(group.as_ref()).await?;
+            let shards = match group {
+                Some(name) => client.unquarantine_group(known_group(&view, name)?.as_str()).await?,
+                None => client.unquarantine_all().await?,
+            };
             match shards.len() {
                 0 => "no shard is quarantined; nothing was changed".to_owned(),
                 many => format!("unquarantined {}: their holders run them again", count(many, "shard")),

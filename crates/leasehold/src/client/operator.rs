@@ -3,10 +3,9 @@
 
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
-    Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord,
+    Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord, WorkState,
 };
 use leasehold_core::store::Key;
-use leasehold_core::view::ShardPhase;
 use leasehold_core::{Epoch, GroupConfig, GroupName, NodeName, ShardId};
 
 use super::record_editor::{Change, RecordEditor};
@@ -80,17 +79,38 @@ impl Client {
         .await
     }
 
-    /// Lets all quarantined shards of a group run again, or those of all groups; with one write. Says which they are.
-    pub async fn unquarantine_all(&self, group: Option<&GroupName>) -> Result<Vec<ShardId>, Error> {
-        let view = self.view();
-        let shards: Vec<(ShardId, Epoch)> = (view.shards.iter())
-            .filter(|seen| seen.state == ShardPhase::Quarantined)
-            .filter(|seen| group.is_none_or(|group| seen.id.0.group == *group))
-            .map(|seen| (seen.id.0.clone(), seen.epoch))
-            .collect();
+    /// Lets all quarantined shards of a group run again, with one write, and says which they are. The store is listed
+    /// first. Shards whose work is done stay so: name them one by one ([`unquarantine`](Client::unquarantine)).
+    pub async fn unquarantine_group(&self, group: &str) -> Result<Vec<ShardId>, Error> {
+        let group = group_name(group)?;
+        let known = self.view().groups.iter().any(|seen| seen.group == group);
+        if !known {
+            return Err(Error::UnknownGroup(group.to_string()));
+        }
+        self.unquarantine_where(|shard| shard.group == group).await
+    }
+
+    /// The same for all groups.
+    pub async fn unquarantine_all(&self) -> Result<Vec<ShardId>, Error> {
+        self.unquarantine_where(|_| true).await
+    }
+
+    async fn unquarantine_where(&self, which: impl Fn(&ShardId) -> bool) -> Result<Vec<ShardId>, Error> {
+        let what = "unquarantining";
+        let listing = list(&*self.store, &self.clock).await.map_err(|error| Error::unread(what, error))?;
+        let mut shards = Vec::new();
+        for (key, stored) in &listing.entries {
+            let Key::Shard(shard) = key else { continue };
+            match ShardRecord::decode(&stored.value) {
+                Ok(record) if record.work == WorkState::Quarantined && which(shard) => {
+                    shards.push((shard.clone(), record.epoch));
+                }
+                _ => {}
+            }
+        }
+        shards.sort_unstable_by(|(a, _), (b, _)| a.natural_cmp(b));
         if !shards.is_empty() {
-            self.control("unquarantining", |control| control.unquarantine.extend(shards.iter().cloned()))
-                .await?;
+            self.control(what, |control| control.unquarantine.extend(shards.iter().cloned())).await?;
         }
         Ok(shards.into_iter().map(|(shard, _)| shard).collect())
     }

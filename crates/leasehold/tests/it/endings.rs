@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold::{
-    Client, ClientOptions, Epoch, FailurePolicy, FinishPolicy, Grant, Group, Node, Notice, Outcome, ShardId,
+    Client, ClientOptions, Epoch, Error, FailurePolicy, FinishPolicy, Grant, Group, Node, Notice, Outcome,
+    ShardId,
 };
 
 use crate::bench::{Bench, until};
@@ -123,16 +124,17 @@ async fn a_whole_group_is_let_go_at_once() {
         .unwrap();
     until("all are quarantined", 10, || node.view().problems.len() == 9).await;
     let client = client(&bench).await;
-    let orders = "orders".parse().unwrap();
-    let released = client.unquarantine_all(Some(&orders)).await.unwrap();
+    let unknown = client.unquarantine_group("ordres").await.unwrap_err();
+    assert!(matches!(&unknown, Error::UnknownGroup(name) if name == "ordres"), "{unknown}");
+    let released = client.unquarantine_group("orders").await.unwrap();
     assert_eq!(released.len(), 8, "{released:?}");
     until("they run", 10, || bench.witness.at_work("a") == 8).await;
     until("the other group is left alone", 5, || node.view().problems.len() == 1).await;
     assert_eq!(mails.starts(), 1);
     node.unquarantine_group("mails").unwrap();
     until("it runs as well", 10, || bench.witness.at_work("a") == 9).await;
-    client.until(|view| view.problems.is_empty()).await;
-    assert_eq!(client.unquarantine_all(None).await.unwrap(), []);
+    until("nothing is quarantined", 5, || node.view().problems.is_empty()).await;
+    assert_eq!(client.unquarantine_all().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
