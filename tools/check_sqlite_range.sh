@@ -12,7 +12,7 @@ export CARGO_TARGET_DIR
 workspace=$CARGO_TARGET_DIR/oldest-rusqlite
 mkdir -p "$workspace"
 cp Cargo.toml Cargo.lock "$workspace"
-for name in crates stores README.md; do ln -sfn "$PWD/$name" "$workspace/$name"; done
+for name in crates stores tools README.md; do ln -sfn "$PWD/$name" "$workspace/$name"; done
 cd "$workspace"
 cargo update --quiet -p rusqlite --precise "$oldest.0"
 echo "-- rusqlite $oldest"
