@@ -100,7 +100,8 @@ fn is_of(fault: &Fault, kind: FaultKind) -> bool {
     }
 }
 
-/// Runs each of them with and without what it needs. Returns a Markdown table of how many seeds noticed, and whether it is as it should be.
+/// Runs each sabotage with and without what it needs. Returns a Markdown table of how many seeds noticed it, and whether all
+/// were noticed with what they need and none without.
 pub fn needs_table(options: &Options, seeds: Range<u64>, jobs: usize) -> (String, bool) {
     let mut text = "| schedules contain | rule switched off | noticed in | noticed without that |\n| --- | --- | ---: | ---: |\n".to_owned();
     let mut all_needed = true;
