@@ -13,7 +13,7 @@ use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{Control, GroupRecord, Holder, Meta, NodeRecord, ShardRecord};
 use crate::time::Moment;
 
-pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source};
+pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source, Vanished};
 
 /// What the store says, as far as we have seen.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +32,8 @@ pub struct Mirror {
     gone: BTreeSet<SessionId>,
     /// `shards/…`
     shards: BTreeMap<ShardId, Seen<ShardRecord>>,
-    /// Shard records that were there and vanished: when we saw that, and their last epoch.
-    vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    /// Shard records that were there and vanished.
+    vanished: BTreeMap<ShardId, Vanished>,
     /// Sessions that are proved to be over.
     dead: BTreeMap<SessionId, Moment>,
     /// Keys in our namespace that Leasehold did not write.
@@ -90,9 +90,22 @@ impl Mirror {
         &self.shards
     }
 
-    /// When we saw that a shard's record had vanished, and its last epoch.
-    pub fn vanished(&self, shard: &ShardId) -> Option<&(Moment, Epoch)> {
+    /// What was last seen of a shard's record that vanished.
+    pub fn vanished(&self, shard: &ShardId) -> Option<&Vanished> {
         self.vanished.get(shard)
+    }
+
+    /// The session that a shard's record named as its holder before it was damaged or vanished, if no record tells what
+    /// became of that session, and since when the shard's record says nothing.
+    pub fn unaccounted_holder(&self, shard: &ShardId) -> Option<(&Holder, Moment)> {
+        let (holder, since) = match (self.shards.get(shard), self.vanished.get(shard)) {
+            (Some(seen), _) if seen.good().is_some() => return None,
+            (Some(seen), _) => (seen.before.as_ref()?.holder()?, seen.first_seen_at),
+            (None, Some(vanished)) => (vanished.holder.as_ref()?, vanished.at),
+            (None, None) => return None,
+        };
+        let known = self.node_record(&holder.node).is_some() || self.is_proved_over(&holder.session);
+        (!known).then_some((holder, since))
     }
 
     /// Whether a session is proved to be over.
@@ -196,7 +209,7 @@ impl Mirror {
             // Also where the last session that we know of is over: another one may have joined before the record was
             // damaged. One that only a newer version can read is never fenced, and counts for as long as it may be alive.
             Some(Err(_)) => !silent,
-            None => lost(),
+            None => lost() || (node.was_damaged && !silent),
         }
     }
 
@@ -223,6 +236,7 @@ impl Mirror {
             silent_from: now,
             session_seen_at: now,
             last: None,
+            was_damaged: false,
             ttl_longest: Duration::ZERO,
             rest_sum: None,
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Change, Mirror, Seen, SeenNode, Source};
+use super::{Change, Mirror, Seen, SeenNode, Source, Vanished};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
 use crate::record::{Heartbeat, NodeRecord, Record, RecordError, ShardRecord, ShardState};
 use crate::store::{Key, Listing, Stored};
@@ -225,6 +225,10 @@ impl Mirror {
             _ => now,
         };
         let unproved = matches!(&record, Some(Ok(record)) if record.unproved);
+        let was_damaged = stored.is_none()
+            && former
+                .as_ref()
+                .is_some_and(|node| node.seen.as_ref().is_some_and(|seen| seen.record.is_err()));
         // A session that could not prove that the former one is over may live beside it.
         let beside = former.as_ref().filter(|_| unproved).and_then(|node| {
             let former = node.seen.as_ref().and_then(|seen| seen.good());
@@ -250,6 +254,7 @@ impl Mirror {
             read_issued: issued,
             silent_from: now,
             last,
+            was_damaged,
             ttl_longest,
             rest_sum,
         };
@@ -283,7 +288,8 @@ impl Mirror {
                 self.groups.get(&id.group).and_then(|group| group.best()).map(|group| group.epoch_floor);
             let retired = known.good().is_some_and(|record| record.state == ShardState::Retired);
             if !retired || floor.is_none_or(|floor| floor < epoch) {
-                self.vanished.insert(id.clone(), (now, epoch));
+                let holder = known.best().and_then(|record| record.holder()).cloned();
+                self.vanished.insert(id.clone(), Vanished { at: now, epoch, holder });
             }
             self.shards.remove(id);
             return Change::Changed;
@@ -323,7 +329,9 @@ impl Mirror {
         }
         self.vanished.remove(id);
         let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
-        let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };
+        let before = self.shards.remove(id).and_then(|seen| seen.record.ok().or(seen.before));
+        let before = before.filter(|_| record.is_err());
+        let seen = Seen { version, sum, record, first_seen_at: now, order, before };
         self.shards.insert(id.clone(), seen);
         Change::Changed
     }

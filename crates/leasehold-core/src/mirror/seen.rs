@@ -5,7 +5,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::name::{Epoch, SessionId};
-use crate::record::{GroupRecord, NodeRecord, RecordError, Slots};
+use crate::record::{GroupRecord, Holder, NodeRecord, RecordError, Slots};
 use crate::store::{Stored, Version};
 use crate::time::Moment;
 
@@ -65,6 +65,8 @@ pub struct SeenNode {
     /// What it said when it last could be read, since it vanished. It stays while another session lives under the name that
     /// could not prove that this one is over.
     pub last: Option<Box<NodeRecord>>,
+    /// Whether its record was damaged when it vanished: a session may live under the name that nobody could read.
+    pub was_damaged: bool,
     /// The longest ttl that it was ever seen with.
     pub ttl_longest: Duration,
     /// A checksum of the stored bytes without the heartbeat, if they could be divided.
@@ -117,6 +119,17 @@ impl Lasting {
             self.filled = self.filled.union(&record.filled);
         }
     }
+}
+
+/// A shard's record that was there and vanished.
+#[derive(Clone, Debug)]
+pub struct Vanished {
+    /// When we saw that.
+    pub at: Moment,
+    /// Its last epoch.
+    pub epoch: Epoch,
+    /// The session that it named as its holder.
+    pub holder: Option<Holder>,
 }
 
 /// What another session may do with a shard.

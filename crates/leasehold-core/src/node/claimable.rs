@@ -51,6 +51,9 @@ impl Claimability<'_> {
             if self.others.is_withheld(shard) {
                 return Claimable::Withheld;
             }
+            if let Some(at) = self.accounted_for_at(shard) {
+                return Claimable::At(at);
+            }
             let (above, why) = match self.planner.had_record(shard, self.others) {
                 true => (self.publishing.unknown_epoch(shard, self.others), MoveReason::Repaired),
                 false => (self.publishing.first_epoch(shard, self.others), MoveReason::Planned),
@@ -64,6 +67,9 @@ impl Claimability<'_> {
             Err(error) if error.is_too_new() => return Claimable::No,
             Err(_) if self.others.is_withheld(shard) => return Claimable::Withheld,
             Err(_) => {
+                if let Some(at) = self.accounted_for_at(shard) {
+                    return Claimable::At(at);
+                }
                 let (above, why) = (self.publishing.unknown_epoch(shard, self.others), MoveReason::Repaired);
                 return Claimable::Now { expect, above, why, vacated: false };
             }
@@ -110,6 +116,19 @@ impl Claimability<'_> {
                 Over::AfterReading => Claimable::AfterReading(holder.node.clone()),
             },
         }
+    }
+
+    /// When the last known holder of a shard without a readable record cannot be alive any more, if no record tells what became
+    /// of it: whoever deleted or damaged the one record may have done the same to the other.
+    fn accounted_for_at(&self, shard: &ShardId) -> Option<Moment> {
+        let Others { mirror, namespace, ctx } = self.others;
+        let (holder, since) = mirror.unaccounted_holder(shard)?;
+        if self.session == Some(holder.session) || !ctx.rules.hold(Rule::AbsentIsNotDead) {
+            return None;
+        }
+        let may_live_for = namespace.ttl_max(&ctx.config).max(holder.ttl());
+        let at = since + stretch(may_live_for, ctx.config.drift_permille);
+        (ctx.now.at < at).then_some(at)
     }
 
     /// Whether its record names this session.

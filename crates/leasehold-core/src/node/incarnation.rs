@@ -1,5 +1,7 @@
 //! Which life of the namespace this is: `meta`, and what to do when the store was emptied, restored or replaced.
 
+use std::time::Duration;
+
 use super::Node;
 use super::context::Context;
 use super::life::Life;
@@ -66,8 +68,15 @@ impl Namespace {
             );
             return Found::Unusable(why);
         }
-        let ttl_ms = ctx.config.ttl.as_millis() as u64;
+        // We may know of a longer ttl than whoever began this incarnation.
+        let ttl_ms = ctx.config.ttl.max(self.ttl_heard()).as_millis() as u64;
+        if distrusted.is_some() && meta.state == MetaState::Open && meta.max_ttl_ms < ttl_ms {
+            let why =
+                format!("it was opened before sessions with the longest ttl ({ttl_ms} ms) were surely over");
+            return self.begin_anew(Some(version), why, mirror, ctx);
+        }
         let floor = if distrusted.is_some() { mirror.epoch_seen() } else { Epoch(0) };
+        let floor = floor.max(floor_published(mirror));
         if meta.max_ttl_ms < ttl_ms || meta.epoch_floor < floor {
             let max_ttl_ms = meta.max_ttl_ms.max(ttl_ms);
             let epoch_floor = meta.epoch_floor.max(floor);
@@ -92,7 +101,7 @@ impl Namespace {
             ctx.config.namespace == config::Namespace::New && self.distrusted().is_none() && expect.is_none();
         let settle = !known_new && ctx.rules.hold(Rule::SettleBeforeClaim);
         let trusted_floor = if known_new { Epoch(0) } else { Epoch(ctx.now.unix_ms / 1000) };
-        let epoch_floor = mirror.epoch_seen().max(trusted_floor);
+        let epoch_floor = mirror.epoch_seen().max(trusted_floor).max(floor_published(mirror));
         let meta = Meta {
             format: FORMAT,
             write: WriteId::from_bits(0),
@@ -133,23 +142,30 @@ impl Namespace {
         damaged && order > seen.order
     }
 
+    /// When `meta` may be opened, counted from when we first saw it as it is: when the longest ttl has passed that it names, or
+    /// that we have heard of.
+    pub(super) fn opens_at(&self, mirror: &Mirror, ctx: &Context) -> Option<Moment> {
+        let seen = mirror.meta()?;
+        let meta = seen.good()?;
+        (meta.state == MetaState::Settling).then(|| {
+            let ttl_max = Duration::from_millis(meta.max_ttl_ms).max(self.ttl_heard());
+            seen.first_seen_at + stretch(ttl_max, ctx.config.drift_permille)
+        })
+    }
+
     /// Asks whether the namespace may be opened, once it may be. Until then the node waits.
     fn schedule_opening(&self, life: &mut Life, mirror: &Mirror, ctx: &mut Context) {
-        let Some(at) = opens_at(mirror, ctx) else { return };
+        let Some(at) = self.opens_at(mirror, ctx) else { return };
         ctx.timers.set(Timer::Open, at.max(ctx.now.at) + ctx.rng.up_to(ctx.config.debounce));
         let why = "the namespace is new, or the store was replaced: waiting in case earlier holders are still running";
         life.wait_for(why.into(), self.ttl_max(&ctx.config), ctx);
     }
 }
 
-/// When `meta` may be opened, counted from when we first saw it as it is.
-pub(super) fn opens_at(mirror: &Mirror, ctx: &Context) -> Option<Moment> {
-    let seen = mirror.meta()?;
-    let meta = seen.good()?;
-    (meta.state == MetaState::Settling).then(|| {
-        let ttl_max = std::time::Duration::from_millis(meta.max_ttl_ms);
-        seen.first_seen_at + stretch(ttl_max, ctx.config.drift_permille)
-    })
+/// The highest epoch floor that node records publish, of whichever incarnation: floors never fall.
+fn floor_published(mirror: &Mirror) -> Epoch {
+    let records = mirror.nodes().values().flat_map(|node| node.said());
+    records.filter_map(|record| Some(record.meta.as_ref()?.epoch_floor)).max().unwrap_or_default()
 }
 
 impl Node {
@@ -211,8 +227,7 @@ impl Node {
                 if let (Source::Fresh(issued), Some(session)) = (source, &mut self.session) {
                     session.meta_was_read(issued);
                 }
-                self.namespace
-                    .hear_of_ttl(std::time::Duration::from_millis(meta.max_ttl_ms), &self.ctx.rules);
+                self.namespace.hear_of_ttl(Duration::from_millis(meta.max_ttl_ms), &self.ctx.rules);
                 let mut known = meta.clone();
                 if let Some(before) = self.namespace.mark() {
                     known.merge(&before);
@@ -313,7 +328,8 @@ impl Node {
     }
 
     pub(super) fn on_open_read(&mut self, sent: &Sent) {
-        let (Some(at), Some(seen)) = (opens_at(&self.mirror, &self.ctx), self.mirror.meta()) else { return };
+        let opens_at = self.namespace.opens_at(&self.mirror, &self.ctx);
+        let (Some(at), Some(seen)) = (opens_at, self.mirror.meta()) else { return };
         if sent.sent_at < at {
             return self.namespace.schedule_opening(&mut self.life, &self.mirror, &mut self.ctx);
         }

@@ -62,6 +62,11 @@ impl Namespace {
         config.ttl_max.max(self.ttl_max_heard)
     }
 
+    /// The longest ttl that anybody was heard to use.
+    pub(super) fn ttl_heard(&self) -> Duration {
+        self.ttl_max_heard
+    }
+
     /// A node uses this ttl. No session is taken for dead, and no namespace is opened, before the longest ttl has passed.
     pub(super) fn hear_of_ttl(&mut self, ttl: Duration, rules: &Rules) {
         if rules.hold(Rule::TtlMaxIsHeard) {

@@ -5,7 +5,6 @@
 //! a copy of that state in step: `due_at` has both kinds.
 
 use super::Node;
-use super::incarnation::opens_at;
 use super::requests::{Ask, Purpose};
 use crate::store::{Key, Op};
 use crate::time::Moment;
@@ -217,7 +216,7 @@ impl Node {
             }
             Timer::Open => {
                 self.ctx.timers.stop(timer);
-                if opens_at(&self.mirror, &self.ctx).is_some() {
+                if self.namespace.opens_at(&self.mirror, &self.ctx).is_some() {
                     self.ask(Ask::read(vec![Key::Meta], Purpose::Open));
                 }
             }

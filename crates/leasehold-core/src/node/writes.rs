@@ -368,7 +368,7 @@ impl Node {
         let seen = self.mirror.shards().get(shard);
         let (base, epoch) = match seen {
             None => {
-                let vanished = self.mirror.vanished(shard).map(|(_, epoch)| *epoch);
+                let vanished = self.mirror.vanished(shard).map(|vanished| vanished.epoch);
                 (None, self.publishing.first_epoch(shard, self.others()).max(vanished.unwrap_or_default()))
             }
             Some(seen) => match seen.good() {

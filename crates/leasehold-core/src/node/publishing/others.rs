@@ -67,7 +67,7 @@ impl<'a> Others<'a> {
     /// whose session may live beside a former one; [`Moment::NEVER`] if there is none.
     pub(in crate::node) fn next_silent_at(&self) -> Moment {
         let unclear = |node: &&SeenNode| {
-            node.seen.as_ref().is_some_and(|seen| seen.good().is_none() || node.lost().is_some())
+            node.seen.as_ref().map_or(node.was_damaged, |seen| seen.good().is_none() || node.lost().is_some())
         };
         let silent_at = self.mirror.nodes().values().filter(unclear).map(|node| self.silent_at(node));
         silent_at.filter(|at| *at > self.ctx.now.at).min().unwrap_or(Moment::NEVER)
