@@ -102,7 +102,7 @@ def execute(command):
     reader = threading.Thread(target=copy, args=(process.stdout, output), daemon=True)
     reader.start()
     code = process.wait()
-    # A server that a test has left behind may keep the output open for ever.
+    # A server that a test has left behind may keep the output open forever.
     reader.join(timeout=5)
     return code, output
 

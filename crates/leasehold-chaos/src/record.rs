@@ -54,7 +54,7 @@ impl Recorder {
     }
 
     /// Writes that work begins. `at` must have been read before the grant was found good.
-    pub fn begin(self: &Arc<Self>, work: Work) -> io::Result<Recording> {
+    pub fn begin(self: &Arc<Self>, work: WorkStart) -> io::Result<Recording> {
         self.note("started", work.beat_at, work.fields())?;
         Ok(Recording { recorder: self.clone(), work, why: CUT_OFF, ended: false })
     }
@@ -62,7 +62,7 @@ impl Recorder {
 
 /// What is known of a piece of work that runs.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct WorkStart {
     /// Which shard.
     pub shard: ShardId,
     /// Under which epoch.
@@ -77,7 +77,7 @@ pub struct Work {
     pub beat_every: Duration,
 }
 
-impl Work {
+impl WorkStart {
     fn fields(&self) -> Value {
         json!({
             "group": self.shard.group, "shard": self.shard.name, "epoch": self.epoch,
@@ -90,7 +90,7 @@ impl Work {
 #[derive(Debug)]
 pub struct Recording {
     recorder: Arc<Recorder>,
-    work: Work,
+    work: WorkStart,
     why: &'static str,
     ended: bool,
 }
@@ -156,7 +156,7 @@ mod tests {
         let beat_every = MS * 10_000;
         work(
             recorder
-                .begin(Work { shard, epoch: Epoch(1), beat_at, stop_at, margin: MS * 10, beat_every })
+                .begin(WorkStart { shard, epoch: Epoch(1), beat_at, stop_at, margin: MS * 10, beat_every })
                 .unwrap(),
         );
         let text = std::fs::read_to_string(&path).unwrap();

@@ -29,7 +29,7 @@ pub struct AtWork {
 }
 
 /// What a handler returns.
-pub type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+pub type WorkFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 impl Witness {
     /// Work begins.
@@ -48,12 +48,12 @@ impl Witness {
     }
 
     /// A handler that works until it is told to stop.
-    pub fn worker(&self, node: &str) -> impl Fn(Grant) -> Work + Send + Sync + use<> {
+    pub fn worker(&self, node: &str) -> impl Fn(Grant) -> WorkFuture + Send + Sync + use<> {
         self.handler(node, |grant| async move { grant.stopped().await })
     }
 
     /// A handler that never stops by itself.
-    pub fn stubborn(&self, node: &str) -> impl Fn(Grant) -> Work + Send + Sync + use<> {
+    pub fn stubborn(&self, node: &str) -> impl Fn(Grant) -> WorkFuture + Send + Sync + use<> {
         self.handler(node, |_| std::future::pending())
     }
 
@@ -61,7 +61,7 @@ impl Witness {
         &self,
         node: &str,
         until: fn(Grant) -> F,
-    ) -> impl Fn(Grant) -> Work + Send + Sync + use<F> {
+    ) -> impl Fn(Grant) -> WorkFuture + Send + Sync + use<F> {
         let (witness, node) = (self.clone(), node.to_owned());
         move |grant| {
             let (witness, node) = (witness.clone(), node.clone());

@@ -8,7 +8,7 @@ use leasehold::{Grant, Outcome, clock};
 use leasehold_core::Moment;
 
 use crate::measure::{DETACHED, MOVING};
-use crate::record::{Recorder, Recording, Work};
+use crate::record::{Recorder, Recording, WorkStart};
 
 /// How workers work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Obedience {
 /// ran and after which its grant was still good.
 pub async fn work(recorder: Arc<Recorder>, manner: Manner, grant: Grant) -> Outcome {
     let Some((at, stop_at)) = allowed(&grant) else { return Ok(()) };
-    let mut recording = recorder.begin(Work {
+    let mut recording = recorder.begin(WorkStart {
         shard: grant.shard().clone(),
         epoch: grant.epoch(),
         beat_at: at,

@@ -241,8 +241,8 @@ pub(crate) struct Run {
 const RUN_HELP: &str = "\
 Each child has LEASEHOLD_NAMESPACE, LEASEHOLD_GROUP, LEASEHOLD_SHARD, LEASEHOLD_EPOCH and LEASEHOLD_NODE in its \
 environment. To stop a child, `run` sends SIGTERM to its process group, then SIGKILL after kill_after or before the \
-lease ends, whichever comes first. A child that exits is restarted after a pause that doubles each time; a shard whose \
-child keeps failing is quarantined.
+lease ends, whichever comes first. A child that exits is restarted after a pause that doubles each time, up to a limit; \
+--on-failure decides what happens to a shard whose child keeps failing.
 
 SIGTERM or Ctrl-C hands all shards over and leaves the cluster. A second signal, at least 1 s later, kills the children \
 at once.

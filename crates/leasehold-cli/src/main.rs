@@ -2,7 +2,7 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "the program leasehold runs only on Linux: it supervises processes with its kernel's means. The library leasehold \
+    "the program leasehold runs only on Linux: it needs features of the Linux kernel to supervise processes. The library leasehold \
      compiles for macOS and Windows too"
 );
 

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::config::GroupConfig;
 use crate::mirror::{Lasting, Mirror};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::placement::{Assignment, Candidate, Fault, Placement, Planner, Question, Ranked};
+use crate::placement::{Assignment, Candidate, Placement, Planner, Question, Ranked, WrongAnswer};
 use crate::record::{
     Control, NodeRecord, NodeState, Policy, RecordError, Served, ShardSet, ShardState, Slots, ZoneRule,
 };
@@ -154,7 +154,7 @@ pub struct GroupPlan {
     /// Which node should hold which shard.
     pub answer: Arc<Assignment>,
     /// What was wrong with the answer of the user's own placement.
-    pub fault: Option<Fault>,
+    pub wrong_answer: Option<WrongAnswer>,
 }
 
 /// Which node should hold which shard.
@@ -321,8 +321,8 @@ impl Planning {
                     *left = left.saturating_sub(1);
                 }
             }
-            let fault = planner.fault().cloned();
-            groups.insert(name.clone(), GroupPlan { question, answer, fault });
+            let wrong_answer = planner.wrong_answer().cloned();
+            groups.insert(name.clone(), GroupPlan { question, answer, wrong_answer });
         }
         let id = self.planner().id();
         Plan { view: view_hash(&id, roster, &groups), groups }

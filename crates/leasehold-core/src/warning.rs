@@ -38,7 +38,7 @@ pub enum Warning {
         node: NodeName,
         /// Its ttl, in milliseconds.
         ttl_ms: u64,
-        /// This node's `max_ttl`, in milliseconds.
+        /// This node's `ttl_max`, in milliseconds.
         max_ttl_ms: u64,
     },
     /// A group's record was deleted, and this node wrote it again with its own settings.
@@ -113,8 +113,8 @@ impl fmt::Display for Warning {
             }
             Warning::TtlAboveMax { node, ttl_ms, max_ttl_ms } => write!(
                 f,
-                "{node} has a ttl of {ttl_ms} ms, above the max_ttl of {max_ttl_ms} ms here: if the store is emptied, this \
-                 node does not wait long enough for that session to end; set max_ttl on every node to the longest ttl"
+                "{node} has a ttl of {ttl_ms} ms, above the ttl_max of {max_ttl_ms} ms here: if the store is emptied, this \
+                 node does not wait long enough for that session to end; set ttl_max on every node to the longest ttl"
             ),
             Warning::GroupRecreated(group) => write!(
                 f,

@@ -49,7 +49,7 @@ fn a_group_that_shrinks_and_grows_again_is_whole() {
     holds(StoreKind::Object, script);
 }
 
-/// A rolled-back store showed a session as alive that all nodes knew to be dead, and its node waited for ever.
+/// A rolled-back store showed a session as alive that all nodes knew to be dead, and its node waited forever.
 #[test]
 fn a_dead_session_that_a_rollback_revives_keeps_no_node_out() {
     let script = vec![
@@ -178,7 +178,7 @@ fn a_tombstone_stays_while_a_node_waits_for_its_name() {
 }
 
 /// Renewals went through and nothing else did, so that a holder never saw that its shard's record was damaged, and
-/// went on for ever, while the others took the shard when no node could be holding it any more.
+/// went on forever, while the others took the shard when no node could be holding it any more.
 #[test]
 fn a_node_that_cannot_list_does_not_hold_for_ever() {
     let cuts =

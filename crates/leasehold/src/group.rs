@@ -79,7 +79,7 @@ impl Group {
         self
     }
 
-    /// What happens to a shard whose handler fails again and again. By default it is tried for ever, with a pause that
+    /// What happens to a shard whose handler fails again and again. By default it is tried forever, with a pause that
     /// grows up to a bound, so that it recovers by itself from an outage of what it needs.
     ///
     /// A handler fails when it returns an error or panics without having been told to stop. An error that it returns

@@ -135,7 +135,7 @@ impl Leases {
         }
     }
 
-    /// Deletes a Lease in whatever state it is. Only for names that mean one thing for ever.
+    /// Deletes a Lease in whatever state it is. Only for names that mean one thing forever.
     pub(crate) async fn delete_any(&self, link: &ApiClient, name: &str) -> Result<(), StoreError> {
         let at = lease_api(link).await?;
         let request = at.requests.delete(name, &DeleteParams::default()).map_err(unbuilt)?;

@@ -110,7 +110,7 @@ impl Clusters {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Follows the Secrets for ever and reports what to engage and what to disengage. Errors are logged and retried;
+    /// Follows the Secrets forever and reports what to engage and what to disengage. Errors are logged and retried;
     /// meanwhile nothing is disengaged.
     pub async fn follow(&self, mut tell: impl FnMut(ClusterChange)) -> Infallible {
         let mut pause = PAUSE.0;

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use crate::busy_timeout::BusyTimeout;
 use crate::connection::FileConnection;
 
-type Work = Box<dyn FnOnce(&mut FileConnection) + Send>;
+type Call = Box<dyn FnOnce(&mut FileConnection) + Send>;
 
 struct Job {
     abandoned: Arc<AtomicBool>,
-    work: Work,
+    call: Call,
 }
 
 /// A handle to one thread. The thread ends when this is dropped and its work is done.
@@ -63,7 +63,7 @@ impl LaneThread {
     ) -> Result<T, StoreError> {
         let caller = Caller(Arc::default());
         let (answer, answered) = oneshot::channel();
-        let work: Work = Box::new(move |connection| {
+        let call: Call = Box::new(move |connection| {
             let _ = answer.send(work(connection));
         });
         let ended = || {
@@ -72,7 +72,7 @@ impl LaneThread {
                 "the local store's thread has ended after a panic; restart this process",
             )
         };
-        self.jobs.send(Job { abandoned: Arc::clone(&caller.0), work }).map_err(|_| ended())?;
+        self.jobs.send(Job { abandoned: Arc::clone(&caller.0), call }).map_err(|_| ended())?;
         answered.await.map_err(|_| ended())?
     }
 }
@@ -85,7 +85,7 @@ fn serve(mut connection: FileConnection, queue: &mpsc::Receiver<Job>, checkpoint
         let shared = &connection.shared;
         let busy_timeout =
             BusyTimeout::new(shared.options.busy_for, job.abandoned, Arc::clone(&shared.waits));
-        busy_timeout.during(|| (job.work)(&mut connection));
+        busy_timeout.during(|| (job.call)(&mut connection));
         if checkpoints == Checkpoints::Here {
             connection.checkpoint();
         }

@@ -14,7 +14,7 @@ pub struct Options {
     /// How long the marker may hold up the answer to a write.
     pub marker_within: Duration,
     /// How many objects the shards of a group are packed into. For measurements only: every client of a namespace
-    /// must have the same number for ever.
+    /// must have the same number forever.
     pub pages: u32,
 }
 

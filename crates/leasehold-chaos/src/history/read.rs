@@ -7,7 +7,7 @@ use super::{Beat, End, Entry, Event, History, Location, Problem, Run};
 type Process = (String, String, String);
 
 /// The identity of a piece of work: process, shard, epoch.
-type Work = (Process, String, u64);
+type WorkKey = (Process, String, u64);
 
 /// Combines lines into runs.
 #[derive(Default)]
@@ -96,8 +96,8 @@ impl Reader {
     }
 
     /// Which runs there are of the same piece of work, ordered by when they began.
-    fn runs_by_work(&self) -> BTreeMap<Work, Vec<usize>> {
-        let mut runs: BTreeMap<Work, Vec<usize>> = BTreeMap::new();
+    fn runs_by_work(&self) -> BTreeMap<WorkKey, Vec<usize>> {
+        let mut runs: BTreeMap<WorkKey, Vec<usize>> = BTreeMap::new();
         for (index, run) in self.history.runs.iter().enumerate() {
             let process = (run.boot.clone(), run.node.clone(), run.session.clone());
             runs.entry((process, run.shard.clone(), run.epoch)).or_default().push(index);
@@ -233,6 +233,6 @@ fn unfounded(entry: &Entry, does: &str, but: &str) -> Problem {
     }
 }
 
-fn work_of(entry: &Entry) -> Work {
+fn work_of(entry: &Entry) -> WorkKey {
     (process_of(entry), entry.shard.clone(), entry.epoch)
 }

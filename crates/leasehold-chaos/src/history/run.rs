@@ -17,7 +17,7 @@ pub struct Run {
     pub epoch: u64,
     /// When it began, on the boot clock.
     pub from_ns: u64,
-    /// When it ended; `None` if that was not recorded; then it counts as running for ever.
+    /// When it ended; `None` if that was not recorded; then it counts as running forever.
     pub to_ns: Option<u64>,
     /// How it ended.
     pub end: End,

@@ -228,10 +228,14 @@ impl Explanation {
         line(
             f,
             self.silent_for,
-            "of silence, measured on their own clocks, after which other nodes may fence the session",
+            "without a renewal, measured on their own clocks, before other nodes may fence the session",
         )?;
         writeln!(f, "\nWhen the store is unavailable")?;
-        line(f, self.outage_survived, "of outage stop no work, if the store refuses connections at once")?;
+        line(
+            f,
+            self.outage_survived,
+            "of outage that stop no work, if the store refuses connections at once",
+        )?;
         line(f, self.outage_survived_hung, "of outage stop no work, if calls hang until they time out")?;
         line(f, self.recovery_worst, "at most from the end of the outage until all shards run again")?;
         line(f, self.settle_for, "without new owners after the store was emptied, restored or rolled back")?;
@@ -269,9 +273,9 @@ impl Explanation {
         line(f, self.failover, &failover)?;
         line(f, self.move_gap_worst, "at most without an owner in a planned move, from the end of the work")?;
         line(f, self.unowned_worst, "at most for any unowned shard, while a node that accepts it has room")?;
-        line(f, self.returns_within, "of that, at most, waiting for a node that returns from an outage")?;
+        line(f, self.returns_within, "of that at most, to wait for a node that returns from an outage")?;
         if !self.gathers.is_zero() {
-            let gathers = "of that, at most, while a node that starts alone waits for others";
+            let gathers = "of that at most, to wait for others when a node starts alone";
             line(f, self.gathers, gathers)?;
         }
         if !self.restart_grace.is_zero() {

@@ -71,8 +71,9 @@ impl Namespace {
         // We may know of a longer ttl than whoever began this incarnation.
         let ttl_ms = ctx.config.ttl.max(self.ttl_heard()).as_millis() as u64;
         if distrusted.is_some() && meta.state == MetaState::Open && meta.max_ttl_ms < ttl_ms {
-            let why =
-                format!("it was opened before sessions with the longest ttl ({ttl_ms} ms) were surely over");
+            let why = format!(
+                "it was opened before sessions with the longest ttl ({ttl_ms} ms) were certain to be over"
+            );
             return self.begin_anew(Some(version), why, mirror, ctx);
         }
         let floor = if distrusted.is_some() { mirror.epoch_seen() } else { Epoch(0) };

@@ -99,7 +99,7 @@ impl Node {
     /// Why a shard that runs here has not moved to where it is wanted.
     pub(super) fn why_unmoved(&self, shard: &ShardId) -> Option<Unmoved> {
         let to = self.planner.plan().wanted(shard).filter(|node| !self.ctx.is_me(node));
-        // Handing over heeds no stabiliser; all that it may lack is a node to hand over to.
+        // No stabiliser delays a hand-over to leave; only a missing receiver can.
         match (self.departure.hands_over(&self.offer, &self.mirror, &self.ctx), to) {
             (true, None) => Some(Unmoved::NoReceiver),
             (false, Some(_)) => self.movability().may_move(shard, to).err(),

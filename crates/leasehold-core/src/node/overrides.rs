@@ -11,7 +11,7 @@ use crate::config::GroupConfig;
 use crate::mirror::Mirror;
 use crate::name::{GroupName, NodeName, ShardId, WriteId};
 use crate::notice::{Differing, Notice, OperatorCommand};
-use crate::placement::Fault;
+use crate::placement::WrongAnswer;
 use crate::record::{Control, GroupRecord, ShardSet, group_settings};
 use crate::warning::Warning;
 
@@ -116,14 +116,14 @@ impl Reported {
 impl Planner {
     /// Settings and plug-ins that do not fit together.
     pub(super) fn warnings(&self, mirror: &Mirror, ctx: &Context) -> BTreeSet<Warning> {
-        let faults = self.plan().groups.iter().filter_map(|(group, plan)| {
+        let wrong_answers = self.plan().groups.iter().filter_map(|(group, plan)| {
             let (group, asked) = (group.clone(), plan.question.shards.len());
-            Some(match plan.fault.clone()? {
-                Fault::Panicked(panic) => Warning::PlacementPanicked { group, panic },
-                Fault::Length(answered) => Warning::PlacementLength { group, answered, asked },
+            Some(match plan.wrong_answer.clone()? {
+                WrongAnswer::Panicked(panic) => Warning::PlacementPanicked { group, panic },
+                WrongAnswer::Length(answered) => Warning::PlacementLength { group, answered, asked },
             })
         });
-        let mut now: BTreeSet<Warning> = faults.collect();
+        let mut now: BTreeSet<Warning> = wrong_answers.collect();
         now.extend(Warning::of_placements(mirror));
         let max_ttl_ms = ctx.config.ttl_max.as_millis() as u64;
         for (name, member) in self.roster().iter().filter(|(_, member)| member.ttl_ms > max_ttl_ms) {

@@ -250,7 +250,7 @@ pub enum Notice {
         epoch: Epoch,
         /// How it failed last.
         error: String,
-        /// How it comes to run again.
+        /// What makes it run again.
         ends: QuarantineEnds,
     },
     /// The work of a shard has finished: the shard is held and not run again.
@@ -411,7 +411,7 @@ pub enum Gone {
     Vanished,
 }
 
-/// How a quarantined shard comes to run again.
+/// What makes a quarantined shard run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuarantineEnds {

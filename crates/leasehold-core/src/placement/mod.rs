@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use cost::cost;
 pub use hash::{node_hash, pair_hash, shard_hash, slot_of_key};
-pub use planner::{Fault, Planner};
+pub use planner::{Planner, WrongAnswer};
 pub use rendezvous::{Ranked, Rendezvous};
 
 use crate::name::{NodeName, ShardId};

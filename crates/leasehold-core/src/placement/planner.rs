@@ -15,12 +15,12 @@ pub struct Planner {
     algorithm: Algorithm,
     spill: Spill,
     last: Option<(Question, Arc<Assignment>)>,
-    fault: Option<Fault>,
+    wrong_answer: Option<WrongAnswer>,
 }
 
 /// What was wrong with the answer of a rule of the user's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum WrongAnswer {
     /// It panicked, and said this.
     Panicked(String),
     /// It answered for so many shards, which are not those that it was asked about.
@@ -39,14 +39,14 @@ impl Planner {
             algorithm: Algorithm::Rendezvous(Box::default()),
             spill: Spill::On,
             last: None,
-            fault: None,
+            wrong_answer: None,
         }
     }
 
     /// Plans with a rule of the user's own. What it answers is not trusted: a node that does not exist counts as
     /// nobody, and so does an answer that is missing.
     pub fn own(placement: Arc<dyn Placement>) -> Self {
-        Planner { algorithm: Algorithm::Own(placement), spill: Spill::On, last: None, fault: None }
+        Planner { algorithm: Algorithm::Own(placement), spill: Spill::On, last: None, wrong_answer: None }
     }
 
     /// Lets a test break the rule of spill-over: a shard that does not fit its first choice then stays unplaced.
@@ -85,22 +85,22 @@ impl Planner {
     }
 
     /// What was wrong with the last answer.
-    pub fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
+    pub fn wrong_answer(&self) -> Option<&WrongAnswer> {
+        self.wrong_answer.as_ref()
     }
 
     /// Asks a rule of the user's own, which must not bring this node down.
     fn ask(&mut self, placement: &dyn Placement, question: &Question) -> Assignment {
-        self.fault = None;
+        self.wrong_answer = None;
         let mut answer = match caught(|| placement.place(question)) {
             Ok(answer) => answer,
             Err(panic) => {
-                self.fault = Some(Fault::Panicked(panic));
+                self.wrong_answer = Some(WrongAnswer::Panicked(panic));
                 self.go_on(question)
             }
         };
         if answer.to.len() != question.shards.len() {
-            self.fault = Some(Fault::Length(answer.to.len()));
+            self.wrong_answer = Some(WrongAnswer::Length(answer.to.len()));
         }
         answer.to.resize(question.shards.len(), None);
         for to in &mut answer.to {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// It is tried again for ever: it comes back by itself when whatever it needs comes back.
+    /// It is tried again forever: it comes back by itself when whatever it needs comes back.
     #[default]
     Retry,
     /// After this many failures in a row it is held but not run, until an operator allows it again.

@@ -80,7 +80,7 @@ impl Meta {
 #[serde(rename_all = "snake_case")]
 pub enum MetaState {
     /// Holders of an earlier incarnation may still be running: no node claims. A node that has seen this same record for
-    /// `max_ttl × (1 + drift)` on its own clock opens the namespace.
+    /// `ttl_max × (1 + drift)` on its own clock opens the namespace.
     Settling,
     /// Shards may be claimed.
     Open,

@@ -208,8 +208,8 @@ pub(super) fn record_problems(mirror: &Mirror, plan: &Plan) -> Vec<Problem> {
         problems.push(Problem {
             kind: ProblemKind::CorruptRecord,
             subject: place.clone(),
-            message: "it is missing or unreadable, so its records are unknown. Nodes write the records of shards that they hold \
-                      again; repair each other shard that you know of with: leasehold repair SHARD"
+            message: "it is missing or unreadable, so its records are unknown. Nodes write the records of the shards \
+                      that they hold again; repair every other shard that you know of with: leasehold repair SHARD"
                 .into(),
         });
     }
@@ -313,8 +313,8 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
             problem(
                 ProblemKind::UnservedGroup,
                 format!(
-                    "it takes no shards of the group {group}: {why}; start it with another group or with shards of that kind, or, \
-                     once no node holds its shards, run: leasehold group delete {group}"
+                    "it takes no shards of the group {group}: {why}; start the node with another group or with \
+                     that kind of shards, or, once no node holds shards of the group, run: leasehold group delete {group}"
                 ),
             );
         }

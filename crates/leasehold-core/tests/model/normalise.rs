@@ -1,13 +1,14 @@
 //! Leaves out of a state what cannot matter any more, so that states that behave alike are one.
 
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Session, State, Work, WriteState};
+use crate::state::{Hold, Life, Meta, Phase, Proc, Release, Session, State, WorkState, WriteState};
 
 impl State {
     /// Forgets what cannot matter any more, and renumbers lives and epochs.
     pub(crate) fn normalise(&mut self, setup: &Setup) {
         for proc in &mut self.procs[..setup.procs] {
-            if proc.phase == Phase::Lost && proc.holding.iter().all(|holding| holding.work == Work::None) {
+            if proc.phase == Phase::Lost && proc.holding.iter().all(|holding| holding.work == WorkState::None)
+            {
                 proc.phase = Phase::Over;
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::setup::{PROCS, SHARDS, Setup};
 use crate::state::{
-    Hold, Holding, Life, Meta, MetaWrite, Name, Phase, Proc, Release, Session, Shard, State, Work, WriteState,
+    Hold, Holding, Life, Meta, MetaWrite, Name, Phase, Proc, Release, Session, Shard, State, WorkState,
+    WriteState,
 };
 
 /// A state in 256 bits.
@@ -157,7 +158,7 @@ fn walk_proc(setup: &Setup, proc: &mut Proc, bits: &mut impl Bits) {
 }
 
 fn walk_holding(setup: &Setup, holding: &mut Holding, bits: &mut impl Bits) {
-    choice!(bits, holding.work, 2, Work::None, Work::Running, Work::Stopping);
+    choice!(bits, holding.work, 2, WorkState::None, WorkState::Running, WorkState::Stopping);
     choice!(bits, holding.claim, 2, WriteState::None, WriteState::Flying, WriteState::Applied);
     flag(bits, &mut holding.creates);
     bits.field(&mut holding.epoch, 4);

@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps};
 use crate::setup::{Rule, Setup};
-use crate::state::{Life, Phase, Proc, Session, State, Work, WriteState};
+use crate::state::{Life, Phase, Proc, Session, State, WorkState, WriteState};
 
 impl Steps<'_> {
     /// A tick of every clock at once. Sessions run on the slowest clock that drift allows and silence is counted on
@@ -138,7 +138,7 @@ impl State {
         };
         if self.procs[p].phase == Phase::Lost && left_for == 0 && (margin > 0 || already_over) {
             for holding in &mut self.procs[p].holding {
-                holding.work = Work::None;
+                holding.work = WorkState::None;
             }
         }
     }
@@ -147,8 +147,8 @@ impl State {
     pub(crate) fn detach(&mut self, setup: &Setup, p: usize) {
         self.procs[p].phase = Phase::Lost;
         for x in 0..setup.shards {
-            if self.procs[p].holding[x].work == Work::Running {
-                self.procs[p].holding[x].work = Work::Stopping;
+            if self.procs[p].holding[x].work == WorkState::Running {
+                self.procs[p].holding[x].work = WorkState::Stopping;
             }
             self.abandon_claim(p, x);
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::moves::{KINDS, Move, Next, Violation, successors};
 use crate::pack::{Packed, pack, rename, renamings, unpack};
 use crate::setup::{PROCS, SHARDS, Setup};
-use crate::state::{Phase, Proc, State, Work};
+use crate::state::{Phase, Proc, State, WorkState};
 
 /// What a search found.
 pub(crate) struct Found {
@@ -54,7 +54,7 @@ pub(crate) fn search_for_traps(setup: &Setup, states_max: usize) -> Result<usize
     let (_, visited) = explore(setup, Symmetry::Reduced, &[], Extent::All { states_max });
     let renamings = Renamings::new(setup, Symmetry::Reduced);
     let all_run = |state: &State| {
-        (0..setup.shards).all(|x| state.procs.iter().any(|proc| proc.holding[x].work == Work::Running))
+        (0..setup.shards).all(|x| state.procs.iter().any(|proc| proc.holding[x].work == WorkState::Running))
     };
     let mut good: Vec<bool> = visited.states.iter().map(|packed| all_run(&unpack(setup, packed))).collect();
     let mut next = Vec::new();
@@ -151,11 +151,13 @@ fn explore(setup: &Setup, symmetry: Symmetry, watched: &[Violation], extent: Ext
 fn broken(setup: &Setup, state: &State, watched: &[Violation]) -> Option<Violation> {
     let procs = &state.procs[..setup.procs];
     let valid = |x: usize| {
-        let holds = |proc: &&Proc| proc.holding[x].work == Work::Running && proc.phase == Phase::Attached;
+        let holds =
+            |proc: &&Proc| proc.holding[x].work == WorkState::Running && proc.phase == Phase::Attached;
         procs.iter().filter(holds).filter(|proc| proc.left_for > 0).count()
     };
-    let running =
-        |x: usize| procs.iter().filter(|proc| proc.holding[x].work != Work::None && !proc.paused).count();
+    let running = |x: usize| {
+        procs.iter().filter(|proc| proc.holding[x].work != WorkState::None && !proc.paused).count()
+    };
     let two_holders = (0..setup.shards).any(|x| valid(x) > 1).then_some(Violation::TwoHolders);
     let two_running = (0..setup.shards).any(|x| running(x) > 1).then_some(Violation::TwoRunning);
     [two_holders, two_running].into_iter().flatten().find(|found| watched.contains(found))

@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Session, State, Work, WriteState};
+use crate::state::{Hold, Life, Meta, Phase, Session, State, WorkState, WriteState};
 
 impl Steps<'_> {
     /// What a process does about its own session and about those of others.
@@ -98,7 +98,8 @@ impl Steps<'_> {
             return vec![0];
         }
         let holding = self.from.procs[p].holding;
-        let claimed = |x: &usize| holding[*x].work != Work::None || holding[*x].claim != WriteState::None;
+        let claimed =
+            |x: &usize| holding[*x].work != WorkState::None || holding[*x].claim != WriteState::None;
         let must = (0..self.setup.shards).filter(claimed).fold(0, |all, x| all | 1 << x);
         (0..1 << self.setup.shards).filter(|set| set & must == must).collect()
     }
@@ -227,8 +228,8 @@ impl State {
             }
             Phase::Lost | Phase::Over if revived && good_for > setup.margin => {
                 (proc.phase, proc.left_for) = (Phase::Attached, good_for);
-                for holding in proc.holding.iter_mut().filter(|h| h.work == Work::Stopping) {
-                    holding.work = Work::Running;
+                for holding in proc.holding.iter_mut().filter(|h| h.work == WorkState::Stopping) {
+                    holding.work = WorkState::Running;
                 }
             }
             _ => {}
@@ -241,7 +242,7 @@ impl State {
         let session = self.names[n].session;
         for x in 0..setup.shards {
             if self.shards[x].state == Hold::Held && self.shards[x].session == session {
-                self.procs[p].holding[x].work = Work::Running;
+                self.procs[p].holding[x].work = WorkState::Running;
                 self.shards[x].session = Session { owner: p as u8, life: 7 };
             }
         }

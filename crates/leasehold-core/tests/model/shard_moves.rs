@@ -2,7 +2,7 @@
 
 use crate::moves::{Move, Steps, Violation};
 use crate::setup::{Rule, Setup};
-use crate::state::{Hold, Life, Meta, Phase, Release, Session, State, Work, WriteState};
+use crate::state::{Hold, Life, Meta, Phase, Release, Session, State, WorkState, WriteState};
 
 impl Steps<'_> {
     /// What a process and the store do about one shard.
@@ -27,7 +27,7 @@ impl Steps<'_> {
                 let epoch = state.next_epoch(setup, p, x);
                 state.write_shard(setup, x, Hold::Held, state.session(p));
                 let holding = &mut state.procs[p].holding[x];
-                if holding.work == Work::None {
+                if holding.work == WorkState::None {
                     state.shards[x].epoch = epoch;
                     (holding.claim, holding.epoch) = (WriteState::Applied, epoch);
                 } else {
@@ -51,14 +51,14 @@ impl Steps<'_> {
 
     fn work(&mut self, p: usize, x: usize) {
         match self.from.procs[p].holding[x].work {
-            Work::None => {}
-            Work::Running if !self.setup.voluntary => {}
-            Work::Running => self.plain(Move::TellToStop(p, x), |_, state| {
-                state.procs[p].holding[x].work = Work::Stopping;
+            WorkState::None => {}
+            WorkState::Running if !self.setup.voluntary => {}
+            WorkState::Running => self.plain(Move::TellToStop(p, x), |_, state| {
+                state.procs[p].holding[x].work = WorkState::Stopping;
             }),
-            Work::Stopping => self.plain(Move::Stopped(p, x), |_, state| {
+            WorkState::Stopping => self.plain(Move::Stopped(p, x), |_, state| {
                 state.abandon_claim(p, x);
-                state.procs[p].holding[x].work = Work::None;
+                state.procs[p].holding[x].work = WorkState::None;
             }),
         }
     }
@@ -66,9 +66,9 @@ impl Steps<'_> {
     fn claim(&mut self, p: usize, x: usize) {
         let (proc, shard) = (self.from.procs[p], self.from.shards[x]);
         let (holding, knows_meta) = (proc.holding[x], self.setup.wipes == 0 || proc.incarnation != 0);
-        let idle = holding.work == Work::None && holding.claim == WriteState::None;
+        let idle = holding.work == WorkState::None && holding.claim == WriteState::None;
         let fills = self.setup.holes > 0
-            && holding.work == Work::Running
+            && holding.work == WorkState::Running
             && holding.claim == WriteState::None
             && shard.state == Hold::Absent;
         if fills {
@@ -127,7 +127,7 @@ impl Steps<'_> {
         if !self.from.holds(p, x) {
             return;
         }
-        let stopped = self.from.procs[p].holding[x].work == Work::None;
+        let stopped = self.from.procs[p].holding[x].work == WorkState::None;
         let holding = self.from.procs[p].holding[x];
         let looked = holding.ran || (holding.claim == WriteState::Applied && holding.trusted);
         let proper = looked || !self.setup.tells_releases() || !self.setup.holds(Rule::UnstartedIsNoRelease);
@@ -143,7 +143,7 @@ impl Steps<'_> {
         {
             self.plain(Move::Resume(p, x), |_, state| {
                 let holding = &mut state.procs[p].holding[x];
-                holding.work = Work::Running;
+                holding.work = WorkState::Running;
             });
         }
     }
@@ -156,7 +156,7 @@ impl Steps<'_> {
         }
         self.step(Move::LandRelease(x), |setup, state| {
             let owner = usize::from(shard.session.owner);
-            let runs = state.holds(owner, x) && state.procs[owner].holding[x].work != Work::None;
+            let runs = state.holds(owner, x) && state.procs[owner].holding[x].work != WorkState::None;
             if setup.holds(Rule::RecordsStay) {
                 let vacant = if shard.release == Release::Proper { Hold::Vacant } else { Hold::Unstarted };
                 state.write_shard(setup, x, vacant, Session::default());
@@ -263,7 +263,7 @@ impl State {
         let life = self.procs[p].life;
         let holding = &mut self.procs[p].holding[x];
         let shard = &mut self.shards[x];
-        holding.work = Work::Running;
+        holding.work = WorkState::Running;
         holding.ran = shard.state == Hold::Held
             && shard.session == Session { owner: p as u8, life }
             && shard.epoch == holding.epoch;

@@ -35,7 +35,7 @@ pub(crate) enum WriteState {
 /// The work of a shard in a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Work {
+pub(crate) enum WorkState {
     /// Nothing runs.
     #[default]
     None,
@@ -55,7 +55,7 @@ pub(crate) struct Session {
 /// What a process keeps per shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holding {
-    pub(crate) work: Work,
+    pub(crate) work: WorkState,
     pub(crate) claim: WriteState,
     /// The claim expects no record.
     pub(crate) creates: bool,
@@ -254,7 +254,7 @@ impl State {
         }
         let (session, shard) = (self.session(0), &mut self.shards[0]);
         (shard.state, shard.session, shard.epoch, shard.started) = (Hold::Held, session, 1, 1);
-        (self.procs[0].holding[0].work, self.procs[0].holding[0].ran) = (Work::Running, true);
+        (self.procs[0].holding[0].work, self.procs[0].holding[0].ran) = (WorkState::Running, true);
     }
 
     /// The session that process `p` has or had last.

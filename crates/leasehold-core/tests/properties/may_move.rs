@@ -144,7 +144,7 @@ fn asked(case: &Case, node: &NodeName) -> Result<(), Unmoved> {
 
 /// For how many milliseconds from now this stays so, if it is so now: tried one by one.
 fn lasts(at: u64, is_so: impl Fn(u64) -> bool) -> Option<u64> {
-    let over_in = (0..10_000).find(|ms| !is_so(at + ms)).expect("no reason lasts for ever by itself");
+    let over_in = (0..10_000).find(|ms| !is_so(at + ms)).expect("no reason lasts forever by itself");
     (over_in > 0).then_some(over_in)
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Process {
     pub(crate) watching: bool,
     /// How much later than others it hears of changes.
     pub(crate) watch_late: std::time::Duration,
-    pub(crate) works: BTreeMap<ShardId, Work>,
+    pub(crate) works: BTreeMap<ShardId, RunningWork>,
     pub(crate) manners: BTreeMap<ShardId, Manner>,
     pub(crate) gates: BTreeMap<ShardId, GateManner>,
     /// For how many shards its gate has room, if it counts them.
@@ -40,7 +40,7 @@ pub(crate) struct Process {
 
 /// Work that runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
+pub(crate) struct RunningWork {
     pub(crate) epoch: Epoch,
     pub(crate) told_to_stop: bool,
 }

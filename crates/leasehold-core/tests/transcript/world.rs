@@ -15,7 +15,7 @@ use leasehold_core::{Epoch, Moment, Node, Now, ShardId};
 use crate::memory_store::MemoryStore;
 use crate::names::Names;
 use crate::print;
-use crate::process::{FaultKind, GateManner, Manner, Process, Work};
+use crate::process::{FaultKind, GateManner, Manner, Process, RunningWork};
 
 /// When the world begins, in milliseconds since 1970.
 const BEGIN_UNIX_MS: i64 = 1_700_000_000_000;
@@ -397,7 +397,7 @@ impl World {
         }
         let Some(process) = self.processes.get_mut(name) else { return };
         let manner = process.manners.get(&shard).copied();
-        let before = process.works.insert(shard.clone(), Work { epoch, told_to_stop: false });
+        let before = process.works.insert(shard.clone(), RunningWork { epoch, told_to_stop: false });
         if before.is_some() {
             self.say(name, format!("!! {shard} was started twice"));
         }

@@ -1,4 +1,4 @@
-//! A grant that was lost is lost for ever: no late confirmation makes it valid again, and nothing begins under it.
+//! A grant that was lost is lost forever: no late confirmation makes it valid again, and nothing begins under it.
 
 use super::Judgement;
 use crate::oracle::{Observation, State};

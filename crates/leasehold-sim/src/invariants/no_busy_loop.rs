@@ -1,5 +1,5 @@
 //! No core spins: when called at the moment it asked for, it does not ask for that moment again and again. The world is not
-//! busier than any number of faults explains. A run that would go on for ever ends here.
+//! busier than any number of faults explains. A run that would go on forever ends here.
 
 use crate::world::clock::{MS, SECOND};
 use crate::world::{Judged, World};

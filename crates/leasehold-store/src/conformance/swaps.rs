@@ -316,7 +316,7 @@ pub async fn removes_as_it_says(fixture: &dyn Fixture) -> Verdict {
                 && found.is_none(),
             "a removal on condition of the right version to be applied, as facts().removes says",
             format!("{answer:?}, and then {found:?}"),
-            "records of named shards that came and went would stay for ever",
+            "records of named shards that came and went would stay forever",
         );
     } else {
         ensure!(

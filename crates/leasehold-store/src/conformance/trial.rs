@@ -48,7 +48,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Waits a little at a time, but not for ever.
+/// Waits a little at a time, but not forever.
 pub(super) struct Patience {
     left: Duration,
 }

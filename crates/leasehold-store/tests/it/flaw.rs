@@ -101,7 +101,7 @@ pub(crate) enum Flaw {
     RemembersValues,
     /// A lease that is gone is renewed all the same.
     RenewsTheDead,
-    /// Leases live for ever.
+    /// Leases live forever.
     NeverExpires,
     /// Revoking does nothing.
     RevokesNothing,

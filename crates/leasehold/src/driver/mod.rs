@@ -246,7 +246,7 @@ impl<A: Alarm> Driver<A> {
             return;
         }
         tracing::error!(
-            "the runtime of handlers and hooks was shut down: the node leaves, since it can run nothing"
+            "the runtime of the handlers and hooks was shut down: the node leaves, because it can no longer run any work"
         );
         self.leave(self.margin, Returning::No);
     }

@@ -20,11 +20,7 @@ enum Kind {
 }
 
 const METRICS: &[(&str, Kind, &str)] = &[
-    (
-        "leasehold_attached",
-        Flag,
-        "1 while the node has a session that it renews, or could renew until a moment ago",
-    ),
+    ("leasehold_attached", Flag, "1 while the node has a valid session"),
     ("leasehold_draining", Flag, "1 while the node hands everything over"),
     ("leasehold_frozen", Flag, "1 while voluntary moves are frozen, as this node sees it"),
     ("leasehold_nodes", Number, "live nodes, as this node sees it"),
@@ -43,7 +39,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Seconds,
         "time until work is told to stop, unless a renewal is confirmed; 0 without a session",
     ),
-    ("leasehold_shards_owned", Number, "shards that this node holds, also those whose work does not run"),
+    ("leasehold_shards_owned", Number, "shards that this node holds, whether their work runs or not"),
     ("leasehold_shards_wanted", Number, "shards that the plan gives to this node"),
     ("leasehold_shards_running", Number, "shards whose work runs here"),
     ("leasehold_shards_unowned", Number, "shards that nobody holds, as this node sees it"),
@@ -71,7 +67,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     (
         "leasehold_acquire_retries_total",
         Count,
-        "reads of shards that should come here, in case the watch is silent",
+        "times that the node read a shard that it wants again, in case the watch missed a change",
     ),
     ("leasehold_acquire_exhausted_total", Count, "retry windows that ended without getting the shard"),
     ("leasehold_fenced_total", Count, "sessions of other nodes that this node fenced"),

@@ -202,7 +202,7 @@ fn seen(key: &str, wanted: &Wanted, found: Option<&[u8]>) -> Stand {
         (Some(_), _) => {
             tracing::warn!(
                 key,
-                "another process overwrote a registered key; it keeps the key until the key is free or registered again"
+                "another process overwrote this registered key and keeps it; this process writes it again once it is free, or when it is registered again"
             );
             Stand::Taken
         }

@@ -32,7 +32,11 @@ impl Downstream {
         self.away.store(times, Ordering::Relaxed);
     }
 
-    fn handler(&self, bench: &Bench, node: &'static str) -> impl Fn(Grant) -> Work + Send + Sync + 'static {
+    fn handler(
+        &self,
+        bench: &Bench,
+        node: &'static str,
+    ) -> impl Fn(Grant) -> WorkFuture + Send + Sync + 'static {
         let (this, witness) = (self.clone(), bench.witness.clone());
         move |grant| {
             let (this, witness) = (this.clone(), witness.clone());
@@ -51,7 +55,7 @@ impl Downstream {
     }
 }
 
-type Work = std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type WorkFuture = std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 async fn quarantined(node: &Node) {
     let mut events = node.events();

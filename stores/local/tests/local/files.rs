@@ -100,7 +100,7 @@ fn a_deleted_file_is_an_error_then_another_generation() {
     });
 }
 
-/// What is in the `-wal` could be used for ever by those who have it open, and by nobody else.
+/// What is in the `-wal` could be used forever by those who have it open, and by nobody else.
 #[test]
 fn a_file_that_is_cut_to_nothing_keeps_no_newcomer_out() {
     run(async {

@@ -64,8 +64,8 @@ fn taking(c: &Config, found: &mut Found) {
         ("takeover_within_ttl", "takeover_delay"),
         || {
             format!(
-                "takeover_delay ({}) must be at most ttl ({}): the bound for an unowned shard contains up to four of \
-                 them",
+                "takeover_delay ({}) must be at most ttl ({}): the longest time that a shard may be unowned includes up to \
+                 four of them",
                 Span(c.takeover_delay),
                 Span(c.ttl)
             )
@@ -180,7 +180,7 @@ pub(super) fn pauses(
         (rule, name),
         || {
             format!(
-                "the longest pause of {name} ({}) must be at most {}: the bound for an unowned shard contains it",
+                "the longest pause of {name} ({}) must be at most {}: the longest time that a shard may be unowned includes it",
                 Span(backoff.longest()),
                 Span(most)
             )

@@ -102,7 +102,9 @@ fn policy(group: &GroupConfig, at: &str, found: &mut Found) {
         found,
         !matches!(policy.on_failure, FailurePolicy::HalfOpen { pause_ms: 0, .. }),
         ("half_open_pause_min", &setting("on_failure")),
-        || "the pause of half-open (0 ms) must be above zero: the work would be tried without end".to_owned(),
+        || {
+            "the pause of half-open (0 ms) must be above zero: otherwise the work would be tried again and again without a pause".to_owned()
+        },
         "set it to how long an outage of what the work needs usually lasts",
     );
     must(
