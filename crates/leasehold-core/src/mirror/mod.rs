@@ -13,7 +13,7 @@ use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::record::{Control, GroupRecord, Holder, Meta, NodeRecord, ShardRecord};
 use crate::time::Moment;
 
-pub use seen::{Change, Lasting, Reach, Seen, SeenNode, Source, Vanished};
+pub use seen::{Change, Lasting, LostHolder, Reach, Seen, SeenNode, Source};
 
 /// What the store says, as far as we have seen.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +32,10 @@ pub struct Mirror {
     gone: BTreeSet<SessionId>,
     /// `shards/…`
     shards: BTreeMap<ShardId, Seen<ShardRecord>>,
-    /// Shard records that were there and vanished.
-    vanished: BTreeMap<ShardId, Vanished>,
+    /// Shard records that were there and vanished: when we saw that, and their last epoch.
+    vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    /// The sessions that shard records named before they were damaged or vanished.
+    lost_holders: BTreeMap<ShardId, Vec<LostHolder>>,
     /// Sessions that are proved to be over.
     dead: BTreeMap<SessionId, Moment>,
     /// Keys in our namespace that Leasehold did not write.
@@ -90,22 +92,28 @@ impl Mirror {
         &self.shards
     }
 
-    /// What was last seen of a shard's record that vanished.
-    pub fn vanished(&self, shard: &ShardId) -> Option<&Vanished> {
+    /// When we saw that a shard's record had vanished, and its last epoch.
+    pub fn vanished(&self, shard: &ShardId) -> Option<&(Moment, Epoch)> {
         self.vanished.get(shard)
     }
 
-    /// The session that a shard's record named as its holder before it was damaged or vanished, if no record tells what
-    /// became of that session, and since when the shard's record says nothing.
-    pub fn unaccounted_holder(&self, shard: &ShardId) -> Option<(&Holder, Moment)> {
-        let (holder, since) = match (self.shards.get(shard), self.vanished.get(shard)) {
-            (Some(seen), _) if seen.good().is_some() => return None,
-            (Some(seen), _) => (seen.before.as_ref()?.holder()?, seen.first_seen_at),
-            (None, Some(vanished)) => (vanished.holder.as_ref()?, vanished.at),
-            (None, None) => return None,
-        };
-        let known = self.node_record(&holder.node).is_some() || self.is_proved_over(&holder.session);
-        (!known).then_some((holder, since))
+    /// The sessions that a shard's record named before it was damaged or vanished, if no record tells what became of them,
+    /// and from when on none of them can have renewed.
+    pub fn unaccounted_holders(&self, shard: &ShardId) -> impl Iterator<Item = (&Holder, Moment)> {
+        let lost = self.lost_holders.get(shard).into_iter().flatten();
+        lost.filter_map(|LostHolder { holder, since }| {
+            if self.is_proved_over(&holder.session) {
+                return None;
+            }
+            let node = self.nodes.get(&holder.node);
+            // Its own record says what it holds. That of another session tells the same as a proof, unless it began over a
+            // record that was lost as well.
+            let record = node.and_then(SeenNode::record);
+            if record.is_some_and(|record| record.session == holder.session || !record.unproved) {
+                return None;
+            }
+            Some((holder, node.map_or(*since, |node| node.session_seen_at.max(*since))))
+        })
     }
 
     /// Whether a session is proved to be over.
@@ -196,20 +204,34 @@ impl Mirror {
     /// unreadable record, and one of a version that published nothing, may stand for anything.
     /// `silent`: whether it has not changed for so long that no session can be alive in it.
     pub fn may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach, silent: bool) -> bool {
-        let publishes = |record: &NodeRecord| match (&record.publishes, reach) {
-            (None, _) => true,
-            (Some(published), Reach::Hold) => published.holds(shard),
-            (Some(published), Reach::Start) => published.has(shard),
-        };
-        let live = |record: &NodeRecord| record.state.is_alive() && !self.dead.contains_key(&record.session);
-        let lost = || node.lost().is_some_and(|last| live(last) && publishes(last));
         match node.seen.as_ref().map(|seen| &seen.record) {
-            // A former session that this one may live beside cannot renew any more, and is over once that was long ago.
-            Some(Ok(record)) => (live(record) && publishes(record)) || (!silent && lost()),
+            Some(Ok(record)) => {
+                self.publishes(record, shard, reach) || self.former_may_run(node, shard, reach, silent)
+            }
             // Also where the last session that we know of is over: another one may have joined before the record was
             // damaged. One that only a newer version can read is never fenced, and counts for as long as it may be alive.
             Some(Err(_)) => !silent,
-            None => lost() || (node.was_damaged && !silent),
+            None => {
+                node.lost().is_some_and(|last| self.publishes(last, shard, reach))
+                    || (node.vanished_damaged_at.is_some() && !silent)
+            }
+        }
+    }
+
+    /// The same, of former sessions of this name that the one in its record may live beside. They cannot renew any more, and are
+    /// over once that was long ago (`silent`).
+    pub fn former_may_run(&self, node: &SeenNode, shard: &ShardId, reach: Reach, silent: bool) -> bool {
+        let lost = || node.lost().is_some_and(|last| self.publishes(last, shard, reach));
+        node.record().is_some() && !silent && (node.vanished_damaged_at.is_some() || lost())
+    }
+
+    /// Whether a session is alive, as far as this record says, and publishes a shard.
+    fn publishes(&self, record: &NodeRecord, shard: &ShardId, reach: Reach) -> bool {
+        let live = record.state.is_alive() && !self.dead.contains_key(&record.session);
+        live && match (&record.publishes, reach) {
+            (None, _) => true,
+            (Some(published), Reach::Hold) => published.holds(shard),
+            (Some(published), Reach::Start) => published.has(shard),
         }
     }
 
@@ -236,7 +258,7 @@ impl Mirror {
             silent_from: now,
             session_seen_at: now,
             last: None,
-            was_damaged: false,
+            vanished_damaged_at: None,
             ttl_longest: Duration::ZERO,
             rest_sum: None,
         };
@@ -246,6 +268,10 @@ impl Mirror {
     /// Sessions that are over and that no record names any more are forgotten after a while.
     pub fn prune(&mut self, older_than: Moment) {
         self.nodes.retain(|_, node| node.seen.is_some() || node.first_seen_at >= older_than);
+        self.lost_holders.retain(|_, lost| {
+            lost.retain(|lost| lost.since >= older_than);
+            !lost.is_empty()
+        });
         if self.dead.values().all(|learned_at| *learned_at >= older_than) {
             return;
         }

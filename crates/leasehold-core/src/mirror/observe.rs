@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Change, Mirror, Seen, SeenNode, Source, Vanished};
+use super::{Change, LostHolder, Mirror, Seen, SeenNode, Source};
 use crate::name::{Epoch, NodeName, SessionId, ShardId};
 use crate::record::{Heartbeat, NodeRecord, Record, RecordError, ShardRecord, ShardState};
 use crate::store::{Key, Listing, Stored};
@@ -225,13 +225,17 @@ impl Mirror {
             _ => now,
         };
         let unproved = matches!(&record, Some(Ok(record)) if record.unproved);
-        let was_damaged = stored.is_none()
-            && former
-                .as_ref()
-                .is_some_and(|node| node.seen.as_ref().is_some_and(|seen| seen.record.is_err()));
+        let vanished_damaged_at = former.as_ref().filter(|_| stored.is_none() || unproved).and_then(|node| {
+            // Unless its own session has written it again.
+            let lost = |seen: &Seen<Box<NodeRecord>>| {
+                let before = seen.best().map(|before| before.session);
+                seen.record.is_err() && (session.is_none() || before != session)
+            };
+            node.seen.as_ref().filter(|seen| lost(seen)).map_or(node.vanished_damaged_at, |_| Some(now))
+        });
         // A session that could not prove that the former one is over may live beside it.
         let beside = former.as_ref().filter(|_| unproved).and_then(|node| {
-            let former = node.seen.as_ref().and_then(|seen| seen.good());
+            let former = node.seen.as_ref().and_then(|seen| seen.best());
             let is_another = |of: SessionId| Some(of) != session;
             let former = former.filter(|record| is_another(record.session));
             former.or(node.last.as_ref().filter(|record| is_another(record.session))).cloned()
@@ -254,7 +258,7 @@ impl Mirror {
             read_issued: issued,
             silent_from: now,
             last,
-            was_damaged,
+            vanished_damaged_at,
             ttl_longest,
             rest_sum,
         };
@@ -288,9 +292,9 @@ impl Mirror {
                 self.groups.get(&id.group).and_then(|group| group.best()).map(|group| group.epoch_floor);
             let retired = known.good().is_some_and(|record| record.state == ShardState::Retired);
             if !retired || floor.is_none_or(|floor| floor < epoch) {
-                let holder = known.best().and_then(|record| record.holder()).cloned();
-                self.vanished.insert(id.clone(), Vanished { at: now, epoch, holder });
+                self.vanished.insert(id.clone(), (now, epoch));
             }
+            self.note_shard_change(now, id, None);
             self.shards.remove(id);
             return Change::Changed;
         };
@@ -329,11 +333,31 @@ impl Mirror {
         }
         self.vanished.remove(id);
         let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
-        let before = self.shards.remove(id).and_then(|seen| seen.record.ok().or(seen.before));
-        let before = before.filter(|_| record.is_err());
-        let seen = Seen { version, sum, record, first_seen_at: now, order, before };
+        self.note_shard_change(now, id, record.as_ref().ok());
+        let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };
         self.shards.insert(id.clone(), seen);
         Change::Changed
+    }
+
+    /// The holder that a shard's record names is remembered when the record is damaged or vanishes, until its session writes
+    /// the record again, or the shard is released.
+    fn note_shard_change(&mut self, now: Moment, id: &ShardId, new: Option<&ShardRecord>) {
+        let Some(new) = new else {
+            let named = self.shard_record(id).and_then(ShardRecord::holder);
+            if let Some(holder) = named.filter(|holder| !self.is_proved_over(&holder.session)).cloned() {
+                let lost = self.lost_holders.entry(id.clone()).or_default();
+                lost.retain(|lost| lost.holder.session != holder.session);
+                lost.push(LostHolder { holder, since: now });
+            }
+            return;
+        };
+        if let Some(lost) = self.lost_holders.get_mut(id) {
+            let back = |lost: &LostHolder| new.holder().is_some_and(|it| it.session == lost.holder.session);
+            lost.retain(|lost| !new.is_release() && !back(lost));
+            if lost.is_empty() {
+                self.lost_holders.remove(id);
+            }
+        }
     }
 }
 
@@ -365,6 +389,7 @@ impl SeenNode {
         (self.first_seen_at, self.silent_from, self.read_issued) = (now, now, issued);
         let (unproved, session) = (record.unproved, record.session);
         self.last = self.last.take().filter(|last| unproved && last.session != session);
+        self.vanished_damaged_at = self.vanished_damaged_at.filter(|_| unproved);
         true
     }
 }

@@ -65,8 +65,9 @@ pub struct SeenNode {
     /// What it said when it last could be read, since it vanished. It stays while another session lives under the name that
     /// could not prove that this one is over.
     pub last: Option<Box<NodeRecord>>,
-    /// Whether its record was damaged when it vanished: a session may live under the name that nobody could read.
-    pub was_damaged: bool,
+    /// When it vanished, if it was damaged: a session may live under the name that nobody could read. It stays while the record
+    /// is that of another session that could not prove that all before it are over.
+    pub vanished_damaged_at: Option<Moment>,
     /// The longest ttl that it was ever seen with.
     pub ttl_longest: Duration,
     /// A checksum of the stored bytes without the heartbeat, if they could be divided.
@@ -121,15 +122,13 @@ impl Lasting {
     }
 }
 
-/// A shard's record that was there and vanished.
+/// The session that a shard's record named before the record was damaged or vanished.
 #[derive(Clone, Debug)]
-pub struct Vanished {
-    /// When we saw that.
-    pub at: Moment,
-    /// Its last epoch.
-    pub epoch: Epoch,
-    /// The session that it named as its holder.
-    pub holder: Option<Holder>,
+pub struct LostHolder {
+    /// The session.
+    pub holder: Holder,
+    /// Since when no record of the shard names it.
+    pub since: Moment,
 }
 
 /// What another session may do with a shard.

@@ -51,7 +51,7 @@ impl Claimability<'_> {
             if self.others.is_withheld(shard) {
                 return Claimable::Withheld;
             }
-            if let Some(at) = self.accounted_for_at(shard) {
+            if let Some(at) = self.others.accounted_for_at(shard) {
                 return Claimable::At(at);
             }
             let (above, why) = match self.planner.had_record(shard, self.others) {
@@ -67,7 +67,7 @@ impl Claimability<'_> {
             Err(error) if error.is_too_new() => return Claimable::No,
             Err(_) if self.others.is_withheld(shard) => return Claimable::Withheld,
             Err(_) => {
-                if let Some(at) = self.accounted_for_at(shard) {
+                if let Some(at) = self.others.accounted_for_at(shard) {
                     return Claimable::At(at);
                 }
                 let (above, why) = (self.publishing.unknown_epoch(shard, self.others), MoveReason::Repaired);
@@ -118,19 +118,6 @@ impl Claimability<'_> {
         }
     }
 
-    /// When the last known holder of a shard without a readable record cannot be alive any more, if no record tells what became
-    /// of it: whoever deleted or damaged the one record may have done the same to the other.
-    fn accounted_for_at(&self, shard: &ShardId) -> Option<Moment> {
-        let Others { mirror, namespace, ctx } = self.others;
-        let (holder, since) = mirror.unaccounted_holder(shard)?;
-        if self.session == Some(holder.session) || !ctx.rules.hold(Rule::AbsentIsNotDead) {
-            return None;
-        }
-        let may_live_for = namespace.ttl_max(&ctx.config).max(holder.ttl());
-        let at = since + stretch(may_live_for, ctx.config.drift_permille);
-        (ctx.now.at < at).then_some(at)
-    }
-
     /// Whether its record names this session.
     pub(super) fn names_us(&self, shard: &ShardId) -> bool {
         let holder = self.others.mirror.holder(shard);
@@ -151,7 +138,7 @@ impl Node {
                 self.vacancies.taken(shard);
             }
             Claimable::Withheld => {
-                let silent_at = self.others().next_silent_at();
+                let silent_at = self.others().next_silent_at(shard);
                 self.publishing.wait_while_withheld(shard, silent_at, &mut self.ctx);
                 self.vacancies.taken(shard);
             }

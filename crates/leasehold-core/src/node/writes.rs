@@ -368,7 +368,7 @@ impl Node {
         let seen = self.mirror.shards().get(shard);
         let (base, epoch) = match seen {
             None => {
-                let vanished = self.mirror.vanished(shard).map(|vanished| vanished.epoch);
+                let vanished = self.mirror.vanished(shard).map(|(_, epoch)| *epoch);
                 (None, self.publishing.first_epoch(shard, self.others()).max(vanished.unwrap_or_default()))
             }
             Some(seen) => match seen.good() {
@@ -385,8 +385,9 @@ impl Node {
             self.ctx.agenda.wake_at(shard, self.pace.paused_until());
             return true;
         }
-        if base.is_none() && self.others().is_withheld(shard) {
-            let silent_at = self.others().next_silent_at();
+        let others = self.others();
+        if base.is_none() && (others.is_withheld(shard) || others.accounted_for_at(shard).is_some()) {
+            let silent_at = others.next_silent_at(shard);
             self.publishing.wait_while_withheld(shard, silent_at, &mut self.ctx);
             return true;
         }

@@ -1,11 +1,11 @@
 //! What the records of the other nodes say of shards: who may run one, and how high their epochs were.
 
 use crate::config::stretch;
-use crate::mirror::{Mirror, Reach, SeenNode};
+use crate::mirror::{Mirror, Reach, Seen, SeenNode};
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
 use crate::node::context::Context;
 use crate::node::namespace::Namespace;
-use crate::record::NodeRecord;
+use crate::record::{Holder, NodeRecord};
 use crate::rules::Rule;
 use crate::time::Moment;
 
@@ -33,30 +33,57 @@ impl<'a> Others<'a> {
         if !self.ctx.rules.hold(Rule::PublishedIsHeld) {
             return None;
         }
-        let node = self.mirror.nodes().get(self.published_elsewhere(shard, Reach::Start)?);
+        let node = self.published_elsewhere(shard, Reach::Start).and_then(|name| self.mirror.nodes().get(name));
+        let lost = self.unaccounted_holders(shard).next();
+        if node.is_none() && lost.is_none() {
+            return None;
+        }
         let known =
             node.and_then(|node| node.seen.as_ref().and_then(|seen| seen.best()).or(node.last.as_ref()));
         Some(Blocker {
-            session: known.map(|record| record.session),
-            holds: self.published_elsewhere(shard, Reach::Hold).is_some(),
-            silent_at: self.next_silent_at(),
+            session: known.map(|record| record.session).or(lost.map(|(holder, _)| holder.session)),
+            holds: lost.is_some() || self.published_elsewhere(shard, Reach::Hold).is_some(),
+            silent_at: self.next_silent_at(shard),
         })
     }
 
-    /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it.
+    /// Another session that holds a shard as far as its record says; with [`Reach::Start`], or may start it. Under our own name
+    /// that can only be one before ours.
     fn published_elsewhere(&self, shard: &ShardId, reach: Reach) -> Option<&'a NodeName> {
-        let others = self.mirror.nodes().iter().filter(|(name, _)| !self.ctx.is_me(name));
-        let may_run = |node: &SeenNode| {
-            self.mirror.may_run(node, shard, reach, self.ctx.now.at >= self.silent_at(node))
+        let may_run = |name: &NodeName, node: &SeenNode| {
+            let silent = self.ctx.now.at >= self.silent_at(node);
+            match self.ctx.is_me(name) {
+                true => self.mirror.former_may_run(node, shard, reach, silent),
+                false => self.mirror.may_run(node, shard, reach, silent),
+            }
         };
-        others.into_iter().find(|(_, node)| may_run(node)).map(|(name, _)| name)
+        self.mirror.nodes().iter().find(|(name, node)| may_run(name, node)).map(|(name, _)| name)
+    }
+
+    /// The sessions that a shard's record named before it was damaged or deleted, if no record tells what became of them and they
+    /// may be alive, and until when: whoever deleted or damaged the one record may have done the same to the other.
+    fn unaccounted_holders(&self, shard: &ShardId) -> impl Iterator<Item = (&'a Holder, Moment)> {
+        let Others { mirror, namespace, ctx } = *self;
+        let counts = ctx.rules.hold(Rule::AbsentIsNotDead);
+        let lost = mirror.unaccounted_holders(shard).filter(move |_| counts);
+        let until = lost.map(move |(holder, since)| {
+            let may_live_for = namespace.ttl_max(&ctx.config).max(holder.ttl());
+            (holder, since + stretch(may_live_for, ctx.config.drift_permille))
+        });
+        until.filter(|(_, until)| ctx.now.at < *until)
+    }
+
+    /// When all sessions that a shard's record named before it was lost are accounted for, or cannot be alive any more.
+    pub(in crate::node) fn accounted_for_at(&self, shard: &ShardId) -> Option<Moment> {
+        self.unaccounted_holders(shard).map(|(_, until)| until).max()
     }
 
     /// When nobody can be alive any more in a record that cannot be read, unless it changes; or, in one that can be read, the
     /// former session that its own may live beside: that one could not renew since we first saw the other.
     fn silent_at(&self, node: &SeenNode) -> Moment {
         let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
-        let from = if readable { node.session_seen_at } else { node.silent_from };
+        let joined_at = || node.vanished_damaged_at.unwrap_or(node.session_seen_at);
+        let from = if readable { joined_at() } else { node.silent_from };
         from + stretch(
             self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
             self.ctx.config.drift_permille,
@@ -64,13 +91,16 @@ impl<'a> Others<'a> {
     }
 
     /// When the next record has been silent for so long that no session can be alive in it, of those that cannot be read or
-    /// whose session may live beside a former one; [`Moment::NEVER`] if there is none.
-    pub(in crate::node) fn next_silent_at(&self) -> Moment {
+    /// whose session may live beside a former one, or the next session that may hold this shard without any record of it;
+    /// [`Moment::NEVER`] if there is none.
+    pub(in crate::node) fn next_silent_at(&self, shard: &ShardId) -> Moment {
         let unclear = |node: &&SeenNode| {
-            node.seen.as_ref().map_or(node.was_damaged, |seen| seen.good().is_none() || node.lost().is_some())
+            let there = |seen: &Seen<_>| seen.good().is_none() || node.lost().is_some();
+            node.vanished_damaged_at.is_some() || node.seen.as_ref().is_some_and(there)
         };
         let silent_at = self.mirror.nodes().values().filter(unclear).map(|node| self.silent_at(node));
-        silent_at.filter(|at| *at > self.ctx.now.at).min().unwrap_or(Moment::NEVER)
+        let lost = self.unaccounted_holders(shard).map(|(_, until)| until);
+        silent_at.chain(lost).filter(|at| *at > self.ctx.now.at).min().unwrap_or(Moment::NEVER)
     }
 
     /// Whether another live session says that it holds a shard, whatever the shard's own record says. Then nobody claims
