@@ -368,8 +368,11 @@ impl Node {
         let seen = self.mirror.shards().get(shard);
         let (base, epoch) = match seen {
             None => {
-                let vanished = self.mirror.vanished(shard).map(|(_, epoch)| *epoch);
-                (None, self.publishing.first_epoch(shard, self.others()).max(vanished.unwrap_or_default()))
+                let others = self.others();
+                match self.planner.had_record(shard, others) {
+                    true => (None, self.publishing.unknown_epoch(shard, others)),
+                    false => (None, self.publishing.first_epoch(shard, others)),
+                }
             }
             Some(seen) => match seen.good() {
                 Some(record) if record.state == ShardState::Retired => {
