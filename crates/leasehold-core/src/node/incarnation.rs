@@ -71,10 +71,13 @@ impl Namespace {
         // We may know of a longer ttl than whoever began this incarnation.
         let ttl_ms = ctx.config.ttl.max(self.ttl_heard()).as_millis() as u64;
         if distrusted.is_some() && meta.state == MetaState::Open && meta.max_ttl_ms < ttl_ms {
-            let why = format!(
-                "it was opened before sessions with the longest ttl ({ttl_ms} ms) were certain to be over"
-            );
-            return self.begin_anew(Some(version), why, mirror, ctx);
+            // Those who have been running in it for long must not stop for that: only we wait.
+            let until = first_seen_at + stretch(Duration::from_millis(ttl_ms), ctx.config.drift_permille);
+            if ctx.now.at < until {
+                return Found::Unusable(format!(
+                    "the namespace was opened before sessions with the longest ttl ({ttl_ms} ms) were certain to be over"
+                ));
+            }
         }
         let floor = if distrusted.is_some() { mirror.epoch_seen() } else { Epoch(0) };
         let floor = floor.max(floor_published(mirror));
