@@ -333,6 +333,12 @@ impl Mirror {
         }
         self.vanished.remove(id);
         let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
+        if let Some(holder) = record.as_ref().ok().and_then(ShardRecord::holder)
+            && let Some(node) = self.nodes.get_mut(&holder.node)
+        {
+            // In case its own record cannot be read.
+            node.ttl_longest = node.ttl_longest.max(holder.ttl());
+        }
         self.note_shard_change(now, id, record.as_ref().ok());
         let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };
         self.shards.insert(id.clone(), seen);

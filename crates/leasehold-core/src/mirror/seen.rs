@@ -68,7 +68,7 @@ pub struct SeenNode {
     /// When it vanished, if it was damaged: a session may live under the name that nobody could read. It stays while the record
     /// is that of another session that could not prove that all before it are over.
     pub vanished_damaged_at: Option<Moment>,
-    /// The longest ttl that it was ever seen with.
+    /// The longest ttl that it was ever seen with, also in the records of shards that it holds.
     pub ttl_longest: Duration,
     /// A checksum of the stored bytes without the heartbeat, if they could be divided.
     pub(super) rest_sum: Option<u64>,

@@ -76,10 +76,6 @@ impl Node {
         if !self.holds.contains(&shard) {
             self.vacancies.restart(&shard);
         }
-        // Also for the case that the holder's own record is damaged, or `meta` with all that it said.
-        if let Some(holder) = self.mirror.holder(&shard) {
-            self.namespace.hear_of_ttl(holder.ttl(), &self.ctx.rules);
-        }
         self.fencing.note_missing_holder(&shard, &self.namespace, &mut self.mirror, &mut self.ctx);
         self.outcome_seen(source, &shard);
         self.moves.note_taken(&shard, &self.mirror, self.ctx.now.at);

@@ -33,7 +33,8 @@ impl<'a> Others<'a> {
         if !self.ctx.rules.hold(Rule::PublishedIsHeld) {
             return None;
         }
-        let node = self.published_elsewhere(shard, Reach::Start).and_then(|name| self.mirror.nodes().get(name));
+        let node =
+            self.published_elsewhere(shard, Reach::Start).and_then(|name| self.mirror.nodes().get(name));
         let lost = self.unaccounted_holders(shard).next();
         if node.is_none() && lost.is_none() {
             return None;
@@ -82,8 +83,12 @@ impl<'a> Others<'a> {
     /// former session that its own may live beside: that one could not renew since we first saw the other.
     fn silent_at(&self, node: &SeenNode) -> Moment {
         let readable = node.seen.as_ref().is_some_and(|seen| seen.good().is_some());
-        let joined_at = || node.vanished_damaged_at.unwrap_or(node.session_seen_at);
-        let from = if readable { joined_at() } else { node.silent_from };
+        let from = match node.vanished_damaged_at {
+            // No renewal can have landed since, whether or not we could read meanwhile.
+            Some(vanished_at) if readable || node.seen.is_none() => vanished_at,
+            None if readable => node.session_seen_at,
+            _ => node.silent_from,
+        };
         from + stretch(
             self.namespace.ttl_max(&self.ctx.config).max(node.ttl_longest),
             self.ctx.config.drift_permille,
