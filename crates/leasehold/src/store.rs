@@ -76,15 +76,33 @@ pub fn open(address: &str, namespace: &str) -> Result<Arc<dyn Store>, StoreError
         "s3" | "gs" | "az" => Ok(Arc::new(leasehold_object::Bucket::open(address, namespace)?)),
         #[cfg(not(feature = "local"))]
         "local" => Err(not_built_in(scheme)),
+        // It is shared by those who share the server, so an address cannot open it.
+        "memory" => Err(refused(
+            "a store in memory has no address: open it with leasehold::store::MemoryServer (feature \"memory\")".to_owned(),
+        )),
         _ if rest.starts_with("//") => Err(not_built_in(scheme)),
         _ => Err(refused("invalid store URL: use for example local:./work.db".to_owned())),
     }
 }
 
 fn not_built_in(scheme: &str) -> StoreError {
-    let message = format!(
-        "the store {scheme:?} is not built in: enable its feature of the crate leasehold, or open it with its own crate"
-    );
+    let feature = match scheme {
+        "local" | "etcd" => Some(scheme),
+        "k8s" => Some("kubernetes"),
+        "s3" | "gs" | "az" => Some("object"),
+        redis if redis.starts_with("redis") => Some("redis"),
+        _ => None,
+    };
+    let message = match feature {
+        Some(feature) => {
+            format!(
+                "the store {scheme:?} is not built in: enable the feature {feature:?} of the crate leasehold"
+            )
+        }
+        None => format!(
+            "there is no built-in store {scheme:?}: check the address, or open the store with its own crate"
+        ),
+    };
     StoreError::new(StoreErrorKind::Refused, message)
 }
 
@@ -127,7 +145,24 @@ mod tests {
         assert!(error.message.contains("local:./work.db"), "{error}");
         let error = open("carrier-pigeon://coop", "demo").err().unwrap();
         assert!(error.message.contains("carrier-pigeon"), "{error}");
+        let error = open("memory:", "demo").err().unwrap();
+        assert!(error.message.contains("MemoryServer"), "{error}");
         let _ = namespace_is_used();
+    }
+
+    #[test]
+    fn a_store_that_is_not_built_in_names_its_feature() {
+        let features = [
+            ("local", "local"),
+            ("etcd", "etcd"),
+            ("k8s", "kubernetes"),
+            ("gs", "object"),
+            ("rediss", "redis"),
+        ];
+        for (scheme, feature) in features {
+            let error = not_built_in(scheme);
+            assert!(error.message.contains(&format!("the feature {feature:?}")), "{error}");
+        }
     }
 
     #[cfg(feature = "local")]
