@@ -115,7 +115,8 @@ impl Grant {
         let kill = session.killed().child_token();
         let over = AtomicBool::new(false);
         let why = OnceLock::new();
-        let span = tracing::info_span!("leasehold.shard", group = %shard.group, shard = %shard.name, epoch = epoch.0);
+        // At this level a filter such as `warn,myapp=info` keeps it.
+        let span = tracing::error_span!("leasehold.shard", group = %shard.group, shard = %shard.name, epoch = epoch.0);
         Grant(Arc::new(Inner { shard, epoch, clock, session, owned, over, why, stopping, lost, kill, span }))
     }
 
@@ -265,6 +266,9 @@ impl Grant {
     /// The span `leasehold.shard`, with the fields `group`, `shard` and `epoch`. Handlers and what is started by
     /// [`spawn`](Grant::spawn) and [`spawn_blocking`](Grant::spawn_blocking) run inside it, so that their log lines
     /// name the shard. Enter it for other work that acts for the shard.
+    ///
+    /// Its level is `ERROR`, so that a filter such as `warn,myapp=info` keeps it. One that names only your own crate leaves
+    /// it out: add `leasehold=warn`.
     pub fn span(&self) -> &Span {
         &self.0.span
     }

@@ -40,7 +40,8 @@
 //! # Logs, events and metrics
 //!
 //! What a node does is told three times: in the log (`tracing`), as [`Events`], and as metrics through the `metrics` facade,
-//! for any exporter. Install the exporter before the node starts, so that nothing is missing from the counters:
+//! for any exporter. Handlers run in a [span](Grant::span) that names their shard. Install the exporter before the node
+//! starts, so that nothing is missing from the counters:
 //!
 //! ```
 //! # fn main() -> Result<(), leasehold::BoxError> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Once;
 use std::time::Duration;
 
-use leasehold::Group;
+use leasehold::{Grant, Group};
 use tracing::field::{Field, Visit};
 use tracing::{Level, span};
 
@@ -122,4 +122,14 @@ async fn every_change_is_logged_once_and_counted_without_shards() {
         assert!(told.contains_key(name), "{name} was never told");
     }
     assert!(!kept.keys().iter().any(|metric| metric.contains("orders/")), "a metric names a shard");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_keeps_errors_keeps_the_span_of_a_shard() {
+    Log::start();
+    let (grant, _lease) = Grant::for_test("orders/3", 7, Duration::from_secs(10));
+    let span = grant.span().metadata().expect("it is enabled");
+    assert_eq!((span.name(), *span.level()), ("leasehold.shard", Level::ERROR));
+    let fields: Vec<&str> = span.fields().iter().map(|field| field.name()).collect();
+    assert_eq!(fields, ["group", "shard", "epoch"]);
 }
