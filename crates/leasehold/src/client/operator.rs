@@ -3,7 +3,7 @@
 
 use leasehold_core::name::WriteId;
 use leasehold_core::record::{
-    Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord, WorkState,
+    Control, DrainRequest, FORMAT, GroupRecord, Meta, Record, RecordError, ShardRecord, ShardSet, WorkState,
 };
 use leasehold_core::store::Key;
 use leasehold_core::{Epoch, GroupConfig, GroupName, NodeName, ShardId};
@@ -43,9 +43,17 @@ impl Client {
         .await
     }
 
-    /// Pins a shard to a node, for as long as that node is there.
+    /// Pins a shard to a node, for as long as that node is there. Shard and node need not be there yet, but a slot that a
+    /// numbered group does not have is refused.
     pub async fn pin(&self, shard: &ShardId, node: &NodeName) -> Result<(), Error> {
-        self.control(&format!("pinning {shard}"), |control| {
+        let what = format!("pinning {shard}");
+        let group = self.editor().get::<GroupRecord>(&what, &Key::Group(shard.group.clone())).await?;
+        if let Some(ShardSet::Numbered(slots)) = group.map(|group| group.shards)
+            && shard.name.as_slot().is_none_or(|slot| slot >= slots)
+        {
+            return Err(Error::UnknownShard(shard.to_string()));
+        }
+        self.control(&what, |control| {
             control.pins.insert(shard.clone(), node.clone());
         })
         .await
@@ -235,7 +243,7 @@ fn empty_group(group: &GroupName) -> GroupRecord {
         format: FORMAT,
         write: WriteId::from_bits(0),
         group: group.clone(),
-        shards: leasehold_core::record::ShardSet::Named,
+        shards: ShardSet::Named,
         policy: Default::default(),
         epoch_floor: Epoch::default(),
         filled: Default::default(),

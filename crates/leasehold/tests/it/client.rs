@@ -107,6 +107,10 @@ async fn operators_move_shards_by_wishes() {
     client.pin(&mine, &name_b).await.unwrap();
     until("it is on b", 60, || b.owns(&mine)).await;
     client.unpin(&mine).await.unwrap();
+    for missing in ["orders/8", "orders/acme"] {
+        let error = client.pin(&shard(missing), &name_b).await.unwrap_err();
+        assert!(matches!(error, Error::UnknownShard(_)), "{error}");
+    }
     assert!(control(&bench).pins.is_empty());
 
     let epoch = bench.witness.epoch(&mine).unwrap();
