@@ -35,14 +35,14 @@
 //! | `leasehold_work_failures_total` | counter | `node`, `group` | handlers that failed or panicked |
 //! | `leasehold_stuck_total` | counter | `node`, `group` | times that the work of a shard did not stop in time |
 //! | `leasehold_quarantined_total` | counter | `node`, `group` | times that a shard was quarantined because its work kept failing |
-//! | `leasehold_no_room_total` | counter | `node`, `group` | times that shards of the group had no node with room |
+//! | `leasehold_no_room_total` | counter | `node`, `group` | times that no node could take shards of the group: each was full or declined them |
 //! | `leasehold_acquire_retries_total` | counter | `node` | reads of shards that should come here, in case the watch is silent |
 //! | `leasehold_acquire_exhausted_total` | counter | `node` | retry windows that ended without getting the shard |
 //! | `leasehold_fenced_total` | counter | `node` | sessions of other nodes that this node fenced |
 //! | `leasehold_corrupt_records_total` | counter | `node` | records that are damaged or not written by Leasehold |
 //! | `leasehold_plan_seconds` | histogram | `node` | the time for a step that made a new plan |
 //! | `leasehold_store_calls_total` | counter | `node`, `lane`, `op`, `result` | calls to the store; `result` is `ok` or `failed` |
-//! | `leasehold_store_call_seconds` | histogram | `node`, `lane`, `op` | how long they took |
+//! | `leasehold_store_call_seconds` | histogram | `node`, `lane`, `op` | how long calls to the store took |
 //! | `leasehold_watch_interruptions_total` | counter | `node` | times that the watch of the store broke off; it is opened again |
 //! | `leasehold_client_fresh` | gauge | `client` | 1 while the view of the client is fresh, see `Client::is_fresh` |
 //! | `leasehold_client_heard_seconds` | gauge | `client` | time since the store last answered the client or reported anything |
@@ -319,7 +319,7 @@ impl Meters {
                 tracing::warn!(node, shards, "shards that are planned here did not become free in time");
             }
             Notice::NoRoom { group, shards } => {
-                tracing::warn!(node, %group, shards, "no node has room for these shards");
+                tracing::warn!(node, %group, shards, "no node can take these shards: each is full or declines them");
             }
             Notice::RoomAgain { group } => {
                 tracing::info!(node, %group, "all shards of the group have a node again")

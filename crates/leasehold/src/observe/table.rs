@@ -63,7 +63,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Count,
         "times that a shard was quarantined because its work kept failing",
     ),
-    ("leasehold_no_room_total", Count, "times that shards of the group had no node with room"),
+    (
+        "leasehold_no_room_total",
+        Count,
+        "times that no node could take shards of the group: each was full or declined them",
+    ),
     (
         "leasehold_acquire_retries_total",
         Count,
@@ -74,7 +78,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("leasehold_corrupt_records_total", Count, "records that are damaged or not written by Leasehold"),
     ("leasehold_plan_seconds", Spread, "the time for a step that made a new plan"),
     ("leasehold_store_calls_total", Count, "calls to the store; `result` is `ok` or `failed`"),
-    ("leasehold_store_call_seconds", Spread, "how long they took"),
+    ("leasehold_store_call_seconds", Spread, "how long calls to the store took"),
     (
         "leasehold_watch_interruptions_total",
         Count,
