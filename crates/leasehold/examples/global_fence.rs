@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::MemoryServer;
-use leasehold::{BoxError, Builder, Grant, Group, Node, Outcome};
+use leasehold::{BoxError, Builder, Grant, Group, Node, Outcome, Policy};
 use sink::Sink;
 
 #[tokio::main]
@@ -32,8 +32,12 @@ async fn main() -> Result<(), BoxError> {
 
 async fn stand_by(node: Builder, name: &str, ledger: &Arc<Sink>) -> Result<Node, leasehold::Error> {
     let (name, ledger) = (name.to_owned(), ledger.clone());
+    // The active process stays active until it leaves or fails: a process that joins or comes back stands by.
+    let sticky = Policy { kept_min: 1, ..Policy::default() };
     node.name(&name)
-        .group(Group::leader("everything"), move |fence| active(name.clone(), fence, ledger.clone()))
+        .group(Group::leader("everything").policy(sticky), move |fence| {
+            active(name.clone(), fence, ledger.clone())
+        })
         .start()
         .await
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::store::MemoryServer;
-use leasehold::{BoxError, Builder, Grant, Group, Node, Outcome};
+use leasehold::{BoxError, Builder, Grant, Group, Node, Outcome, Policy};
 use sink::Sink;
 
 /// For how long a leader that stepped down does not lead again, unless nobody else can.
@@ -35,7 +35,9 @@ async fn main() -> Result<(), BoxError> {
 async fn candidate(node: Builder, name: &str, journal: &Arc<Sink>) -> Result<Node, leasehold::Error> {
     let (leader, journal) = (name.to_owned(), journal.clone());
     let lead = move |grant| lead(leader.clone(), grant, journal.clone());
-    node.name(name).group(Group::leader("scheduler"), lead).start().await
+    // A leader stays until it leaves, fails or steps down, whoever joins. Without this it moves to whomever the plan prefers.
+    let sticky = Policy { kept_min: 1, ..Policy::default() };
+    node.name(name).group(Group::leader("scheduler").policy(sticky), lead).start().await
 }
 
 /// Runs while this process leads.

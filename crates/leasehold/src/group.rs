@@ -40,6 +40,16 @@ impl Group {
     }
 
     /// A group of one shard, `name/0`: the node that holds it is the leader.
+    ///
+    /// The leader changes when it leaves, fails or steps down, and also, like any shard, when the plan prefers another node:
+    /// one that joins, or one that was restarted. To let it stay until it leaves, fails or steps down:
+    ///
+    /// ```
+    /// use leasehold::{Group, Policy};
+    ///
+    /// let leader = Group::leader("scheduler").policy(Policy { kept_min: 1, ..Policy::default() });
+    /// # let builder = leasehold::Node::solo().hold(leader);
+    /// ```
     pub fn leader(name: impl Into<String>) -> Self {
         Group::numbered(name, 1)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold::notice::SessionState;
-use leasehold::{Error, Finish, Group, Health, Node, Policy, Pulse};
+use leasehold::{Error, Finish, Grant, Group, Health, Node, Policy, Pulse};
 use leasehold_core::event::Verdict;
 use leasehold_core::{Epoch, Notice, ShardId};
 
@@ -442,4 +442,32 @@ async fn the_holder_of_a_shard_knows_its_group() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     node.locate("orders", "customer-7").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_with_a_minimum_stays_until_it_leaves_or_steps_down() {
+    let minute = Duration::from_secs(60);
+    // Whichever of the two the plan prefers, one of the orders has the other one lead first.
+    for [leader, joiner] in [["a", "b"], ["b", "a"]] {
+        let bench = Bench::new();
+        let group = || Group::leader("scheduler").policy(Policy { kept_min: 1, ..Policy::default() });
+        let work = |grant: Grant| async move { grant.stopped().await };
+        let start = async |name| bench.node(name).group(group(), work).start().await.unwrap();
+        let first = start(leader).await;
+        until("the first leads", 5, || first.owns(&shard("scheduler/0"))).await;
+        let second = start(joiner).await;
+        second.attached().await.unwrap();
+        tokio::time::sleep(minute).await;
+        assert!(first.owns(&shard("scheduler/0")), "{joiner} took the lead from {leader}");
+        first.grant(&shard("scheduler/0")).unwrap().step_down(minute).unwrap();
+        until("it steps down", 5, || second.owns(&shard("scheduler/0"))).await;
+        tokio::time::sleep(2 * minute).await;
+        assert!(second.owns(&shard("scheduler/0")), "{leader} took the lead back");
+        second.set_accepting(false).unwrap();
+        until("it is unhealthy", 20, || first.owns(&shard("scheduler/0"))).await;
+        second.set_accepting(true).unwrap();
+        tokio::time::sleep(minute).await;
+        first.leave().await;
+        until("it leaves", 5, || second.owns(&shard("scheduler/0"))).await;
+    }
 }
