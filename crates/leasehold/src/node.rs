@@ -296,6 +296,9 @@ impl Node {
     }
 
     /// Hands over all shards and leaves, within 30 seconds. From then on the node holds nothing.
+    ///
+    /// It waits for the handlers, so a handler must not wait for it: both would be cut off after 30 seconds. Let the handler
+    /// tell `main` to leave, or give only its own shard away with [`Grant::step_down`].
     pub async fn leave(&self) -> Finish {
         self.leave_within(LEAVE_WITHIN, Returning::No).await
     }
@@ -317,6 +320,8 @@ impl Node {
 
     /// Hands over all shards and leaves. Work that has not stopped in time is cut off. With [`Returning::Soon`] the
     /// shards of groups with a restart grace are reserved for this name.
+    ///
+    /// For a node that is leaving already, this can only shorten the time: call it at a second signal to hurry.
     pub async fn leave_within(&self, within: Duration, returning: Returning) -> Finish {
         self.leaving.store(true, Ordering::Release);
         let _ = self.inputs.send(Input::Leave { within, returning });
