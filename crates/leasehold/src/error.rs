@@ -33,7 +33,8 @@ pub enum Error {
         "there is no tokio runtime here; nothing was started: call start inside one, or set Builder::runtime"
     )]
     NoRuntime,
-    /// The store has not been read yet, so the view says nothing. Wait, for example with `attached` or `until`.
+    /// The store has not been read yet, or this node has not joined yet, so the view says nothing. Wait, for example with
+    /// `attached` or `until`.
     #[error(
         "the store has not been read yet; nothing was changed: wait until the view is ready, then try again"
     )]

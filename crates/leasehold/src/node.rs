@@ -147,9 +147,16 @@ impl Node {
         self.grants.get(shard).filter(|grant| grant.check().is_ok())
     }
 
-    /// Which shard of a group a key belongs to, and which node holds it.
+    /// Which shard of a group a key belongs to, and which node holds it. A group that this node serves and that is not in
+    /// the view yet, because the node has just started, is [`Error::NotReady`].
     pub fn locate(&self, group: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
-        crate::locate::in_view(&self.views.borrow(), group, key.as_ref())
+        let located = crate::locate::in_view(&self.views.borrow(), group, key.as_ref());
+        match located {
+            Err(Error::UnknownGroup(_)) if self.served().keys().any(|served| served.as_str() == group) => {
+                Err(Error::NotReady)
+            }
+            located => located,
+        }
     }
 
     /// Changes this node's share of the work, relative to the other nodes.
@@ -277,8 +284,13 @@ impl Node {
         shards.map(|seen| &seen.id.0).try_for_each(|shard| self.unquarantine(shard))
     }
 
-    /// Runs a shard again that this node holds and that is quarantined or done.
+    /// Runs a shard again that this node holds and that is quarantined or done. Changes nothing for one that runs or that
+    /// another node holds.
     pub fn unquarantine(&self, shard: &ShardId) -> Result<(), Error> {
+        let view = self.view();
+        if view.ready && !view.shards.iter().any(|seen| seen.id.0 == *shard) {
+            return Err(Error::UnknownShard(shard.to_string()));
+        }
         self.command(Command::Unquarantine(shard.clone()))
     }
 

@@ -471,3 +471,28 @@ async fn a_leader_with_a_minimum_stays_until_it_leaves_or_steps_down() {
         until("it leaves", 5, || second.owns(&shard("scheduler/0"))).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_served_is_never_unknown() {
+    let bench = Bench::new();
+    let first = bench.node("a").start().await.unwrap();
+    first.attached().await.unwrap();
+    // Its name is taken, so it cannot join yet; the store has no settings of the group.
+    let second = bench.node("a").hold(Group::numbered("orders", 4)).start().await.unwrap();
+    second.until(|view| view.ready).await.unwrap();
+    assert!(matches!(second.locate("orders", "customer-7"), Err(Error::NotReady)));
+    assert!(matches!(second.locate("nothing", "customer-7"), Err(Error::UnknownGroup(_))));
+    first.leave().await;
+    second.attached().await.unwrap();
+    until("it knows its group", 5, || second.locate("orders", "customer-7").is_ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_shard_that_exists_is_unquarantined() {
+    let bench = Bench::new();
+    let node = bench.node("a").hold(Group::numbered("orders", 4)).start().await.unwrap();
+    until("it holds them", 5, || node.view().shards.len() == 4).await;
+    node.unquarantine(&shard("orders/3")).unwrap();
+    assert!(matches!(node.unquarantine(&shard("orders/4")), Err(Error::UnknownShard(_))));
+    assert!(matches!(node.unquarantine(&shard("ordres/3")), Err(Error::UnknownShard(_))));
+}
