@@ -12,7 +12,7 @@
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |
-//! | `leasehold_attached` | gauge | `node` | 1 while the node has a session that it renews, or could renew until a moment ago |
+//! | `leasehold_attached` | gauge | `node` | 1 while the node has a valid session |
 //! | `leasehold_draining` | gauge | `node` | 1 while the node hands everything over |
 //! | `leasehold_frozen` | gauge | `node` | 1 while voluntary moves are frozen, as this node sees it |
 //! | `leasehold_nodes` | gauge | `node` | live nodes, as this node sees it |
@@ -23,7 +23,7 @@
 //! | `leasehold_renewal_seconds` | histogram | `node` | from sending a renewal to its confirmation |
 //! | `leasehold_renewal_failure_streak` | gauge | `node` | renewals that failed in a row |
 //! | `leasehold_deadline_seconds` | gauge | `node` | time until work is told to stop, unless a renewal is confirmed; 0 without a session |
-//! | `leasehold_shards_owned` | gauge | `node`, `group` | shards that this node holds, also those whose work does not run |
+//! | `leasehold_shards_owned` | gauge | `node`, `group` | shards that this node holds, whether their work runs or not |
 //! | `leasehold_shards_wanted` | gauge | `node`, `group` | shards that the plan gives to this node |
 //! | `leasehold_shards_running` | gauge | `node`, `group` | shards whose work runs here |
 //! | `leasehold_shards_unowned` | gauge | `node`, `group` | shards that nobody holds, as this node sees it |
@@ -36,7 +36,7 @@
 //! | `leasehold_stuck_total` | counter | `node`, `group` | times that the work of a shard did not stop in time |
 //! | `leasehold_quarantined_total` | counter | `node`, `group` | times that a shard was quarantined because its work kept failing |
 //! | `leasehold_no_room_total` | counter | `node`, `group` | times that no node could take shards of the group: each was full or declined them |
-//! | `leasehold_acquire_retries_total` | counter | `node` | reads of shards that should come here, in case the watch is silent |
+//! | `leasehold_acquire_retries_total` | counter | `node` | times that the node read a shard that it wants again, in case the watch missed a change |
 //! | `leasehold_acquire_exhausted_total` | counter | `node` | retry windows that ended without getting the shard |
 //! | `leasehold_fenced_total` | counter | `node` | sessions of other nodes that this node fenced |
 //! | `leasehold_corrupt_records_total` | counter | `node` | records that are damaged or not written by Leasehold |
