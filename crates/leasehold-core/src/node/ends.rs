@@ -28,7 +28,8 @@ impl Node {
         };
         // Its one try failed as well: another node has the next. Released in this step, after the plan without this node is made.
         hold.stopped(Some(StopReason::Failed));
-        self.declines.decline_for(shard, pause, &mut self.ctx);
+        // For long enough that another takes it, and over long before that one has tried: it must find somebody else then.
+        self.declines.decline_for(shard, pause / 2, &mut self.ctx);
         self.ctx.record_changed();
         self.ctx.replan_now();
         self.ctx.agenda.add(shard.clone());
