@@ -79,7 +79,7 @@ fn without_its_rule_a_story_breaks_a_promise() {
         (Rule::TtlMaxIsHeard, "ttl_longer"),
         (Rule::TtlMaxIsHeard, "ttl_heard"),
         (Rule::AbsentIsNotDead, "evidence"),
-        (Rule::AbsentIsNotDead, "evidence_of_its_own_name"),
+        (Rule::PublishedIsHeld, "evidence_of_its_own_name"),
     ] {
         let path = stories().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == story));
         let written = std::fs::read_to_string(path.expect("the story is there")).expect("it can be read");
