@@ -34,6 +34,8 @@ pub struct Mirror {
     shards: BTreeMap<ShardId, Seen<ShardRecord>>,
     /// Shard records that were there and vanished: when we saw that, and their last epoch.
     vanished: BTreeMap<ShardId, (Moment, Epoch)>,
+    /// The longest ttl that shard records named for a node whose own record was not seen.
+    ttl_named: BTreeMap<NodeName, Duration>,
     /// The sessions that shard records named before they were damaged or vanished.
     lost_holders: BTreeMap<ShardId, Vec<LostHolder>>,
     /// Sessions that are proved to be over.

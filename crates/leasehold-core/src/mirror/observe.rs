@@ -218,6 +218,7 @@ impl Mirror {
             .as_ref()
             .and_then(|record| record.as_ref().ok())
             .map_or(Duration::ZERO, |record| record.ttl());
+        let ttl = self.ttl_named.remove(name).map_or(ttl, |named| named.max(ttl));
         let ttl_longest = former.as_ref().map_or(ttl, |former| former.ttl_longest.max(ttl));
         let session = record.as_ref().and_then(|record| record.as_ref().ok()).map(|record| record.session);
         let session_seen_at = match &former {
@@ -333,11 +334,13 @@ impl Mirror {
         }
         self.vanished.remove(id);
         let (version, sum) = (stored.version.clone(), xxh3_64(&stored.value));
-        if let Some(holder) = record.as_ref().ok().and_then(ShardRecord::holder)
-            && let Some(node) = self.nodes.get_mut(&holder.node)
-        {
-            // In case its own record cannot be read.
-            node.ttl_longest = node.ttl_longest.max(holder.ttl());
+        if let Some(holder) = record.as_ref().ok().and_then(ShardRecord::holder) {
+            // In case its own record cannot be read. It may be read later than this one.
+            let ttl_longest = match self.nodes.get_mut(&holder.node) {
+                Some(node) => &mut node.ttl_longest,
+                None => self.ttl_named.entry(holder.node.clone()).or_default(),
+            };
+            *ttl_longest = holder.ttl().max(*ttl_longest);
         }
         self.note_shard_change(now, id, record.as_ref().ok());
         let seen = Seen { version, sum, record, first_seen_at: now, order, before: None };

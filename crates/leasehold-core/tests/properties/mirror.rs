@@ -366,3 +366,22 @@ proptest! {
         }
     }
 }
+
+/// A damaged node record counts with the ttl that a shard's record names for its holder, whichever of the two is read first.
+#[test]
+fn a_damaged_node_record_has_the_ttl_that_a_shard_names_for_it() {
+    let (shard, session) = (make::shard_id(0), make::session(7));
+    let held = make::shard_record(&shard, 1, make::held("b", session), 1).encode();
+    let stored =
+        |version: &str, value: Vec<u8>| Stored { version: Version::new(version), value: value.into() };
+    let shard = (Key::Shard(shard), stored("1", held));
+    let node = (Key::Node("b".parse().expect("a node's name")), stored("2", b"noise".to_vec()));
+    for order in [[&shard, &node], [&node, &shard]] {
+        let mut mirror = Mirror::default();
+        for (key, stored) in order {
+            mirror.observe(Moment::from_millis(1), Source::Watch, key, Some(stored));
+        }
+        let seen = mirror.nodes().values().next().expect("the node");
+        assert_eq!(seen.ttl_longest, std::time::Duration::from_secs(10));
+    }
+}
