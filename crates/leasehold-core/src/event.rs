@@ -77,6 +77,11 @@ pub enum Command {
     Disengage(ShardId),
     /// Begin to serve a group, also one that is served already (its static settings are replaced).
     Serve(crate::config::GroupConfig),
+    /// The same for a group that others created in the store: if its settings there are deleted, this node does not write
+    /// them again.
+    ServeStored(crate::config::GroupConfig),
+    /// No longer serve a group: the work of its shards is told to stop, and they are given up.
+    Unserve(GroupName),
     /// Hand everything over, take nothing, stay. Undone by `Undrain`.
     Drain,
     /// Take shards again.

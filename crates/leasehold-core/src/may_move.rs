@@ -31,6 +31,10 @@ pub struct Move<'a> {
     pub moves_begun: &'a [Moment],
     /// How many shards of the group run here, this one included.
     pub running: usize,
+    /// How many shards of all groups run here, this one included.
+    pub running_in_all: usize,
+    /// How many shards of all groups this node keeps at least.
+    pub kept_min_in_all: u32,
     /// The hash of what this node plans with.
     pub view: u64,
     /// The node that should get it.
@@ -80,6 +84,8 @@ pub enum Unmoved {
     Rate(u64),
     /// This node would keep too few shards of the group.
     MinimumKept(u32),
+    /// This node would keep too few shards of all groups together.
+    MinimumKeptInAll(u32),
     /// The receiver is not there, drains, or takes nothing.
     ReceiverRefuses(NodeName),
     /// The receiver has been silent for too long.
@@ -109,6 +115,9 @@ impl std::fmt::Display for Unmoved {
             Unmoved::Rate(ms) => write!(f, "this node reached moves_max; next move in {ms} ms"),
             Unmoved::MinimumKept(kept) => {
                 write!(f, "this node must keep at least {kept} shards of the group")
+            }
+            Unmoved::MinimumKeptInAll(kept) => {
+                write!(f, "this node must keep at least {kept} shards over all groups")
             }
             Unmoved::NoReceiver => f.write_str("no other node can take it"),
             Unmoved::ReceiverRefuses(node) => {
@@ -182,6 +191,9 @@ pub fn may_move(it: &Move<'_>) -> Result<(), Unmoved> {
     }
     if it.policy.kept_min > 0 && it.running <= it.policy.kept_min as usize {
         return Err(Unmoved::MinimumKept(it.policy.kept_min));
+    }
+    if it.kept_min_in_all > 0 && it.running_in_all <= it.kept_min_in_all as usize {
+        return Err(Unmoved::MinimumKeptInAll(it.kept_min_in_all));
     }
     receiver_ready(at, &to, it.view)
 }

@@ -44,6 +44,7 @@ pub struct Builder {
     placement: Option<Arc<dyn Placement>>,
     hooks: Hooks,
     hook_every: Option<Duration>,
+    hook_timeout: Option<Duration>,
     registry: RegistryOptions,
     dead_man: DeadManTimer,
     runs_on: RunsOn,
@@ -62,6 +63,7 @@ impl Builder {
             placement: None,
             hooks: Hooks::default(),
             hook_every: None,
+            hook_timeout: None,
             registry: RegistryOptions::default(),
             dead_man: DeadManTimer::Off,
             runs_on: RunsOn::OwnThread,
@@ -281,9 +283,16 @@ impl Builder {
         self.configure(|config| config.gate = Gate::Ask)
     }
 
-    /// How often weight and health are asked, and how long each hook may take (the acquire gate too). The default is the renewal interval.
+    /// How often weight and health are asked. The default is the renewal interval.
     pub fn hook_every(mut self, every: Duration) -> Self {
         self.hook_every = Some(every);
+        self
+    }
+
+    /// How long each hook may take, the acquire gate too. The default is [`hook_every`](Builder::hook_every). A gate that
+    /// has not answered within a ttl has refused, whatever this says.
+    pub fn hook_timeout(mut self, within: Duration) -> Self {
+        self.hook_timeout = Some(within);
         self
     }
 
@@ -327,7 +336,18 @@ impl Builder {
             None => Handle::try_current().map_err(|_| Error::NoRuntime)?,
         };
         let (config, handlers) = self.settings()?;
-        let Builder { store, placement, hooks, hook_every, registry, dead_man, runs_on, clock, .. } = self;
+        let Builder {
+            store,
+            placement,
+            hooks,
+            hook_every,
+            hook_timeout,
+            registry,
+            dead_man,
+            runs_on,
+            clock,
+            ..
+        } = self;
         Setup {
             store,
             config,
@@ -335,6 +355,7 @@ impl Builder {
             placement,
             hooks,
             hook_every,
+            hook_timeout,
             registry,
             dead_man,
             runs_on,
@@ -382,13 +403,11 @@ impl Builder {
         if let Err(errors) = config.check_on(&facts) {
             problems.extend(errors.iter().cloned());
         }
-        if let Some(every) = self.hook_every.filter(|every| *every < HOOK_EVERY_MIN) {
-            problems.push(ConfigError::new(
-                "library",
-                "hook_every",
-                format!("{every:?} is below {HOOK_EVERY_MIN:?}, and it also limits how long a hook may take"),
-                "raise it",
-            ));
+        for (name, span) in [("hook_every", self.hook_every), ("hook_timeout", self.hook_timeout)] {
+            if let Some(span) = span.filter(|span| *span < HOOK_EVERY_MIN) {
+                let what = format!("{span:?} is below {HOOK_EVERY_MIN:?}");
+                problems.push(ConfigError::new("library", name, what, "raise it"));
+            }
         }
         problems.extend(self.registry.problems());
         #[cfg(feature = "test-util")]

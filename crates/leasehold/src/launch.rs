@@ -42,6 +42,7 @@ pub(crate) struct Setup {
     pub(crate) placement: Option<Arc<dyn Placement>>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Option<Duration>,
+    pub(crate) hook_timeout: Option<Duration>,
     pub(crate) registry: RegistryOptions,
     pub(crate) dead_man: DeadManTimer,
     pub(crate) runs_on: RunsOn,
@@ -143,7 +144,8 @@ impl Setup {
 
     async fn drive<A: Alarm>(self, ends: Ends, alarm: A) {
         let kill_early = self.kill_early();
-        let Setup { store, config, handlers, hooks, hook_every, clock, runtime, .. } = self;
+        let Setup { store, config, handlers, hooks, hook_every, hook_timeout, clock, runtime, .. } = self;
+        let hook_every = hook_every.unwrap_or(config.renew_every);
         let follow_watch = store.facts().watch;
         let meters = Arc::new(Meters::new(&config.node));
         let tasks = Tasks::on(Handle::current());
@@ -169,7 +171,8 @@ impl Setup {
             calls,
             works,
             hooks,
-            hook_every: hook_every.unwrap_or(config.renew_every),
+            hook_every,
+            hook_within: hook_timeout.unwrap_or(hook_every),
             end_report: EndReport::new(ends.publisher, meters, ends.finished),
             told: ends.told,
             inputs: ends.inbox,

@@ -13,7 +13,7 @@ use leasehold_core::explain::{Difference, Explanation, WhatIf};
 use leasehold_core::notice::SessionState;
 use leasehold_core::record::ShardSet;
 use leasehold_core::view::{ShardPhase, ShardView};
-use leasehold_core::{Command, Event, GroupName, Moment, NodeName, ShardId, ShardName, View};
+use leasehold_core::{Command, Event, GroupConfig, GroupName, Moment, NodeName, ShardId, ShardName, View};
 use leasehold_store::{IntoStore, LeaseId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -184,9 +184,32 @@ impl Node {
         self.command(Command::Address(address))
     }
 
+    /// Replaces this node's labels.
+    pub fn set_labels(&self, labels: BTreeMap<String, String>) -> Result<(), Error> {
+        self.command(Command::Labels(labels))
+    }
+
     /// Serves another group from now on. For a group that it already serves, changes the static settings and adds a
     /// handler.
     pub fn serve<F, Fut>(&self, group: Group, work: F) -> Result<(), Error>
+    where
+        F: Fn(Grant) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.serve_by(group, work, Command::Serve)
+    }
+
+    /// Serves a group that others have created in the store: like [`serve`](Node::serve), but if the group's settings in the
+    /// store are deleted, this node does not write them again. It goes on until [`unserve`](Node::unserve).
+    pub fn serve_stored<F, Fut>(&self, group: Group, work: F) -> Result<(), Error>
+    where
+        F: Fn(Grant) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.serve_by(group, work, Command::ServeStored)
+    }
+
+    fn serve_by<F, Fut>(&self, group: Group, work: F, how: fn(GroupConfig) -> Command) -> Result<(), Error>
     where
         F: Fn(Grant) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
@@ -196,7 +219,18 @@ impl Node {
         // The handler comes first, so that no shard starts without it.
         self.send(Input::Handle(config.group.clone(), AnyHandler::new(work)))?;
         self.served().insert(config.group.clone(), config.shards);
-        self.command(Command::Serve(config))
+        self.command(how(config))
+    }
+
+    /// No longer serves a group: the work of its shards is told to stop, and they are given up. For a group that is not
+    /// served nothing happens.
+    pub fn unserve(&self, group: &str) -> Result<(), Error> {
+        let group = group_name(group)?;
+        if self.served().remove(&group).is_some() {
+            self.engaged.lock().unwrap_or_else(PoisonError::into_inner).retain(|shard| shard.group != group);
+            self.send(Input::Unserve(group))?;
+        }
+        Ok(())
     }
 
     /// Adds a handler to a group. Shards of the group that already run get it at once, under their current grant.

@@ -29,6 +29,8 @@ pub struct Config {
     pub weight: u32,
     /// The most shards that it holds in all groups together; `None` means no limit, and 0 is refused.
     pub capacity: Option<u32>,
+    /// The fewest shards, in all groups together, that it keeps in voluntary moves, beside what each group's policy says.
+    pub kept_min: u32,
     /// Its zone, for groups with a zone rule.
     pub zone: Option<String>,
     /// The address at which callers reach it, for `locate`.
@@ -137,6 +139,7 @@ impl Config {
             node,
             weight: 100,
             capacity: None,
+            kept_min: 0,
             zone: None,
             address: None,
             labels: BTreeMap::new(),

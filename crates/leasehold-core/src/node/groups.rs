@@ -26,6 +26,8 @@ impl Node {
         for group in served {
             let lasting = self.mirror.lasting(&group.group).cloned().unwrap_or_default();
             let (record, expect) = match self.mirror.groups().get(&group.group) {
+                // It was deleted, or is not here yet.
+                None if self.offer.is_stored(&group.group) => continue,
                 None => {
                     // It was there before: whatever operators had set in it is lost.
                     let recreated = Warning::GroupRecreated(group.group.clone());

@@ -278,6 +278,14 @@ impl Node {
                 self.offer.serve(group);
                 self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
             }
+            Command::ServeStored(group) => {
+                self.offer.serve_stored(group);
+                self.ctx.timers.set_earlier(Timer::List, self.ctx.now.at);
+            }
+            Command::Unserve(group) => {
+                self.offer.unserve(&group);
+                self.ctx.agenda.add_everything();
+            }
             Command::Drain => self.departure.drain(),
             Command::Undrain => self.departure.undrain(),
             Command::Leave { within, returning } => self.departure.begin(within, returning, &mut self.ctx),

@@ -126,12 +126,17 @@ impl<'a> Movability<'a> {
     fn move_of(&self, shard: &ShardId, to: Option<&'a NodeName>, room: Room) -> Move<'a> {
         let control = self.mirror.control();
         let policy = self.planner.group(&shard.group).map(|group| group.policy.clone()).unwrap_or_default();
-        let in_group =
-            |(held, hold): &(&ShardId, &Hold)| held.group == shard.group && hold.phase() == Phase::Running;
+        let runs = |(_, hold): &(&ShardId, &Hold)| hold.phase() == Phase::Running;
+        let in_group = |(held, _): &(&ShardId, &Hold)| held.group == shard.group;
         // Counted only where it matters: there may be many.
         let running = match policy.kept_min {
             0 => usize::MAX,
-            _ => self.holds.iter().filter(in_group).count(),
+            _ => self.holds.iter().filter(runs).filter(in_group).count(),
+        };
+        let kept_min_in_all = self.ctx.config.kept_min;
+        let running_in_all = match kept_min_in_all {
+            0 => usize::MAX,
+            _ => self.holds.iter().filter(runs).count(),
         };
         let hold = self.holds.get(shard);
         Move {
@@ -148,6 +153,8 @@ impl<'a> Movability<'a> {
             on_trial_until: hold.and_then(|hold| hold.on_trial_until(self.ctx.config.healthy_after)),
             moves_begun: &self.moves.begun_at,
             running,
+            running_in_all,
+            kept_min_in_all,
             view: self.planner.plan().view,
             to: to.map(|to| self.receiver(to, room)),
         }

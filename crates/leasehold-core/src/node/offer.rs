@@ -1,7 +1,7 @@
 //! What this node is and offers: how much it can run, of which groups, and where it is. It starts as configured, and
 //! commands change it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, GroupConfig};
 use crate::name::GroupName;
@@ -15,6 +15,8 @@ pub(super) struct Offer {
     address: Option<String>,
     labels: BTreeMap<String, String>,
     served: BTreeMap<GroupName, GroupConfig>,
+    /// Of these, the groups whose settings are only ever written by others.
+    stored: BTreeSet<GroupName>,
 }
 
 impl Offer {
@@ -26,6 +28,7 @@ impl Offer {
             address: config.address.clone(),
             labels: config.labels.clone(),
             served: config.groups.iter().map(|group| (group.group.clone(), group.clone())).collect(),
+            stored: BTreeSet::new(),
         }
     }
 
@@ -75,7 +78,23 @@ impl Offer {
         &self.served
     }
 
+    /// Whether only others write the settings of a group.
+    pub(super) fn is_stored(&self, group: &GroupName) -> bool {
+        self.stored.contains(group)
+    }
+
+    pub(super) fn serve_stored(&mut self, group: GroupConfig) {
+        self.stored.insert(group.group.clone());
+        self.served.insert(group.group.clone(), group);
+    }
+
+    pub(super) fn unserve(&mut self, group: &GroupName) {
+        self.served.remove(group);
+        self.stored.remove(group);
+    }
+
     pub(super) fn serve(&mut self, group: GroupConfig) {
+        self.stored.remove(&group.group);
         self.served.insert(group.group.clone(), group);
     }
 

@@ -101,7 +101,10 @@ impl Node {
         };
         let epoch = hold.epoch();
         let pause = self.ctx.config.restart.pause(failures - 1);
-        let again_after = pause + self.ctx.rng.up_to(pause / 10);
+        let jittered = pause + self.ctx.rng.up_to(pause / 10);
+        // What the jitter adds to the longest pause is taken from it instead: that is what it says, the longest.
+        let beyond = jittered.saturating_sub(self.ctx.config.restart.longest());
+        let again_after = jittered - beyond * 2;
         hold.rest(at + again_after);
         self.ctx.tell(Notice::WorkEnded { shard: shard.clone(), epoch, error, again_after });
         self.ctx.agenda.wake_at(shard, at + again_after);

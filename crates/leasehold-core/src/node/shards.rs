@@ -133,6 +133,9 @@ impl Node {
 
     /// Why a shard must not run here, apart from a plan that would rather have it elsewhere.
     fn must_stop(&self, shard: &ShardId, epoch: Epoch) -> Option<StopReason> {
+        if !self.offer.served().contains_key(&shard.group) {
+            return Some(StopReason::Disengaged);
+        }
         let settings = self.planner.group(&shard.group)?;
         let gone = !self.offer.serves(&shard.group, &self.mirror)
             || match settings.set {

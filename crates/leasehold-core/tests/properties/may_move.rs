@@ -28,6 +28,8 @@ struct Case {
     moves_max: u32,
     window: u64,
     kept_min: u32,
+    running_in_all: usize,
+    kept_min_in_all: u32,
     to: Option<To>,
 }
 
@@ -74,12 +76,13 @@ fn cases() -> impl Strategy<Value = Case> {
         (prop::option::of(0_u64..=100), 0_u64..=100, prop::option::weighted(0.2, 0_u64..110)),
         prop::collection::vec(0_u64..=100, 0..6),
     );
-    let policy = (0_u64..20, 0_u64..20, 0_u32..5, 1_u64..80, 0_u32..3, 1_usize..6);
+    let in_all = (1_usize..12, prop::option::weighted(0.2, 1_u32..12).prop_map(Option::unwrap_or_default));
+    let policy = (0_u64..20, 0_u64..20, 0_u32..5, 1_u64..80, 0_u32..3, 1_usize..6, in_all);
     let to = prop::option::weighted(0.95, receivers());
     (frozen, times, policy, to).prop_map(|(frozen, times, policy, to)| {
         let (freeze, pinned_here, frozen_until, plan_is_stale) = frozen;
         let ((moved_at, started_at, on_trial_until), mut begun) = times;
-        let (cooldown, min_run, moves_max, window, kept_min, running) = policy;
+        let (cooldown, min_run, moves_max, window, kept_min, running, in_all) = policy;
         begun.sort_unstable();
         let (at, kept_min) = (100, if running < 3 { kept_min } else { 0 });
         Case {
@@ -98,6 +101,8 @@ fn cases() -> impl Strategy<Value = Case> {
             moves_max,
             window,
             kept_min,
+            running_in_all: in_all.0,
+            kept_min_in_all: in_all.1,
             to,
         }
     })
@@ -129,6 +134,8 @@ fn asked(case: &Case, node: &NodeName) -> Result<(), Unmoved> {
         on_trial_until: case.on_trial_until.map(moment),
         moves_begun: &begun,
         running: case.running,
+        running_in_all: case.running_in_all,
+        kept_min_in_all: case.kept_min_in_all,
         view: 7,
         to: case.to.as_ref().map(|to| Receiver {
             node,
@@ -166,6 +173,9 @@ fn reasons(case: &Case, node: &NodeName) -> Vec<Unmoved> {
     all.extend(lasts(case.at, rate).map(Unmoved::Rate));
     let keeps = case.running - 1;
     all.extend((keeps < case.kept_min as usize).then_some(Unmoved::MinimumKept(case.kept_min)));
+    let keeps_in_all = case.running_in_all - 1;
+    let too_few = keeps_in_all < case.kept_min_in_all as usize;
+    all.extend(too_few.then_some(Unmoved::MinimumKeptInAll(case.kept_min_in_all)));
     all.extend((!to.receives).then(|| Unmoved::ReceiverRefuses(node.clone())));
     let silent = to.silent_for.is_none_or(|silent_for| 2 * silent_for > to.ttl);
     all.extend(silent.then(|| Unmoved::ReceiverSilent(node.clone())));
@@ -195,7 +205,7 @@ fn the_first_of_all_reasons_is_given_and_none_is_missed() {
         *seen.entry(word(&answer)).or_default() += 1;
     }
     println!("{seen:#?}");
-    // Fourteen reasons with a receiver, one without, and none at all.
-    assert_eq!(seen.len(), 16, "{seen:#?}");
+    // Fifteen reasons with a receiver, one without, and none at all.
+    assert_eq!(seen.len(), 17, "{seen:#?}");
     assert!(seen.values().all(|times| *times >= 20), "{seen:#?}");
 }

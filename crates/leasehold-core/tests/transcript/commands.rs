@@ -313,6 +313,7 @@ fn config(name: &str, settings: &str) -> Result<Config, String> {
             ("name", value) => config.node = value.parse().map_err(text)?,
             ("weight", value) => config.weight = number(value)?,
             ("capacity", value) => config.capacity = Some(number(value)?),
+            ("kept_min", value) => config.kept_min = number(value)?,
             ("zone", value) => config.zone = Some(value.into()),
             ("address", value) => config.address = Some(value.into()),
             ("groups", value) => {
@@ -363,6 +364,8 @@ fn command(words: &str) -> Result<Command, String> {
         "engage" => Command::Engage(shard(value)?),
         "disengage" => Command::Disengage(shard(value)?),
         "unquarantine" => Command::Unquarantine(shard(value)?),
+        "unserve" => Command::Unserve(value.parse().map_err(text)?),
+        "serve_stored" => Command::ServeStored(group_config(value, &Policy::default())?),
         "serve" => Command::Serve(group_config(value, &Policy::default())?),
         _ => return Err("there is no such command".into()),
     })

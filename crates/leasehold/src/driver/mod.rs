@@ -29,7 +29,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold_core::event::{Ended, Returning, Verdict};
+use leasehold_core::notice::SessionState;
 use leasehold_core::store::WatchEvent;
+use leasehold_core::view::Me;
 use leasehold_core::{Action, Command, Epoch, Event, GroupName, Moment, Now, ShardId};
 use tokio::sync::{broadcast, mpsc};
 
@@ -53,6 +55,10 @@ const OVERDUE_PAUSE: Duration = Duration::from_millis(1);
 /// How long after the time for leaving is up the core gives up on a store that does not answer.
 const CORE_GIVES_UP_AFTER: Duration = Duration::from_secs(2);
 
+/// How long a node that leaves with nothing to hand over waits for a store that does not answer, before the core's own
+/// last try.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+
 /// A question to the core, answered on the driver's thread.
 pub(crate) type Query = Box<dyn FnOnce(&leasehold_core::Node, Now) + Send>;
 
@@ -66,6 +72,8 @@ pub(crate) enum Input {
     OwnedEnded { shard: ShardId, epoch: Epoch, how: Ended },
     /// Another handler for a group.
     Handle(GroupName, AnyHandler),
+    /// No longer serve a group.
+    Unserve(GroupName),
     /// Whether the user accepts new shards.
     Accept(bool),
     /// The answer of the health hook.
@@ -97,6 +105,7 @@ pub(crate) struct Driver<A> {
     pub(crate) works: Works<A>,
     pub(crate) hooks: Hooks,
     pub(crate) hook_every: Duration,
+    pub(crate) hook_within: Duration,
     pub(crate) end_report: EndReport,
     pub(crate) told: broadcast::Sender<Arc<NodeEvent>>,
     pub(crate) inputs: mpsc::UnboundedReceiver<Input>,
@@ -116,6 +125,8 @@ pub(crate) struct Life {
     /// When the driver gives up on the core.
     pub(crate) give_up_at: Moment,
     pub(crate) lost_in_step: bool,
+    /// It leaves without a session and with nothing to hand over: it does not wait for the store for long.
+    pub(crate) leaves_empty: bool,
     /// User code can never run here again.
     pub(crate) runtime_gone: bool,
     pub(crate) finish: Option<Finish>,
@@ -129,6 +140,7 @@ impl Default for Life {
             leave_by: Moment::NEVER,
             give_up_at: Moment::NEVER,
             lost_in_step: false,
+            leaves_empty: false,
             runtime_gone: false,
             finish: None,
         }
@@ -204,6 +216,10 @@ impl<A: Alarm> Driver<A> {
                 self.works.add_handler(group, handler);
                 self.leave_if_nothing_can_run();
             }
+            Input::Unserve(group) => {
+                self.works.executor.handlers.remove(&group);
+                self.step(Event::Command(Command::Unserve(group)));
+            }
             Input::Accept(accept) => {
                 self.life.accept = accept;
                 self.wish_accepting();
@@ -239,6 +255,18 @@ impl<A: Alarm> Driver<A> {
         self.step(Event::Command(Command::Leave { within, returning }));
     }
 
+    /// A node that leaves, has no session and runs nothing has nothing to hand over: it only tries for a moment to say that
+    /// its former session is over. The time that it was given is for work.
+    fn hurry_if_empty(&mut self, me: Option<&Me>) {
+        let leaves = self.life.leave_by != Moment::NEVER && self.life.finish.is_none();
+        let detached =
+            me.is_some_and(|me| matches!(me.session_state, SessionState::Detached | SessionState::Joining));
+        if leaves && detached && self.works.running() == 0 && !self.life.leaves_empty {
+            self.life.leaves_empty = true;
+            self.leave(LAST_WORD_WITHIN, Returning::No);
+        }
+    }
+
     /// A node that can run nothing must not attract shards: it hands over what it has and leaves. A node that only
     /// holds shards, without any user code, needs no runtime.
     fn leave_if_nothing_can_run(&mut self) {
@@ -265,6 +293,7 @@ impl<A: Alarm> Driver<A> {
     fn publish_if_due(&mut self) {
         if self.clock.now() >= self.end_report.publisher.due_at() {
             let view = self.end_report.publisher.publish(&self.core, &self.clock);
+            self.hurry_if_empty(view.me.as_ref());
             self.end_report.meters.view(&view, &self.works.running_by_group(), self.clock.now());
         } else if self.clock.now() >= self.end_report.meters.again_at() {
             self.end_report.meters.again(self.clock.now());
@@ -334,7 +363,7 @@ impl<A: Alarm> Driver<A> {
             return;
         };
         let (runtime, clock) = (self.works.executor.runtime.clone(), self.clock.clone());
-        let within = self.hook_every;
+        let within = self.hook_within;
         self.calls.tasks().spawn(async move {
             let about = shard.clone();
             let asked = hooks::ask(&runtime, &clock, within, async move { gate(about).await }).await;
@@ -345,7 +374,7 @@ impl<A: Alarm> Driver<A> {
 
     /// Asks for weight and health regularly; only changes are passed on.
     fn start_hooks(&self) {
-        let (every, clock) = (self.hook_every, self.clock.clone());
+        let (every, within, clock) = (self.hook_every, self.hook_within, self.clock.clone());
         let (runtime, inputs) = (self.works.executor.runtime.clone(), self.works.executor.inputs.clone());
         if let Some(weight) = self.hooks.weight.clone() {
             let (clock, runtime, inputs) = (clock.clone(), runtime.clone(), inputs.clone());
@@ -353,7 +382,7 @@ impl<A: Alarm> Driver<A> {
                 let mut last = None;
                 loop {
                     let ask = weight.clone();
-                    let answer = hooks::ask(&runtime, &clock, every, async move { ask().await }).await;
+                    let answer = hooks::ask(&runtime, &clock, within, async move { ask().await }).await;
                     if answer.is_some() && answer != last {
                         last = answer;
                         let _ =
@@ -368,7 +397,7 @@ impl<A: Alarm> Driver<A> {
                 let mut last = Health::Healthy;
                 loop {
                     let ask = health.clone();
-                    let answer = hooks::ask(&runtime, &clock, every, async move { ask().await }).await;
+                    let answer = hooks::ask(&runtime, &clock, within, async move { ask().await }).await;
                     let answer = answer.unwrap_or(Health::Unhealthy);
                     if answer != last {
                         last = answer;

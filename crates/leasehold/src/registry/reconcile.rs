@@ -18,6 +18,13 @@ impl Keeper {
         if let Some(lease) = self.lease.take_if(|lease| lease.doubtful) {
             self.replace(lease).await?;
         }
+        // With the last key its lease goes, and whatever is still under it.
+        if self.wanted.is_empty()
+            && let Some(id) = self.lease.as_ref().map(|lease| lease.id.clone())
+        {
+            self.call(|r, lease| r.revoke(lease), &id).await?;
+            self.lease = None;
+        }
         // Twice: the lease may turn out to be gone, and then everything is written under a new one.
         for _ in 0..2 {
             if self.lease.is_none() && self.wanted.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold::notice::SessionState;
-use leasehold::{Error, Finish, Grant, Group, Health, Node, Policy, Pulse};
+use leasehold::{Client, ClientOptions, Error, Finish, Grant, Group, Health, Node, Policy, Pulse};
 use leasehold_core::event::Verdict;
 use leasehold_core::{Epoch, Notice, ShardId};
 
@@ -312,6 +312,52 @@ async fn leaving_without_a_store_is_bounded_and_says_so() {
     assert_eq!(finish, Finish::Unconfirmed);
     assert_eq!(bench.witness.at_work("a"), 0);
     assert!(bench.clock.now().since(began_at) < Duration::from_secs(18));
+}
+
+/// The time that it is given is for work, and none runs.
+#[tokio::test(start_paused = true)]
+async fn a_detached_node_leaves_within_a_few_seconds() {
+    let bench = Bench::new();
+    let link = bench.link();
+    let builder =
+        bench.node_on("a", link.clone()).group(Group::numbered("orders", 4), bench.witness.worker("a"));
+    let node = builder.start().await.unwrap();
+    until("it holds all", 5, || node.owned().len() == 4).await;
+    cut(&link);
+    let detached = |node: &Node| {
+        node.view().me.as_ref().is_some_and(|me| me.session_state == SessionState::Detached && me.held == 0)
+    };
+    until("it is detached", 20, || detached(&node)).await;
+    let began_at = bench.clock.now();
+    assert_eq!(node.leave().await, Finish::Unconfirmed);
+    let took = bench.clock.now().since(began_at);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_dropped_and_one_from_the_store_is_not_written_again() {
+    let bench = Bench::new();
+    let options = ClientOptions { clock: bench.clock.clone(), ..ClientOptions::default() };
+    let client = Client::open_with(bench.store(), options).await.unwrap();
+    client.set_group(Group::numbered("billing", 2)).await.unwrap();
+    let node =
+        bench.node("a").group(Group::numbered("orders", 4), bench.witness.worker("a")).start().await.unwrap();
+    node.serve_stored(Group::numbered("billing", 2), bench.witness.worker("a")).unwrap();
+    until("it holds both", 10, || node.owned().len() == 6).await;
+    client.delete_group("billing").await.unwrap();
+    client.delete_group("orders").await.unwrap();
+    until("its own group is written again", 30, || bench.server.get_raw("test", "groups/orders").is_some())
+        .await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(bench.server.get_raw("test", "groups/billing").is_none(), "those of others are not");
+    assert_eq!(node.owned().len(), 6, "it goes on until it is dropped");
+    node.unserve("billing").unwrap();
+    until("it is dropped", 5, || node.owned().len() == 4).await;
+    node.unserve("billing").unwrap();
+    assert!(matches!(node.handle("billing", bench.witness.worker("a")), Err(Error::NotServed(_))));
+    node.serve(Group::numbered("billing", 2), bench.witness.worker("a")).unwrap();
+    until("it is served again", 10, || node.owned().len() == 6).await;
+    assert_eq!(node.leave().await, Finish::Clean);
 }
 
 #[tokio::test(start_paused = true)]

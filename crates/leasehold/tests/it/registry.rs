@@ -48,6 +48,22 @@ async fn keys_live_as_long_as_their_registrant_under_one_shared_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_lease_goes_with_its_last_key_and_a_new_key_gets_a_new_one() {
+    let bench = Bench::new();
+    let registry = registry(bench.store());
+    let lease = registry.register("a", "1").await.unwrap();
+    assert_eq!(registry.register("b", "2").await.unwrap(), lease);
+    registry.unregister("a").await.unwrap();
+    assert_eq!(registry.health().lease, Some(lease.clone()));
+    registry.unregister("b").await.unwrap();
+    assert_eq!((registry.health().state, registry.health().lease), (RegistryState::Idle, None));
+    let state = bench.store().registry().unwrap().keep_alive(&lease).await.unwrap();
+    assert_eq!(state, leasehold_store::LeaseState::Gone);
+    assert_ne!(registry.register("a", "3").await.unwrap(), lease);
+    assert_eq!(keys(&bench).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_without_a_name_is_refused() {
     let bench = Bench::new();
     let registry = registry(bench.store());
