@@ -16,6 +16,9 @@ use crate::settings::{Problem, Problems, Settings, nearest, redacted};
 /// How long the test of a store may take before it is reported.
 const VETTED_UNSEEN: Duration = Duration::from_secs(1);
 
+/// How long closing the local stores may take: what is not closed then is tidied up by whoever opens the file next.
+const CLOSED_WITHIN: Duration = Duration::from_millis(500);
+
 /// What to do if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
@@ -68,6 +71,12 @@ pub async fn open_patiently(settings: &Settings) -> Result<Arc<dyn Store>, Failu
         Ok(store)
     };
     patiently(settings, asked).await
+}
+
+/// Closes local stores in order, at the end of the program: the last one to close a file removes what SQLite keeps beside
+/// it.
+pub fn close() {
+    let _ = leasehold_local::wait_until_closed(CLOSED_WITHIN);
 }
 
 /// Tests whether the store can be trusted with records. A bucket needs many test writes; `say` reports that if it takes long.

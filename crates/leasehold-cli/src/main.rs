@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     if let Some(code) = leasehold_prove::hidden_main() {
         return code;
     }
-    match parse().and_then(dispatch) {
+    let result = parse().and_then(dispatch);
+    stores::close();
+    match result {
         Ok(()) => {
             log::flush();
             ExitCode::SUCCESS

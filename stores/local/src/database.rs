@@ -12,6 +12,7 @@ use crate::busy_timeout;
 use crate::database_file::{DatabaseFile, FileState, Identity};
 use crate::error::{LocalError, damaged, refused};
 use crate::notify_file::NotifyFile;
+use crate::open_count::Opened;
 use crate::options::Create;
 use crate::records::{Head, signed};
 
@@ -31,6 +32,8 @@ const FILE_NAME: &str = "file";
 pub(crate) struct Database {
     pub(crate) connection: Connection,
     pub(crate) identity: Identity,
+    /// After the connection, so that it is closed when this counts no more.
+    _opened: Opened,
 }
 
 /// The newest state of a database that a process has seen, to notice that it went back.
@@ -67,6 +70,7 @@ impl Database {
         let _alone = db_file.open_alone()?;
         let identity = make_sure_of_file(db_file, create)?;
         let told = |error: LocalError| error.into_store_error(&db_file.file);
+        let opened = Opened::one_more();
         let mut connection = connect(&db_file.file).map_err(|e| told(e.into()))?;
         prepare(&mut connection, &db_file.file).map_err(told)?;
         if check == Check::Whole {
@@ -77,7 +81,7 @@ impl Database {
         if db_file.file_state()? != FileState::File(identity) {
             return Err(replaced(db_file));
         }
-        Ok(Database { connection, identity })
+        Ok(Database { connection, identity, _opened: opened })
     }
 
     /// The store's mark of identity: it differs when the file went back to an older state, was created again or is a copy.

@@ -41,10 +41,12 @@ mod listener;
 mod live_sessions;
 mod local;
 mod notify_file;
+mod open_count;
 mod options;
 mod records;
 mod registry;
 mod watch;
 
 pub use local::Local;
+pub use open_count::wait_until_closed;
 pub use options::{Create, Options};
