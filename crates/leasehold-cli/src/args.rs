@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Repair(Repair),
     /// List the registered keys
     Keys(Keys),
-    /// Register a key with a value until Ctrl-C
+    /// Register keys with their values until Ctrl-C
     Register(Register),
     /// Check this machine, the store and the settings
     Doctor(ForAll),
@@ -233,8 +233,9 @@ pub(crate) struct Run {
     pub(crate) everywhere: Everywhere,
     #[command(flatten)]
     pub(crate) node: ForNodes,
-    /// The command and its arguments; {shard}, {group} and {epoch} are replaced
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments; {shard}, {group} and {epoch} are replaced. Groups in the settings file can have
+    /// commands of their own
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -394,16 +395,29 @@ pub(crate) enum GroupCommand {
     List(Inspect),
     /// Show all settings of a group
     Show(GroupNamed),
+    /// Create a group, for nodes that serve groups from the store (`run --serve`)
+    Create(GroupSet),
     /// Change settings of a group, for example shards=64 balance=1.2
     Set(GroupSet),
     /// Delete the settings of a group that no node serves
-    Delete(GroupNamed),
+    Delete(GroupDelete),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupNamed {
     /// The group's name
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) everywhere: Everywhere,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupDelete {
+    /// The group's name
+    pub(crate) name: String,
+    /// Delete it although nodes hold shards of it: those that serve it from the store (`run --serve`) stop them
+    #[arg(long)]
+    pub(crate) stop: bool,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }
@@ -423,25 +437,47 @@ pub(crate) struct GroupSet {
 /// `leasehold keys`
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
 }
 
 /// `leasehold register`
 #[derive(Debug, Args)]
+#[command(after_help = REGISTER_HELP)]
 pub(crate) struct Register {
-    /// The key
-    pub(crate) key: String,
-    /// Its value
-    pub(crate) value: String,
-    /// Replace the key if another process has registered it
+    /// Keys, each followed by its value
+    #[arg(value_name = "KEY VALUE", num_args = 0..)]
+    pub(crate) keys: Vec<String>,
+    /// File with more keys, which is followed: a line is KEY=VALUE, and a line [ttl 60s] sets the ttl of those after it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<std::path::PathBuf>,
+    /// How long the store keeps the keys after this process went silent; they are renewed three times in that time
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub(crate) ttl: std::time::Duration,
+    /// Pauses between tries while the store is away; the last one repeats
+    #[arg(long, value_name = "DURATION,…", default_value = "1s,2s,4s,8s", value_parser = crate::operate::pauses)]
+    pub(crate) retry: leasehold::Backoff,
+    /// Time limit of one call to the store
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(crate) call_timeout: std::time::Duration,
+    /// Replace keys that another process has registered
     #[arg(long)]
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
+}
+
+const REGISTER_HELP: &str = "\
+All keys with the same ttl share one lease. It is renewed while this process lives, and revoked when the last of its keys \
+is unregistered. Keys that leave the file are unregistered; all are at Ctrl-C or SIGTERM.
+
+Example:
+  leasehold register services/orders 10.0.0.7:80 services/admin 10.0.0.7:81 --ttl 30s";
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    leasehold_cli_common::settings::span::parse(text)
 }
 
 /// All settings.

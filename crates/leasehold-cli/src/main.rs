@@ -9,6 +9,7 @@ compile_error!(
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use leasehold::registry::RegistryOptions;
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_cli_common::settings::{Everywhere, Settings};
@@ -33,7 +34,7 @@ mod run;
 
 use args::{Arguments, Change, Command, ConfigCommand, GroupCommand, Inspect};
 use inspect::{Format, Watching};
-use operate::Others;
+use operate::{KeysToRegister, Others};
 use run::Mode;
 
 fn main() -> ExitCode {
@@ -155,8 +156,12 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
         }
         Command::Keys(what) => {
             let store = stores::open(&Settings::load(&what.everywhere, None)?, Missing::Refuse)?;
+            if what.output.watch {
+                let format = if what.output.json { Format::Json } else { Format::People };
+                return operate::watch_keys(&store, format).await;
+            }
             let (text, json) = operate::keys(&store).await?;
-            if what.json {
+            if what.output.json {
                 println!("{json:#}")
             } else {
                 print!("{text}")
@@ -167,6 +172,9 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             let settings = Settings::load(&what.everywhere, None)?;
             log::start(&settings)?;
             let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
+            let (ttl, retry, call_timeout) = (what.ttl, what.retry, what.call_timeout);
+            let options = RegistryOptions { ttl, retry, call_timeout, ..RegistryOptions::default() };
+            let keys = KeysToRegister::new(&what.keys, what.file, options, others)?;
             let store = stores::open(&settings, Missing::Create)?;
             // Before the registration, because it can take longer, and another process could register the key meanwhile.
             // Temporary errors are retried below.
@@ -175,7 +183,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             {
                 return Err(error.into());
             }
-            operate::register(&store, &what.key, &what.value, others).await
+            operate::register(&store, &keys).await
         }
         Command::Run(_) | Command::Doctor(_) | Command::Config(_) | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")
@@ -296,13 +304,19 @@ async fn on_group(what: GroupCommand) -> Result<(), Failure> {
         GroupCommand::Show(what) => {
             print!("{}", operate::show_group(&open(&what.everywhere).await?.view(), &what.name)?);
         }
+        GroupCommand::Create(what) => {
+            let settings = Settings::load(&what.everywhere, None)?;
+            let client = leasehold::Client::open(stores::open(&settings, Missing::Create)?).await?;
+            print!("{}", operate::create_group(&client, &what.name, &what.changes).await?);
+        }
         GroupCommand::Set(what) => {
             let settings = Settings::load(&what.everywhere, None)?;
             let client = leasehold::Client::open(stores::open(&settings, Missing::Create)?).await?;
             print!("{}", operate::set_group(&client, &what.name, &what.changes).await?);
         }
         GroupCommand::Delete(what) => {
-            println!("{}", operate::delete_group(&open(&what.everywhere).await?, &what.name).await?);
+            let client = open(&what.everywhere).await?;
+            println!("{}", operate::delete_group(&client, &what.name, what.stop).await?);
         }
     }
     Ok(())

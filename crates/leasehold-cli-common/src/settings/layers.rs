@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use super::groups::{self, GroupTable};
 use super::suggest::nearest;
 use super::table::{self, Kind, SETTINGS, Setting};
 use super::{Origin, Problem, Raw};
@@ -35,7 +36,7 @@ pub(crate) fn choose_file(told: Option<&Path>, env: &BTreeMap<String, OsString>)
 }
 
 /// Reads a file.
-pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
+pub(super) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> (Layer, Vec<GroupTable>) {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
@@ -44,16 +45,17 @@ pub(crate) fn from_file(path: &Path, problems: &mut Vec<Problem>) -> Layer {
                 format!("cannot read the file: {error}"),
                 "check the path and its permissions",
             ));
-            return Layer::new();
+            return (Layer::new(), Vec::new());
         }
     };
     from_text(path, &text, problems)
 }
 
-/// Reads the text of a file.
-pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Layer {
+/// Reads the text of a file: its settings, and its `[[group]]` tables.
+pub(super) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) -> (Layer, Vec<GroupTable>) {
     let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let mut layer = Layer::new();
+    let mut tables = Vec::new();
     let mut wrong = Vec::new();
     let table = match DeTable::parse(text) {
         Ok(table) => table.into_inner(),
@@ -65,7 +67,7 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
                 what,
                 "use the form `setting = value`",
             ));
-            return layer;
+            return (layer, tables);
         }
     };
     for (key, value) in &table {
@@ -76,6 +78,12 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
             wrong.push((line, unknown(&origin, name)));
             continue;
         };
+        if setting.key == "group"
+            && let Some(groups) = groups::read(path, value.get_ref(), line_of, &mut wrong)
+        {
+            tables = groups;
+            continue;
+        }
         match text_of(setting.kind, value.get_ref()) {
             Some(text) => drop(layer.insert(setting.key, Raw { text, origin })),
             None => wrong.push((line, no_single_value(&origin, setting, value.get_ref()))),
@@ -83,7 +91,7 @@ pub(crate) fn from_text(path: &Path, text: &str, problems: &mut Vec<Problem>) ->
     }
     wrong.sort_by_key(|(line, _)| *line);
     problems.extend(wrong.into_iter().map(|(_, problem)| problem));
-    layer
+    (layer, tables)
 }
 
 fn unknown(origin: &Origin, name: &str) -> Problem {
@@ -96,7 +104,7 @@ fn unknown(origin: &Origin, name: &str) -> Problem {
 
 /// A value as text. Only labels may be a table of their own: for every other setting its pairs would be taken for a
 /// strange name.
-fn text_of(kind: Kind, value: &DeValue<'_>) -> Option<String> {
+pub(super) fn text_of(kind: Kind, value: &DeValue<'_>) -> Option<String> {
     let plain = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.to_string()),
@@ -111,12 +119,16 @@ fn text_of(kind: Kind, value: &DeValue<'_>) -> Option<String> {
                 .map(|(key, value)| Some(format!("{}={}", key.get_ref(), plain(value.get_ref())?)));
             Some(pairs.collect::<Option<Vec<String>>>()?.join(","))
         }
+        (Kind::Patterns, DeValue::Array(list)) => {
+            let items = list.iter().map(|item| plain(item.get_ref()));
+            Some(items.collect::<Option<Vec<String>>>()?.join(","))
+        }
         (_, value) => plain(value),
     }
 }
 
 /// A table may be an attempt to group settings, which are all at the top level: the error names the settings in it.
-fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> Problem {
+pub(super) fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> Problem {
     let key = setting.key;
     let mut advice = format!("write `{key} = {}`", setting.kind.placeholder());
     if let DeValue::Table(table) = value {
@@ -125,7 +137,8 @@ fn no_single_value(origin: &Origin, setting: &Setting, value: &DeValue<'_>) -> P
         if !inside.is_empty() {
             let _ = write!(
                 advice,
-                ", and {} before any [section]: settings files have no sections",
+                ", and {} before any [section]: the only sections of a settings file are [[group]] tables, for \
+                 several groups",
                 inside.join(", ")
             );
         }
@@ -205,7 +218,7 @@ mod tests {
         let text =
             "ttl = \"5s\"\nrenew_evry = \"1s\"\n\nmargin = [1]\nweight = 7\nlabels = { a = 1, b = \"x\" }\n";
         let mut problems = Vec::new();
-        let layer = from_text(Path::new("x.toml"), text, &mut problems);
+        let (layer, _) = from_text(Path::new("x.toml"), text, &mut problems);
         assert_eq!(layer["ttl"].text, "5s");
         assert_eq!(layer["weight"].text, "7");
         assert_eq!(layer["labels"].text, "a=1,b=x");
@@ -222,14 +235,14 @@ mod tests {
     fn only_labels_may_be_a_table() {
         let text = "weigth = 7\n[group]\nname = \"orders\"\nshards = 8\n[labels]\nrack = 3\n[zone]\n";
         let mut problems = Vec::new();
-        let layer = from_text(Path::new("x.toml"), text, &mut problems);
+        let (layer, _) = from_text(Path::new("x.toml"), text, &mut problems);
         assert_eq!(layer.keys().copied().collect::<Vec<_>>(), ["labels"]);
         assert_eq!(
             told(&problems),
             [
                 "x.toml:1: unknown setting `weigth` (did you mean `weight`?)",
                 "x.toml:2: `group` takes one value, not a table or a list (write `group = NAME`, and `shards` before any \
-                 [section]: settings files have no sections)",
+                 [section]: the only sections of a settings file are [[group]] tables, for several groups)",
                 "x.toml:7: `zone` takes one value, not a table or a list (write `zone = TEXT`)",
             ]
         );

@@ -3,6 +3,7 @@
 
 mod endings;
 mod flags;
+mod groups;
 mod layers;
 mod show;
 pub mod span;
@@ -17,9 +18,11 @@ use std::path::{Path, PathBuf};
 
 pub use endings::failure_policy;
 pub use flags::{Everywhere, ForNodes};
+pub use groups::GroupOfNode;
 pub use show::{redacted, reference};
 pub use suggest::nearest;
 
+use groups::GroupTable;
 use layers::Layer;
 
 use crate::stores;
@@ -87,6 +90,8 @@ impl std::error::Error for Problems {}
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: Layer,
+    /// The groups that have a table of their own.
+    groups: Vec<GroupTable>,
     /// The file that was read.
     file: Option<PathBuf>,
     /// Where files are looked for.
@@ -112,6 +117,7 @@ impl Settings {
     ) -> Result<Settings, Problems> {
         let (settings, mut problems) = Settings::gather(flags, Some(more));
         let readable = settings.times_are_readable();
+        problems.extend(settings.groups_named_twice());
         problems.extend(more_wrong(&settings));
         problems.extend(settings.raw("store").map(|_| stores::problems(&settings)).unwrap_or_default());
         // Durations that cannot be read have no relation to others.
@@ -138,14 +144,14 @@ impl Settings {
     ) -> (Settings, Vec<Problem>) {
         let mut problems = Vec::new();
         let file = layers::choose_file(flags.config.as_deref(), env);
-        let mut values = Layer::new();
+        let (mut values, mut groups) = (Layer::new(), Vec::new());
         if let Some(path) = &file {
-            values.extend(layers::from_file(path, &mut problems));
+            (values, groups) = layers::from_file(path, &mut problems);
         }
         values.extend(layers::from_env(env, &mut problems));
         values.extend(flags.values.clone());
         values.extend(more.map(|more| more.values.clone()).unwrap_or_default());
-        let settings = Settings { values, file, places: layers::places(env) };
+        let settings = Settings { values, groups, file, places: layers::places(env) };
         settings.check_each(&mut problems);
         (settings, problems)
     }
@@ -158,6 +164,15 @@ impl Settings {
     /// Where files are looked for.
     pub fn places(&self) -> &[PathBuf] {
         &self.places
+    }
+
+    /// The same in another namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Settings {
+        let flag = || Origin::Flag("--namespace".to_owned());
+        let origin = self.raw("namespace").map_or_else(flag, |raw| raw.origin.clone());
+        let mut other = self.clone();
+        other.values.insert("namespace", Raw { text: namespace.to_owned(), origin });
+        other
     }
 
     /// What was written for a setting.

@@ -78,6 +78,12 @@ impl Settings {
             };
             let _ = writeln!(text, "  {:<23} {:<36} {origin}", setting.key, value);
         }
+        for group in &self.groups {
+            let _ = writeln!(text, "\nGroup {}", group.name);
+            for (key, value, origin) in group.rows() {
+                let _ = writeln!(text, "  {key:<23} {value:<36} {origin}");
+            }
+        }
         text
     }
 
@@ -95,7 +101,13 @@ impl Settings {
                 "default": setting.default, "from": origin,
             })
         });
-        serde_json::Value::Array(entries.collect())
+        let of_groups = self.groups.iter().flat_map(|group| {
+            let entry = |(key, value, origin): (&str, String, String)| {
+                serde_json::json!({"setting": key, "group": group.name, "value": value, "from": origin})
+            };
+            group.rows().into_iter().map(entry)
+        });
+        serde_json::Value::Array(entries.chain(of_groups).collect())
     }
 }
 
@@ -108,6 +120,10 @@ pub fn reference() -> String {
          its path instead of setting `LEASEHOLD_X`. Secrets are never printed. The flag of a boolean setting takes no value; in a\n\
          file or in the environment, write `true` or `false`. Each store has a page that describes its URL: `docs/etcd.md`,\n\
          `docs/redis.md`, `docs/kubernetes.md`, `docs/object.md`. The [glossary](glossary.md) explains the words.\n\n\
+         A node can serve several groups: each has a `[[group]]` table at the end of the file, with its `name`, the settings of\n\
+         \"The group\" below except `group` and `serve`, and `command` (a list of words), `one` (true: one child for all shards),\n\
+         `kill_after` and `gate_command`. What a table leaves out is taken from the settings outside the tables; `shards` and\n\
+         `names` are not. [run.md](run.md) has an example.\n\n\
          `leasehold config reference` generates this page.\n",
     );
     let mut part = None;

@@ -69,6 +69,8 @@ pub(crate) enum Kind {
     Zones,
     /// `retry`, `quarantine:N` or `half-open:N:PAUSE`
     Failures,
+    /// Names of groups, or patterns: `orders-*,billing`
+    Patterns,
     /// `true` or `false`
     Switch,
 }
@@ -87,6 +89,7 @@ impl Kind {
             Kind::Word(_) => "WORD",
             Kind::Zones => "RULE",
             Kind::Failures => "POLICY",
+            Kind::Patterns => "PATTERN,…",
             Kind::Switch => "BOOL",
         }
     }
@@ -110,6 +113,7 @@ settings! {
         node: Kind::Name, "host name and process id", "Stable name of this node; each live process needs its own";
         weight: Kind::Count, "100", "Share of the shards that this node takes, relative to other nodes; 0 takes none";
         capacity: Kind::Count, "no limit", "Maximum number of shards on this node, over all groups";
+        node_kept_min: Kind::Count, "0", "Minimum number of shards that this node keeps in voluntary moves, over all groups";
         zone: Kind::Text, "none", "Zone of this node, for groups with a zone rule; node:NAME looks up the zone of that Kubernetes node";
         address: Kind::Text, "none", "Address where callers reach this node; `locate` returns it";
         labels: Kind::Labels, "none", "Labels for your own use; shown by `nodes --json`";
@@ -118,6 +122,7 @@ settings! {
     }
     Group {
         group: Kind::Name, "none (required by `run`)", "Group that this node serves";
+        serve: Kind::Patterns, "none", "Groups in the store that this node serves as they come and go, by name or pattern, for example orders-*,billing";
         shards: Kind::Slots, "none (`run` needs shards or names)", "Number of shards in the group; the value in the store overrides this";
         names: Kind::Text, "none", "Named shards that this node can run, instead of numbered ones: a,b,c or @FILE with one name per line, which is reloaded when it changes";
         group_capacity: Kind::Count, "no limit", "Maximum number of shards of this group on this node";
@@ -127,13 +132,19 @@ settings! {
         min_run: Kind::Span, "2s", "Minimum run time of a shard before a voluntary move";
         moves_max: Kind::Count, "0 (no limit)", "Maximum number of voluntary moves that a node starts per move_window";
         move_window: Kind::Span, "1s", "Time window for moves_max";
-        kept_min: Kind::Count, "0", "Minimum number of shards that a node keeps in voluntary moves";
+        kept_min: Kind::Count, "0", "Minimum number of shards of the group that a node keeps in voluntary moves";
         restart_grace: Kind::Span, "0s (off)", "How long shards stay reserved for a node that left to restart";
         stop_timeout: Kind::Span, "30s", "Time limit for a planned stop; after that the shard is reported as stuck";
         on_failure: Kind::Failures, "retry", "What happens to a shard whose work keeps failing: retry, quarantine:FAILURES, or half-open:FAILURES:PAUSE";
         on_finish: Kind::Word(&["restart", "once", "done"]), "restart", "What happens to a shard whose work ends without an error: restart it, run it once per node, or never run it again";
     }
     Run {
+        health_command: Kind::Text, "none", "Shell command that tells the health of this node: exit code 0 is healthy; otherwise it takes no new shards and hands over those that others can take";
+        weight_command: Kind::Text, "none", "Shell command that prints the weight of this node as a whole number";
+        gate_command: Kind::Text, "none", "Shell command that is asked before this node takes a shard, which is in LEASEHOLD_GROUP and LEASEHOLD_SHARD: exit code 0 takes it, any other leaves it to another node";
+        hook_every: Kind::Span, "10s", "Interval between two runs of health_command and of weight_command";
+        hook_timeout: Kind::Span, "5s", "Time limit for each run of health_command, weight_command and gate_command; then it is killed and counts as failed";
+        shadow: Kind::Switch, "false", "Take part in the namespace NAME-shadow beside the real one, start no command, and log and count what would have been started, stopped and moved";
         kill_after: Kind::Span, "10s", "Time from SIGTERM to SIGKILL for a child; never longer than its lease";
         drain_within: Kind::Span, "30s", "Time limit for handing over shards after SIGTERM or Ctrl-C; then children are killed";
         output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether to prefix each line of a child with its shard";

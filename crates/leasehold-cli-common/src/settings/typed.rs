@@ -8,7 +8,7 @@ use leasehold_core::record::{Policy, SLOTS_MAX, ShardSet, ZoneRule};
 use leasehold_core::store::Facts;
 use leasehold_core::{GroupConfig, GroupName, NodeName};
 
-use super::table::{Kind, Part, SETTINGS};
+use super::table::{self, Kind, Part, SETTINGS};
 use super::{Problem, Problems, Settings, failure_policy, nearest, span};
 
 /// Whether a value is what its setting takes; what is wrong, and what to do.
@@ -66,6 +66,16 @@ fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
                 None => fail(what, ""),
             },
         },
+        Kind::Patterns => {
+            let patterns = patterns(text);
+            let invalid = patterns.iter().find_map(|p| GroupName::new(&p.replace('*', "x")).err());
+            let advice = "use names or patterns, for example orders-*,billing";
+            match invalid {
+                _ if patterns.is_empty() => fail("no group is named".to_owned(), advice),
+                Some(error) => fail(error.to_string(), advice),
+                None => Ok(()),
+            }
+        }
         Kind::Switch => match text {
             "true" | "false" => Ok(()),
             _ => fail(format!("invalid value {text:?}"), "use true or false"),
@@ -95,6 +105,11 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     pairs.map(split).collect()
 }
 
+/// `orders-*,billing`
+fn patterns(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
 /// `1.10` as 1100 thousandths.
 fn factor(text: &str) -> Option<u32> {
     span::scaled(text, 1000).and_then(|thousandths| u32::try_from(thousandths).ok())
@@ -114,10 +129,11 @@ fn zones(text: &str) -> Option<ZoneRule> {
 impl Settings {
     /// Checks every value by itself.
     pub(super) fn check_each(&self, problems: &mut Vec<Problem>) {
-        for setting in SETTINGS {
-            if let Some(raw) = self.raw(setting.key)
-                && let Err((what, advice)) = check(setting.kind, &raw.text)
-            {
+        let outside = SETTINGS.iter().filter_map(|setting| Some((setting, self.raw(setting.key)?)));
+        let of_groups = self.groups.iter().flat_map(|group| &group.values);
+        let of_groups = of_groups.filter_map(|(key, raw)| Some((table::find(key)?, raw)));
+        for (setting, raw) in outside.chain(of_groups) {
+            if let Err((what, advice)) = check(setting.kind, &raw.text) {
                 problems.push(Problem::new(&raw.origin, what, advice));
             }
         }
@@ -129,6 +145,11 @@ impl Settings {
         times
             .filter_map(|setting| Some((setting.kind, self.raw(setting.key)?)))
             .all(|(kind, raw)| check(kind, &raw.text).is_ok())
+    }
+
+    /// The groups in the store that this node serves, by name or pattern.
+    pub fn serve(&self) -> Vec<String> {
+        self.text("serve").map(patterns).unwrap_or_default()
     }
 
     /// A text, if it was given.
@@ -175,11 +196,17 @@ impl Settings {
 
     fn relate(&self, config: &Config, facts: &Facts, problems: &mut Vec<Problem>) {
         if let Err(errors) = config.check_on(facts) {
+            let groups: Vec<Settings> = self.groups().into_iter().map(|group| group.settings).collect();
             for error in &errors {
                 let key = setting_of(&error.setting);
+                let about = groups.iter().find(|group| {
+                    let name = group.text("group").unwrap_or_default();
+                    error.setting.starts_with(&format!("groups[{name}]"))
+                });
+                let place = about.unwrap_or(self).place_of(key);
                 let said = error.message.starts_with(key) || error.message.contains(&format!(" {key} "));
                 let what = if said { error.message.clone() } else { format!("{key}: {}", error.message) };
-                problems.push(Problem::new(self.place_of(key), what, error.advice.clone()));
+                problems.push(Problem::new(place, what, error.advice.clone()));
             }
         }
     }
@@ -201,8 +228,10 @@ impl Settings {
         };
         self.set_node(&mut config);
         self.set_times(&mut config);
-        if let Some(Ok(group)) = self.text("group").map(GroupName::new) {
-            config.groups.push(self.group_config(group));
+        for group in self.groups() {
+            if let Some(Ok(name)) = group.settings.text("group").map(GroupName::new) {
+                config.groups.push(group.settings.group_config(name));
+            }
         }
         config
     }
@@ -210,6 +239,7 @@ impl Settings {
     fn set_node(&self, config: &mut Config) {
         config.weight = self.count("weight").unwrap_or(config.weight);
         config.capacity = self.count("capacity").or(config.capacity);
+        config.kept_min = self.count("node_kept_min").unwrap_or(config.kept_min);
         config.zone = self.text("zone").map(str::to_owned);
         config.address = self.text("address").map(str::to_owned);
         config.labels = self.text("labels").and_then(|text| labels(text).ok()).unwrap_or_default();
@@ -341,6 +371,7 @@ fn setting_of(path: &str) -> &str {
     match plain {
         "balance_permille" => "balance",
         "capacity" if path.starts_with("groups") => "group_capacity",
+        "kept_min" if !path.starts_with("groups") => "node_kept_min",
         "retry" => "retry_max",
         "restart" => "restart_max",
         "namespace" => "new_namespace",

@@ -19,11 +19,11 @@ use super::wire::{GuardCommand, Leash, Report};
 use super::{Isolation, tree};
 
 /// The variable of the environment that may hold the address of the store, with its password.
-const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+pub(super) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
-/// The guards of this process that have not been waited for. Held while one is started, so that a search for orphans
-/// never takes a guard for one.
-static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// The guards and short commands of this process that have not been waited for. Held while one is started, so that a
+/// search for orphans never takes it for one.
+pub(super) static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// What to start.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 }
 
 /// Whether an address is one that is not shown to people as it is, because a password may be in it.
-fn holds_a_secret(address: &OsStr) -> bool {
+pub(super) fn holds_a_secret(address: &OsStr) -> bool {
     address.to_str().is_none_or(|address| redacted(address) != address)
 }
 

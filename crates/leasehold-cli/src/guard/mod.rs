@@ -9,6 +9,7 @@
 //! The guard is started after the session was opened, so on the local store it holds the session's process lock as
 //! well: the lock is free only when everything that ran under the session is dead.
 
+mod brief;
 mod descriptor;
 mod guarded;
 pub(crate) mod init;
@@ -19,6 +20,7 @@ pub(crate) mod stage;
 mod tree;
 pub(crate) mod wire;
 
+pub(crate) use brief::run_briefly;
 pub(crate) use guarded::{Guarded, Launch, Stdin, adopt_orphans};
 pub(crate) use isolation::Isolation;
 

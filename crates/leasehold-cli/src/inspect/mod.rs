@@ -15,7 +15,7 @@ use leasehold_core::{GroupName, NodeName, ShardId, View};
 pub(crate) use explain::{explain, what_if};
 pub(crate) use show::{groups, nodes, shards, status};
 pub(crate) use table::Table;
-pub(crate) use watch::{Format, Watching, present};
+pub(crate) use watch::{Format, Watching, present, print_changed};
 
 /// A client on the cluster of the settings.
 pub(crate) async fn client(settings: &Settings) -> Result<Client, Failure> {

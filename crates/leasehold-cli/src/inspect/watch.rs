@@ -38,7 +38,10 @@ pub(crate) async fn present(
             (Format::Json, Watching::Always) => format!("{}\n", json(&view)),
         };
         if text != last {
-            print(&text, format, watching)?;
+            match watching {
+                Watching::Once => print(&text, Mark::Nothing)?,
+                Watching::Always => print_changed(&text, format)?,
+            }
             last = text;
         }
         if watching == Watching::Once || views.changed().await.is_err() {
@@ -47,16 +50,27 @@ pub(crate) async fn present(
     }
 }
 
-fn print(text: &str, format: Format, watching: Watching) -> std::io::Result<()> {
+/// What comes before a text that follows another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Nothing,
+    Follows,
+}
+
+/// Prints what has changed: over what was there, on a terminal.
+pub(crate) fn print_changed(text: &str, format: Format) -> std::io::Result<()> {
+    print(text, if format == Format::People { Mark::Follows } else { Mark::Nothing })
+}
+
+fn print(text: &str, mark: Mark) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let follows = watching == Watching::Always && format == Format::People;
-    if follows && out.is_terminal() {
+    if mark == Mark::Follows && out.is_terminal() {
         // Home, the text with each line cleared to its end, and nothing below.
         let text = text.replace('\n', "\x1b[K\r\n");
         write!(out, "\x1b[H{text}\x1b[J")?;
         return out.flush();
     }
-    let mark = if follows { "---\n" } else { "" };
+    let mark = if mark == Mark::Follows { "---\n" } else { "" };
     match out
         .write_all(mark.as_bytes())
         .and_then(|()| out.write_all(text.as_bytes()))

@@ -1,12 +1,15 @@
 //! Settings of groups, kept in the store for all nodes.
 
+use std::time::Duration;
+
 use leasehold::Client;
+use leasehold::clock::Clock;
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_cli_common::settings::{failure_policy, nearest, span};
 use leasehold_core::record::{FinishPolicy, Policy, ShardSet, ZoneRule, group_settings};
-use leasehold_core::view::GroupView;
+use leasehold_core::view::{GroupView, SettingsSource};
 use leasehold_core::{GroupName, View};
 
 use super::until_shown;
@@ -44,6 +47,19 @@ fn text(group: &GroupView) -> String {
         text.push_str(&format!("  {key:<14} {}\n", sanitize(&value)));
     }
     text
+}
+
+/// Creates a group. Nodes that serve groups from the store run it from now on.
+pub(crate) async fn create(client: &Client, name: &str, settings: &[String]) -> Result<String, Failure> {
+    if find(&client.view(), name).is_ok() {
+        let what = format!("the group {name} exists; nothing was changed");
+        let advice = format!("change it with: leasehold group set {name} SETTING=VALUE");
+        return Err(Failure::new(Code::Usage, format!("{what}\n  {advice}")));
+    }
+    if !settings.iter().any(|setting| setting.starts_with("shards=")) {
+        return Err(unchanged(&["shards is missing: use shards=NUMBER or shards=named".to_owned()]));
+    }
+    Ok(format!("created the group {name}\n{}", set(client, name, settings).await?))
 }
 
 /// Changes settings of a group, for all nodes. All mistakes are told at once.
@@ -158,21 +174,43 @@ fn parse(change: &str) -> Result<Edit, String> {
     })
 }
 
-/// Removes the settings of a group from the store.
-pub(crate) async fn delete(client: &Client, name: &str) -> Result<String, Failure> {
-    let view = client.view();
-    let group = find(&view, name)?;
-    let held =
-        view.shards.iter().filter(|shard| shard.id.0.group == group.group && shard.holder.is_some()).count();
-    if held > 0 {
-        return Err(Failure::new(
-            Code::Failed,
-            format!(
-                "the group {name} was not deleted: nodes still hold {} of it\n  stop the nodes that serve the group first",
-                count(held, "shard")
-            ),
+/// How long nodes may take to stop the shards of a group that was deleted, before that is told.
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Removes the settings of a group from the store. With `stop` also if nodes run it.
+pub(crate) async fn delete(client: &Client, name: &str, stop: bool) -> Result<String, Failure> {
+    let group = find(&client.view(), name)?.group.clone();
+    let failed = |what: String| Err(Failure::new(Code::Failed, what));
+    let held = |view: &View| {
+        view.shards.iter().filter(|shard| shard.id.0.group == group && shard.holder.is_some()).count()
+    };
+    let before = held(&client.view());
+    if before > 0 && !stop {
+        return failed(format!(
+            "the group {name} was not deleted: nodes still hold {} of it\n  stop the nodes that serve the group first; if \
+             they serve it from the store (run --serve), use --stop",
+            count(before, "shard")
         ));
     }
     client.delete_group(name).await?;
+    if before > 0 {
+        let clock = Clock::boot();
+        let stopped = client.until(|view| held(view) == 0);
+        let _ = clock.timeout_at(clock.now() + STOPPED_WITHIN, stopped).await;
+        let view = client.view();
+        if view.groups.iter().any(|seen| seen.group == group && seen.source == SettingsSource::Store) {
+            return failed(format!(
+                "the group {name} was deleted, but a node that serves it by its own settings wrote it again\n  stop that node \
+                 first"
+            ));
+        }
+        let left = held(&view);
+        if left > 0 {
+            return failed(format!(
+                "the group {name} was deleted, but nodes still hold {} of it",
+                count(left, "shard")
+            ));
+        }
+    }
     Ok(format!("deleted the group {name}; if it is created again, its epochs continue to rise"))
 }

@@ -1,19 +1,20 @@
 //! Registered keys: kept alive with the store's own expiry, for other programs to read.
 
-use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold::registry::RegistryOptions;
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_cli_common::signals::Signals;
-use leasehold_core::store::StoreError;
-use leasehold_store::{Registry, Store, StoreExt, rng};
+use leasehold_store::{Registry, Store, StoreExt};
 
-use crate::inspect::Table;
+use crate::inspect::{Format, Table, print_changed};
 
-fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
+/// How often `keys --watch` lists the keys.
+const LISTED_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) fn registry(store: &dyn Store) -> Result<&dyn Registry, Failure> {
     let kind = store.facts().kind;
     store
         .registry()
@@ -34,91 +35,36 @@ pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::
     Ok((if keys.is_empty() { "no registered keys\n".to_owned() } else { table.show() }, json))
 }
 
-/// What to do about a key that another process has registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Others {
-    /// It is left alone.
-    Respect,
-    /// It is taken over.
-    Overwrite,
-}
-
-/// Keeps a key alive until a signal comes; then it is removed. The library keeps it, as it does for nodes: it writes it
-/// again after an outage, and tells of all that happens to it.
-pub(crate) async fn register(
-    store: &Arc<dyn Store>,
-    key: &str,
-    value: &str,
-    others: Others,
-) -> Result<(), Failure> {
-    if key.is_empty() {
-        return Err(Failure::new(Code::Usage, "the key is empty; nothing was registered"));
-    }
-    let options = RegistryOptions::default();
-    let there = registry(&**store)?;
-    if let Some(theirs) = taken(there, key, others).await? {
-        return Err(key_is_taken(key, &theirs, &options));
-    }
-    let mut signals = Signals::listen()?;
-    let retry = options.retry.clone();
-    let keeper = leasehold::registry::Registry::with_options(store.clone(), options.clone())?;
-    // Why it is not registered yet; nothing once it is.
-    let missing = RefCell::new(Some("the store has not answered yet".to_owned()));
-    let kept = async {
-        for failures in 0.. {
-            let first = match taken(there, key, others).await {
-                // Of our own tries that failed one may have landed after all.
-                Ok(Some(theirs)) if failures == 0 || theirs != value => {
-                    return key_is_taken(key, &theirs, &options);
+/// Prints the keys at every change, until a signal comes. They are listed every second: keys that expire make no noise.
+pub(crate) async fn watch_keys(store: &Arc<dyn Store>, format: Format) -> Result<(), Failure> {
+    let (mut signals, clock) = (Signals::listen()?, Clock::boot());
+    let (mut last, mut away) = (None, false);
+    loop {
+        match keys(store).await {
+            Ok(found) => {
+                if std::mem::take(&mut away) {
+                    eprintln!("leasehold: the store answers again");
                 }
-                Ok(_) => keeper.register(key, value).await.map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            match first {
-                Ok(lease) => {
-                    tracing::info!(key, lease = lease.0, "registered; Ctrl-C removes it");
-                    missing.replace(None);
-                    break;
-                }
-                Err(error) => {
-                    tracing::warn!(key, error, "not registered; retrying");
-                    missing.replace(Some(error));
+                if last.as_ref() != Some(&found) {
+                    let text = match format {
+                        Format::People => found.0.clone(),
+                        Format::Json => format!("{}\n", found.1),
+                    };
+                    print_changed(&text, format)?;
+                    last = Some(found);
                 }
             }
-            let pause = retry.pause(failures);
-            Clock::boot().sleep(pause + rng::up_to(pause / 10)).await;
+            // The first look tells whether this can work at all.
+            Err(failure) if last.is_none() => return Err(failure),
+            Err(failure) => {
+                if !std::mem::replace(&mut away, true) {
+                    eprintln!("leasehold: the keys may have changed since: {}", sanitize(&failure.message));
+                }
+            }
         }
-        std::future::pending().await
-    };
-    let ended = tokio::select! {
-        failure = kept => Err(failure),
-        () = signals.next() => Ok(()),
-    };
-    let removed = keeper.unregister(key).await;
-    keeper.close().await;
-    ended?;
-    match missing.take() {
-        Some(why) => Err(Failure::new(Code::Store, format!("{key} was not registered: {}", sanitize(&why)))),
-        None => Ok(removed?),
+        tokio::select! {
+            () = clock.sleep(LISTED_EVERY) => {}
+            () = signals.next() => return Ok(()),
+        }
     }
-}
-
-fn key_is_taken(key: &str, theirs: &str, options: &RegistryOptions) -> Failure {
-    Failure::new(
-        Code::NameTaken,
-        format!(
-            "{key} is already registered with the value {theirs:?}; nothing was changed\n  it expires {} s after the \
-             process that registered it has exited; use --overwrite to replace it now",
-            options.ttl.as_secs()
-        ),
-    )
-}
-
-/// The value that another process has registered under a key, if that matters.
-async fn taken(registry: &dyn Registry, key: &str, others: Others) -> Result<Option<String>, StoreError> {
-    if others == Others::Overwrite {
-        return Ok(None);
-    }
-    let theirs = registry.keys().await?.into_iter().find(|(known, _)| known == key);
-    Ok(theirs.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()))
 }

@@ -2,6 +2,7 @@
 
 mod group;
 mod keys;
+mod register;
 mod repair;
 
 use std::time::Duration;
@@ -15,8 +16,11 @@ use leasehold_core::View;
 use leasehold_core::record::WorkState;
 use leasehold_core::view::ShardPhase;
 
-pub(crate) use group::{delete as delete_group, set as set_group, show as show_group};
-pub(crate) use keys::{Others, keys, register};
+pub(crate) use group::{
+    create as create_group, delete as delete_group, set as set_group, show as show_group,
+};
+pub(crate) use keys::{keys, watch_keys};
+pub(crate) use register::{Keys as KeysToRegister, Others, pauses, register};
 pub(crate) use repair::{repair, repair_control};
 
 use crate::args::{OperatorRequest, Unquarantine};

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use leasehold::{BoxError, Grant, Outcome, clock};
 
-use super::{Haste, Supervisor};
+use super::{GroupWork, Haste, Supervisor};
 use crate::guard::wire::{Exit, Report};
 use crate::guard::{Guarded, Launch, Stdin};
 
 /// Runs the command for one grant, until it ends or must. When this returns, or is dropped, nothing of it runs.
-pub(super) async fn work(supervisor: Arc<Supervisor>, grant: Grant) -> Outcome {
+pub(super) async fn work(work: Arc<GroupWork>, grant: Grant) -> Outcome {
+    let supervisor = &*work.supervisor;
     let Some(mut leash) = supervisor.rule.leash(&grant) else { return Ok(()) };
     let mut child = Guarded::start(Launch {
-        command: supervisor.template.fill(grant.shard(), grant.epoch()),
-        env: environment(&supervisor, &grant),
+        command: work.template.fill(grant.shard(), grant.epoch()),
+        env: environment(supervisor, &grant),
         leash,
         isolation: supervisor.isolation,
         stdin: Stdin::Null,
@@ -37,7 +38,7 @@ pub(super) async fn work(supervisor: Arc<Supervisor>, grant: Grant) -> Outcome {
             },
             () = grant.stopping().cancelled(), if !end.stopping => {
                 end.stopping = true;
-                child.terminate(clock::now() + supervisor.kill_after);
+                child.terminate(clock::now() + work.kill_after);
             }
             _ = grant.lost(), if !end.lost => {
                 end.lost = true;

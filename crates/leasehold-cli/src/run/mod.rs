@@ -1,10 +1,16 @@
 //! `leasehold run`: supervises a child for every shard that this node holds, or one child for all of them.
 
 mod each;
+mod groups;
+mod hooks;
 mod leash;
 mod names;
 pub(crate) mod one;
 mod output;
+mod refusals;
+mod reports;
+mod shadow;
+mod stored;
 mod template;
 
 use std::ffi::OsString;
@@ -14,20 +20,25 @@ use std::time::Duration;
 use leasehold::clock::Clock;
 use leasehold::{Finish, Node};
 use leasehold_cli_common::failure::{Code, Failure};
-use leasehold_cli_common::settings::{Problem, Problems, Settings};
+use leasehold_cli_common::settings::{GroupOfNode, Problem, Problems, Settings};
 use leasehold_cli_common::signals::Signals;
 use leasehold_cli_common::stores;
 use leasehold_core::event::Returning;
-use leasehold_core::record::ShardSet;
 use leasehold_core::view::Me;
-use leasehold_core::{Config, GroupName, Notice};
-use tokio::sync::watch;
+use leasehold_core::{Config, Notice};
+use tokio::sync::{mpsc, watch};
 
 use crate::guard::{self, Isolation};
 
+pub(crate) use groups::lacks;
+
+use groups::Runners;
+use hooks::Hooks;
 use leash::LeashRule;
-use names::Names;
 use output::Printer;
+use reports::Reports;
+use shadow::Shadow;
+use stored::Stored;
 use template::Template;
 
 /// How long the store is told that a hurried node leaves.
@@ -55,18 +66,28 @@ pub(crate) enum Haste {
 struct Supervisor {
     namespace: String,
     node: String,
-    template: Template,
     rule: LeashRule,
     isolation: Isolation,
-    kill_after: Duration,
     printer: Printer,
     haste: watch::Receiver<Haste>,
+    /// What children say of themselves.
+    reports: Reports,
+}
+
+/// What runs for the shards of one group.
+struct GroupWork {
+    supervisor: Arc<Supervisor>,
+    template: Template,
+    kill_after: Duration,
 }
 
 /// Runs a node until it is told to leave.
 pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>) -> Result<(), Failure> {
-    let names = names(settings);
-    let template = Template::new(command);
+    let shadow = (settings.text("shadow") == Some("true")).then(|| Arc::new(Shadow::default()));
+    let settings = &match shadow {
+        Some(_) => settings.in_namespace(&format!("{}{}", settings.namespace(), shadow::SUFFIX)),
+        None => settings.clone(),
+    };
     if settings.text("store").is_some_and(|url| url.starts_with("memory:")) {
         tracing::warn!("a memory: store exists only in this process: no other node can join");
     }
@@ -84,21 +105,36 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
         () = signals.next() => return Ok(()),
     };
     let (hurry, haste) = watch::channel(Haste::None);
+    let (reports, heard) = mpsc::unbounded_channel();
     let supervisor = Arc::new(Supervisor {
         namespace: settings.namespace().to_owned(),
         node: config.node.to_string(),
-        template,
         rule: LeashRule::of(&config),
         isolation,
-        kill_after: settings.span("kill_after").unwrap_or(Duration::from_secs(10)),
         printer: Printer::start(settings.text("output") == Some("raw"))?,
         haste,
+        reports,
     });
-    let group = config.groups.first().expect("it was required").group.clone();
-    let node = start(store, config, mode, supervisor.clone()).await?;
+    let groups = settings.groups();
+    let followers = groups::followers(&groups);
+    let hooks = Hooks::of(settings, &groups, config.node.as_str());
+    let own = config.groups.iter().map(|group| group.group.clone()).collect();
+    let (labels, every, rest) = (config.labels.clone(), hooks.every, config.restart.longest());
+    let mut runners = Runners::new(supervisor.clone(), settings, mode, command, shadow);
+    let node = start(store.clone(), config, &groups, &mut runners, hooks).await?;
+    let runner = if settings.serve().is_empty() { None } else { Some(runners.for_group(None)?) };
+    let stored = Stored::new(settings, own, runner);
+    if runners.shadow.is_some() {
+        let namespace = settings.namespace();
+        tracing::info!(namespace, "shadow mode: this node starts no command and uses a namespace of its own");
+    }
     let ending = tokio::select! {
         ending = supervise(&node, &mut signals) => ending,
-        () = engage(names, &node, &group) => unreachable!("it never ends"),
+        () = names::follow(followers, &node) => unreachable!("it never ends"),
+        () = reports::pass_on(&node, heard, labels, every, rest) => unreachable!("it never ends"),
+        () = stored.follow(&node) => unreachable!("it never ends"),
+        () = refusals::explain(&node, &store) => unreachable!("it never ends"),
+        () = runners.tell() => unreachable!("it never ends"),
     };
     let drain_within = settings.span("drain_within").unwrap_or(Duration::from_secs(30));
     match ending {
@@ -111,6 +147,9 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
             let leaving = node.leave_within(drain_within, returning);
             let finish = hurried(leaving, &mut signals, &hurry).await;
             flush(&supervisor.printer, &mut signals).await;
+            if let Some(shadow) = &runners.shadow {
+                shadow.tell_now();
+            }
             match finish {
                 Finish::Clean => Ok(()),
                 Finish::Unconfirmed => Err(Failure::new(
@@ -125,28 +164,19 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
 async fn start(
     store: Arc<dyn leasehold_store::Store>,
     config: Config,
-    mode: Mode,
-    supervisor: Arc<Supervisor>,
+    groups: &[GroupOfNode],
+    runners: &mut Runners,
+    hooks: Hooks,
 ) -> Result<Node, Failure> {
-    let group = config.groups.first().expect("it was required").clone();
-    let served = match group.shards {
-        ShardSet::Numbered(slots) => leasehold::Group::numbered(group.group.as_str(), slots),
-        ShardSet::Named => leasehold::Group::named(group.group.as_str()),
-    };
-    let mut served = served.policy(group.policy.clone());
-    if let Some(capacity) = group.capacity {
-        served = served.capacity(capacity);
-    }
+    let (served, weight) = (config.groups.clone(), config.weight);
     let builder = Node::builder(store).name(config.node.as_str());
-    let builder = builder.configure(move |inner| *inner = config);
-    let builder = match mode {
-        Mode::Each => builder.group(served, move |grant| each::work(supervisor.clone(), grant)),
-        Mode::One => {
-            let child = one::OneChild::start(supervisor)?;
-            builder.group(served, move |grant| one::work(child.clone(), grant))
-        }
-    };
-    Ok(builder.start().await?)
+    let mut builder = builder.configure(move |inner| *inner = config);
+    for group in served {
+        let of = groups.iter().find(|of| of.settings.text("group") == Some(group.group.as_str()));
+        let runner = runners.for_group(of)?;
+        builder = builder.group(groups::served(&group), move |grant| runner.clone().work(grant));
+    }
+    Ok(hooks.set(builder, weight).start().await?)
 }
 
 /// Whether this name comes back soon. Nobody says so with a signal, so it may: what that means is for the group to say,
@@ -157,51 +187,6 @@ fn returning(me: Option<&Me>) -> Returning {
         true => Returning::No,
         false => Returning::Soon,
     }
-}
-
-/// Keeps the named shards engaged for as long as it is polled.
-async fn engage(names: Option<Names>, node: &Node, group: &GroupName) {
-    match names {
-        Some(names) => names.follow(node, group).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What the settings lack for `run`: a store, a group, its size or the names of its shards, and a command.
-pub(crate) fn lacks(settings: &Settings, command: &[OsString]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut wrong = |key: &str, what: String, advice: &str| {
-        problems.push(Problem::new(settings.place_of(key), what, advice));
-    };
-    if settings.text("group").is_none() {
-        wrong("group", "`run` requires the setting `group`".into(), "set it, for example --group orders");
-    }
-    match (settings.text("shards"), settings.text("names").map(Names::parse)) {
-        (None, None) => {
-            let advice = "set one of them, for example --shards 16 or --names a,b,c";
-            wrong("shards", "`run` requires the setting `shards` or `names`".into(), advice);
-        }
-        (Some(_), Some(_)) => {
-            let what = "`shards` and `names` are both set".into();
-            wrong("names", what, "a group is either numbered or named: remove one of the two");
-        }
-        (None, Some(Err(mistakes))) => {
-            for what in mistakes {
-                wrong("names", what, "use a,b,c or @FILE with one name per line");
-            }
-        }
-        (None, Some(Ok(_))) | (Some(_), None) => {}
-    }
-    problems.extend(template::problem(command));
-    if settings.text("store").is_none() {
-        problems.extend(stores::problems(settings));
-    }
-    problems
-}
-
-/// The names of the shards, if the group has names.
-fn names(settings: &Settings) -> Option<Names> {
-    settings.text("names").and_then(|text| Names::parse(text).ok())
 }
 
 /// Whether children get a namespace of their own, as far as this machine lets us.

@@ -43,31 +43,50 @@ impl Names {
             },
         }
     }
+}
 
-    /// Keeps the names engaged, and follows changes of the file, for as long as it is polled. A file that cannot be read, or that
-    /// holds an invalid name, changes nothing.
-    pub(super) async fn follow(self, node: &Node, group: &GroupName) {
-        let mut engaged = BTreeSet::new();
-        let mut complaint = Vec::new();
-        loop {
-            match self.read() {
-                Ok(names) => {
-                    complaint.clear();
-                    change(node, group, &engaged, &names);
-                    engaged = names;
-                }
-                Err(problems) if problems != complaint => {
-                    let problems_text = problems.join("; ");
-                    tracing::warn!(%group, problems = problems_text, "cannot reload the names; keeping the previous ones");
-                    complaint = problems;
-                }
-                Err(_) => {}
+/// The names of one group, kept engaged.
+#[derive(Debug)]
+pub(super) struct Follower {
+    group: GroupName,
+    names: Names,
+    engaged: BTreeSet<ShardName>,
+    complaint: Vec<String>,
+}
+
+impl Follower {
+    pub(super) fn new(group: GroupName, names: Names) -> Self {
+        Follower { group, names, engaged: BTreeSet::new(), complaint: Vec::new() }
+    }
+
+    /// Engages what is named and was not before. A file that cannot be read, or that holds an invalid name, changes nothing.
+    fn look(&mut self, node: &Node) {
+        match self.names.read() {
+            Ok(names) => {
+                self.complaint.clear();
+                change(node, &self.group, &self.engaged, &names);
+                self.engaged = names;
             }
-            match self {
-                Names::Listed(_) => return std::future::pending().await,
-                Names::File(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(problems) if problems != self.complaint => {
+                let (group, text) = (&self.group, problems.join("; "));
+                tracing::warn!(%group, problems = text, "cannot reload the names; keeping the previous ones");
+                self.complaint = problems;
             }
+            Err(_) => {}
         }
+    }
+}
+
+/// Keeps the names of all groups engaged, and follows changes of their files, for as long as it is polled.
+pub(super) async fn follow(mut followers: Vec<Follower>, node: &Node) {
+    followers.iter_mut().for_each(|follower| follower.look(node));
+    followers.retain(|follower| matches!(follower.names, Names::File(_)));
+    if followers.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        followers.iter_mut().for_each(|follower| follower.look(node));
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::one::message::{Acknowledgement, ChildLine};
+use super::one::message::{Answer, ChildLine};
 
 /// A line without an end is passed on in parts of this size.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -94,7 +94,7 @@ impl Printer {
     }
 
     /// Passes on what a child prints beside its answers, which go to `answers` without waiting for a slow reader.
-    pub(super) fn follow_answers(&self, pipe: OwnedFd, answers: mpsc::Sender<Acknowledgement>) {
+    pub(super) fn follow_answers(&self, pipe: OwnedFd, answers: mpsc::Sender<Answer>) {
         let (waiting, mut lines) = mpsc::unbounded_channel();
         let (sink, followed) = (self.sink.clone(), self.followed.clone());
         followed.send_modify(|count| *count += 1);
@@ -148,16 +148,12 @@ struct Waiting {
 }
 
 /// Reads what a child prints until its pipe ends, and tells answers from lines for people.
-async fn listen(
-    pipe: OwnedFd,
-    answers: mpsc::Sender<Acknowledgement>,
-    waiting: mpsc::UnboundedSender<Waiting>,
-) {
+async fn listen(pipe: OwnedFd, answers: mpsc::Sender<Answer>, waiting: mpsc::UnboundedSender<Waiting>) {
     let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
     let take = async |line: Vec<u8>| match ChildLine::read(line) {
         // The receiver is gone if the child is no longer supervised.
-        ChildLine::Acknowledged(answer) => drop(answers.send(answer).await),
+        ChildLine::Answer(answer) => drop(answers.send(answer).await),
         ChildLine::Output(line) => {
             let size = u32::try_from(line.len().min(WAITING_BYTES_MAX)).unwrap_or(u32::MAX);
             if let Ok(room) = room.clone().acquire_many_owned(size).await {

@@ -29,14 +29,14 @@ impl Template {
 }
 
 /// Why a command cannot be started, if that is plain to see.
-pub(super) fn problem(command: &[OsString]) -> Option<Problem> {
+pub(super) fn problem(command: &[OsString], place: &str) -> Option<Problem> {
     let Some(program) = command.first() else {
-        return Some(Problem::new("--", "the command is missing", "add it after --"));
+        return Some(Problem::new(place, "the command is missing", "add it after --"));
     };
     let known = program.to_string_lossy().contains('{') || can_run(program);
     (!known).then(|| {
         let what = format!("{} is not an executable program in PATH", program.display());
-        Problem::new("--", what, "use the name or path of a program after --")
+        Problem::new(place, what, "use the name or path of a program")
     })
 }
 
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_refused_before_anything_starts() {
-        assert_eq!(problem(&["sh".into()]), None);
-        assert_eq!(problem(&["/bin/sh".into()]), None);
-        assert!(problem(&["no-such-program-here".into()]).is_some());
-        assert!(problem(&["/etc/passwd".into()]).is_some());
-        assert!(problem(&[]).is_some());
+        assert_eq!(problem(&["sh".into()], "--"), None);
+        assert_eq!(problem(&["/bin/sh".into()], "--"), None);
+        assert!(problem(&["no-such-program-here".into()], "--").is_some());
+        assert!(problem(&["/etc/passwd".into()], "--").is_some());
+        assert!(problem(&[], "--").is_some());
     }
 }

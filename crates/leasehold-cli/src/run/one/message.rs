@@ -1,6 +1,7 @@
 //! The lines between supervisor and child, as `docs/one.md` describes them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{Epoch, GroupName, Moment, ShardId, ShardName};
 use serde::Deserialize;
@@ -57,13 +58,38 @@ impl Messages {
 }
 
 /// A line that a child printed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::run) enum ChildLine {
-    /// It has stopped a shard.
-    Acknowledged(Acknowledgement),
+    /// It answers, or reports something.
+    Answer(Answer),
     /// A line for people, with its end.
     Output(Vec<u8>),
 }
+
+/// What a child says to its supervisor.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::run) enum Answer {
+    /// It has stopped a shard.
+    Ended(Acknowledgement),
+    /// It has stopped a shard, and wants another node to have it for that long.
+    Refused(Acknowledgement, Duration),
+    /// About the whole node.
+    Report(ChildReport),
+}
+
+/// What a child says of itself, and so of its node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::run) enum ChildReport {
+    /// Its share of the work, relative to other nodes.
+    Weight(u32),
+    /// How busy it is; for people.
+    Load(f64),
+    /// Whether it is able to run shards.
+    Healthy(bool),
+}
+
+/// How long a shard that was refused stays away, if the child does not say.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// A shard of which nothing runs any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,25 +101,60 @@ pub(in crate::run) struct Acknowledgement {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    event: String,
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    Stopped(OfShard),
+    Failed(OfShard),
+    Refuse(OfShard),
+    Weight { weight: u32 },
+    Load { load: f64 },
+    Health { healthy: bool },
+}
+
+#[derive(Deserialize)]
+struct OfShard {
     group: GroupName,
     shard: ShardName,
     epoch: Epoch,
     #[serde(default)]
     error: Option<String>,
+    #[serde(default)]
+    for_ms: Option<u64>,
 }
 
+impl OfShard {
+    fn acknowledge(self, error: Option<String>) -> Acknowledgement {
+        Acknowledgement { shard: ShardId::new(self.group, self.shard), epoch: self.epoch, error }
+    }
+}
+
+impl From<Line> for Answer {
+    fn from(line: Line) -> Self {
+        match line {
+            Line::Stopped(of) => Answer::Ended(of.acknowledge(None)),
+            Line::Failed(mut of) => {
+                let error = of.error.take().unwrap_or_else(|| "it failed".to_owned());
+                Answer::Ended(of.acknowledge(Some(error)))
+            }
+            Line::Refuse(of) => {
+                let pause = of.for_ms.map_or(REFUSED_FOR, Duration::from_millis);
+                Answer::Refused(of.acknowledge(None), pause)
+            }
+            Line::Weight { weight } => Answer::Report(ChildReport::Weight(weight)),
+            Line::Load { load } => Answer::Report(ChildReport::Load(load)),
+            Line::Health { healthy } => Answer::Report(ChildReport::Healthy(healthy)),
+        }
+    }
+}
+
+/// The events that a child may send.
+const EVENTS: &[&str] = &["stopped", "failed", "refuse", "weight", "load", "health"];
+
 impl ChildLine {
-    /// Reads a line: an acknowledgement, or else something for people.
+    /// Reads a line: an answer, or else something for people.
     pub(in crate::run) fn read(mut line: Vec<u8>) -> ChildLine {
-        if let Ok(read) = serde_json::from_slice::<Answer>(&line)
-            && matches!(read.event.as_str(), "stopped" | "failed")
-        {
-            let error =
-                (read.event == "failed").then(|| read.error.unwrap_or_else(|| "it failed".to_owned()));
-            let shard = ShardId::new(read.group, read.shard);
-            return ChildLine::Acknowledged(Acknowledgement { shard, epoch: read.epoch, error });
+        if let Ok(read) = serde_json::from_slice::<Line>(&line) {
+            return ChildLine::Answer(read.into());
         }
         if let Some(why) = malformed(&line)
             && !MALFORMED_TOLD.swap(true, Ordering::Relaxed)
@@ -101,8 +162,8 @@ impl ChildLine {
             tracing::warn!(
                 why,
                 line = %String::from_utf8_lossy(&line),
-                "the child printed an invalid acknowledgement, so its shard still counts as running; see docs/one.md (this \
-                 is logged once)"
+                "the child printed an invalid answer, which changes nothing: a shard that it was about still counts as running; \
+                 see docs/one.md (this is logged once)"
             );
         }
         line.push(b'\n');
@@ -118,10 +179,10 @@ fn malformed(line: &[u8]) -> Option<String> {
         return None;
     }
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
-    if !matches!(value.get("event")?.as_str()?, "stopped" | "failed") {
+    if !EVENTS.contains(&value.get("event")?.as_str()?) {
         return None;
     }
-    serde_json::from_value::<Answer>(value).err().map(|error| error.to_string())
+    serde_json::from_value::<Line>(value).err().map(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -142,11 +203,11 @@ mod tests {
     fn acknowledgements_are_told_from_lines_for_people() {
         let read = |text: &str| ChildLine::read(text.as_bytes().to_vec());
         let acknowledged = |error: Option<&str>| {
-            ChildLine::Acknowledged(Acknowledgement {
+            ChildLine::Answer(Answer::Ended(Acknowledgement {
                 shard: "orders/3".parse().unwrap(),
                 epoch: Epoch(7),
                 error: error.map(str::to_owned),
-            })
+            }))
         };
         assert_eq!(read(r#"{"event":"stopped","group":"orders","shard":"3","epoch":7}"#), acknowledged(None));
         assert_eq!(
@@ -158,6 +219,25 @@ mod tests {
         {
             assert_eq!(read(text), ChildLine::Output(format!("{text}\n").into_bytes()));
         }
+    }
+
+    #[test]
+    fn a_child_reports_on_itself_and_refuses_shards() {
+        let read = |text: &str| match ChildLine::read(text.as_bytes().to_vec()) {
+            ChildLine::Answer(answer) => Some(answer),
+            ChildLine::Output(_) => None,
+        };
+        let report = |report| Some(Answer::Report(report));
+        assert_eq!(read(r#"{"event":"weight","weight":7}"#), report(ChildReport::Weight(7)));
+        assert_eq!(read(r#"{"event":"load","load":0.5,"more":1}"#), report(ChildReport::Load(0.5)));
+        assert_eq!(read(r#"{"event":"health","healthy":false}"#), report(ChildReport::Healthy(false)));
+        let of = || Acknowledgement { shard: "g/1".parse().unwrap(), epoch: Epoch(2), error: None };
+        let refuse = r#"{"event":"refuse","group":"g","shard":"1","epoch":2"#;
+        let second = Duration::from_secs(1);
+        assert_eq!(read(&format!("{refuse}}}")), Some(Answer::Refused(of(), REFUSED_FOR)));
+        assert_eq!(read(&format!("{refuse},\"for_ms\":1000}}")), Some(Answer::Refused(of(), second)));
+        assert_eq!(read(r#"{"event":"weight","weight":-1}"#), None);
+        assert!(malformed(br#"{"event":"weight","weight":-1}"#).is_some());
     }
 
     #[test]

@@ -16,13 +16,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Haste, Supervisor};
+use super::reports::{ChildId, FromChild};
+use super::{GroupWork, Haste};
 use crate::guard::wire::{Exit, Leash, Report};
 use crate::guard::{Guarded, Launch, Stdin};
 
 pub(super) mod message;
 
-use message::{Acknowledgement, Messages};
+use message::{Acknowledgement, Answer, Messages};
 
 /// How many lines may wait for a child that does not read them, before it counts as stuck and is killed.
 const WAITING_MAX: usize = 20_000;
@@ -48,13 +49,14 @@ enum Instruction {
 
 impl OneChild {
     /// Starts the thread; the child itself starts with the first shard.
-    pub(super) fn start(supervisor: Arc<Supervisor>) -> io::Result<OneChild> {
+    pub(super) fn start(work: Arc<GroupWork>) -> io::Result<OneChild> {
         let (instructions, inbox) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("lh-one".to_owned()).spawn(move || {
             runtime.block_on(
                 Carer {
-                    supervisor,
+                    id: ChildId::new(),
+                    work,
                     inbox,
                     held: BTreeMap::new(),
                     later: BTreeMap::new(),
@@ -123,7 +125,8 @@ struct Held {
 
 /// Cares for the child, one life after another.
 struct Carer {
-    supervisor: Arc<Supervisor>,
+    id: ChildId,
+    work: Arc<GroupWork>,
     inbox: mpsc::UnboundedReceiver<Instruction>,
     held: BTreeMap<ShardId, Held>,
     /// Shards that came while the child was ending: they begin its next life.
@@ -137,7 +140,7 @@ struct Life {
     guarded: Guarded,
     leash: Leash,
     orders: mpsc::Sender<String>,
-    answers: mpsc::Receiver<Acknowledgement>,
+    answers: mpsc::Receiver<Answer>,
     /// Writes to its standard input; ends with it.
     tasks: Tasks,
     exit: Option<Exit>,
@@ -159,7 +162,7 @@ impl Carer {
                     Some(Instruction::Stop(..) | Instruction::CutOff(..)) => continue,
                 }
             }
-            let leashes = self.held.values().filter_map(|held| self.supervisor.rule.leash(&held.grant));
+            let leashes = self.held.values().filter_map(|held| self.work.supervisor.rule.leash(&held.grant));
             match leashes.max_by_key(|leash| leash.kill_at) {
                 Some(leash) => self.live(leash).await,
                 None => self.end_all("the session was lost before the child was started"),
@@ -174,7 +177,7 @@ impl Carer {
             Err(error) => return self.end_all(&format!("cannot start the child: {error}")),
         };
         self.tell_all(&mut life);
-        let mut haste = self.supervisor.haste.clone();
+        let mut haste = self.work.supervisor.haste.clone();
         let (mut hurried, mut silent) = (false, false);
         loop {
             tokio::select! {
@@ -194,7 +197,7 @@ impl Carer {
                     hurried = true;
                     life.guarded.kill();
                 }
-                () = tokio::time::sleep(self.supervisor.rule.look_every) => self.extend(&mut life),
+                () = tokio::time::sleep(self.work.supervisor.rule.look_every) => self.extend(&mut life),
             }
         }
         // The last lines of its output: the pipe has ended, because all its writers are gone.
@@ -208,37 +211,37 @@ impl Carer {
         let (stdin, to_child) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (from_child, stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut guarded = Guarded::start(Launch {
-            command: self.supervisor.template.plain(),
+            command: self.work.template.plain(),
             env: vec![
-                ("LEASEHOLD_NAMESPACE", self.supervisor.namespace.clone()),
-                ("LEASEHOLD_NODE", self.supervisor.node.clone()),
+                ("LEASEHOLD_NAMESPACE", self.work.supervisor.namespace.clone()),
+                ("LEASEHOLD_NODE", self.work.supervisor.node.clone()),
                 ("LEASEHOLD_PROTOCOL", message::PROTOCOL.to_string()),
             ],
             leash,
-            isolation: self.supervisor.isolation,
+            isolation: self.work.supervisor.isolation,
             stdin: Stdin::From(stdin),
             stdout: stdout.into(),
-            stderr: self.supervisor.printer.stdio(),
+            stderr: self.work.supervisor.printer.stdio(),
         })?;
-        self.supervisor.printer.follow(guarded.take_output(), "");
+        self.work.supervisor.printer.follow(guarded.take_output(), "");
         let tasks = Tasks::on(tokio::runtime::Handle::current());
         let ((orders, queue), (heard, answers)) = (mpsc::channel(WAITING_MAX), mpsc::channel(256));
         tasks.spawn(write_orders(pipe::Sender::from_owned_fd(to_child)?, queue));
-        self.supervisor.printer.follow_answers(from_child, heard);
+        self.work.supervisor.printer.follow_answers(from_child, heard);
         Ok(Life { guarded, leash, orders, answers, tasks, exit: None, failed: None, ending: false })
     }
 
     /// What a new child must know.
     fn tell_all(&mut self, life: &mut Life) {
         let messages = self.messages(life.leash);
-        life.order(messages.hello(&self.supervisor.namespace, &self.supervisor.node));
+        life.order(messages.hello(&self.work.supervisor.namespace, &self.work.supervisor.node));
         for held in self.held.values() {
             life.order(messages.grant(held.grant.shard(), held.grant.epoch()));
         }
     }
 
     fn messages(&self, leash: Leash) -> Messages {
-        Messages { stop_at: self.supervisor.rule.stop_at(leash), leash }
+        Messages { stop_at: self.work.supervisor.rule.stop_at(leash), leash }
     }
 
     fn on_instruction(&mut self, life: &mut Life, instruction: Instruction) {
@@ -277,22 +280,36 @@ impl Carer {
         if std::mem::replace(&mut held.stop_told, true) {
             return;
         }
-        let last_call = self.supervisor.rule.last_call(life.leash);
+        let last_call = self.work.supervisor.rule.last_call(life.leash);
         if held.grant.is_lost() {
             life.guarded.kill_at(last_call);
             life.order(messages.stop(shard, epoch, last_call));
         } else {
-            life.order(messages.stop(shard, epoch, clock::now() + self.supervisor.kill_after));
+            life.order(messages.stop(shard, epoch, clock::now() + self.work.kill_after));
         }
     }
 
-    fn on_answer(&mut self, life: &mut Life, answer: Acknowledgement) {
-        let Acknowledgement { shard, epoch, error } = answer;
+    fn on_answer(&mut self, life: &mut Life, answer: Answer) {
+        let (Acknowledgement { shard, epoch, error }, refused_for) = match answer {
+            Answer::Ended(of) => (of, None),
+            Answer::Refused(of, pause) => (of, Some(pause)),
+            Answer::Report(report) => {
+                let _ = self.work.supervisor.reports.send((self.id, FromChild::Report(report)));
+                return;
+            }
+        };
         if self.held.get(&shard).is_none_or(|held| held.grant.epoch() != epoch) {
             tracing::warn!(%shard, %epoch, "ignored an acknowledgement for a shard that the child does not hold");
             return;
         }
         let held = self.held.remove(&shard).expect("it is known");
+        if let Some(pause) = refused_for
+            && !held.stop_told
+        {
+            tracing::info!(%shard, %epoch, ?pause, "the child refused a shard: another node takes it if one can");
+            // It is sent before the end of the work, so the shard is given up and not started again.
+            let _ = held.grant.step_down(pause);
+        }
         let outcome = match error {
             Some(error) if !held.stop_told => Err(error.into()),
             _ => Ok(()),
@@ -301,13 +318,13 @@ impl Carer {
         if self.held.is_empty() && !life.ending {
             // A child that holds nothing has no lease to live under. It is started again with the next shard.
             life.ending = true;
-            life.guarded.terminate(clock::now() + self.supervisor.kill_after);
+            life.guarded.terminate(clock::now() + self.work.kill_after);
         }
     }
 
     /// Passes on a renewal.
     fn extend(&mut self, life: &mut Life) {
-        let leashes = self.held.values().filter_map(|held| self.supervisor.rule.leash(&held.grant));
+        let leashes = self.held.values().filter_map(|held| self.work.supervisor.rule.leash(&held.grant));
         if let Some(later) =
             leashes.max_by_key(|leash| leash.kill_at).filter(|later| later.kill_at > life.leash.kill_at)
         {
@@ -321,6 +338,7 @@ impl Carer {
     fn bury(&mut self, life: Life) {
         let Life { guarded, tasks, exit, failed, .. } = life;
         drop((tasks, guarded));
+        let _ = self.work.supervisor.reports.send((self.id, FromChild::Ended));
         let why = match (failed, exit) {
             (Some(why), _) => why,
             (None, Some(exit)) => format!("the command {exit}"),
