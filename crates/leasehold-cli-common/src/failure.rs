@@ -60,6 +60,11 @@ impl Failure {
 
     /// Prints the message to standard error, and returns the exit code.
     pub fn report(&self) -> ExitCode {
+        if log::is_for_programs() {
+            tracing::error!(exit_code = self.code as u8, advice = self.advice, "{}", self.message);
+            log::flush();
+            return ExitCode::from(self.code as u8);
+        }
         let advice = self.advice.map(|advice| format!("\n  {advice}")).unwrap_or_default();
         log::last_words(format!("leasehold: {}{advice}\n", sanitize_lines(&self.message)));
         ExitCode::from(self.code as u8)

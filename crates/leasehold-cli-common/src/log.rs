@@ -1,15 +1,24 @@
 //! The log on standard error. A separate thread writes it, so that a blocked terminal or pipe delays no renewal, no signal
 //! and no exit.
 
+mod format;
+mod layer;
+
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::Settings;
+
+use format::Format;
+use layer::Lines;
 
 /// How many lines are buffered for a slow reader. Further lines are dropped and counted.
 const WAITING_MAX: usize = 4096;
@@ -22,21 +31,21 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// Logs to standard error from now on.
 pub fn start(settings: &Settings) -> io::Result<()> {
     let level = match settings.text("log") {
-        Some("error") => tracing::Level::ERROR,
-        Some("warn") => tracing::Level::WARN,
-        Some("debug") => tracing::Level::DEBUG,
-        _ => tracing::Level::INFO,
+        Some("error") => LevelFilter::ERROR,
+        Some("warn") => LevelFilter::WARN,
+        Some("debug") => LevelFilter::DEBUG,
+        _ => LevelFilter::INFO,
     };
-    let log = Log::start(io::stderr())?;
-    tracing_subscriber::fmt()
-        .with_writer(LOG.get_or_init(|| log).clone())
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(false)
-        // It would tell so on standard error, and panic there.
-        .log_internal_errors(false)
-        .init();
+    let format = Format::of(settings.text("log_format"));
+    let log = Log::start(io::stderr(), format)?;
+    let lines = Lines::new(format, LOG.get_or_init(|| log).clone());
+    tracing_subscriber::registry().with(level).with(lines).init();
     Ok(())
+}
+
+/// Whether programs read the log, so that everything on standard error must be a line of it.
+pub(crate) fn is_for_programs() -> bool {
+    LOG.get().is_some_and(|log| log.format != Format::Text)
 }
 
 /// Waits a short time until everything logged is written.
@@ -65,6 +74,7 @@ pub fn last_words(text: String) {
 struct Log {
     lines: SyncSender<Item>,
     missing: Arc<AtomicU64>,
+    format: Format,
 }
 
 enum Item {
@@ -73,7 +83,7 @@ enum Item {
 }
 
 impl Log {
-    fn start(mut to: impl Write + Send + 'static) -> io::Result<Log> {
+    fn start(mut to: impl Write + Send + 'static, format: Format) -> io::Result<Log> {
         let (lines, inbox) = mpsc::sync_channel(WAITING_MAX);
         let missing = Arc::new(AtomicU64::new(0));
         let dropped = missing.clone();
@@ -86,14 +96,13 @@ impl Log {
                 }
                 let count = dropped.swap(0, Ordering::Relaxed);
                 if count > 0 {
-                    let _ = writeln!(
-                        to,
-                        "… {count} log lines were dropped: standard error was blocked for too long"
-                    );
+                    let what =
+                        format!("{count} log lines were dropped: standard error was blocked for too long");
+                    let _ = to.write_all(layer::own(format, Level::WARN, what).as_bytes());
                 }
             }
         })?;
-        Ok(Log { lines, missing })
+        Ok(Log { lines, missing, format })
     }
 
     fn flush(&self, within: Duration) {
@@ -114,14 +123,6 @@ impl Write for Log {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Log;
-
-    fn make_writer(&'a self) -> Log {
-        self.clone()
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn logging_does_not_wait_for_the_reader() {
         let ((go, wait), (wrote, written)) = (mpsc::channel(), mpsc::channel());
-        let mut log = Log::start(Stuck(wait, wrote)).unwrap();
+        let mut log = Log::start(Stuck(wait, wrote), Format::Text).unwrap();
         for line in 0..2 * WAITING_MAX {
             log.write_all(format!("line {line}\n").as_bytes()).unwrap();
         }

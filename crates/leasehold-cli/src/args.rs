@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold_cli_common::failure::EXIT_CODES;
-use leasehold_cli_common::settings::{Everywhere, ForNodes};
+use leasehold_cli_common::settings::{Everywhere, ForLog, ForNodes, span};
 
 /// Spread shards of work over processes; at most one process runs a shard at a time.
 #[derive(Debug, Parser)]
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Register(Register),
     /// Check this machine, the store and the settings
     Doctor(ForAll),
+    /// Ask the node of `run --listen` whether it is alive or ready, for health checks
+    Probe(Probe),
     /// Test the core in thousands of simulated clusters with faults
     #[cfg(feature = "prove")]
     Sim(leasehold_prove::Sim),
@@ -59,6 +63,15 @@ pub(crate) enum Command {
     Bench(leasehold_prove::Bench),
     /// Show and check the settings
     Config(Config),
+    /// Print the manual page of a command, or write all of them to a directory
+    Man {
+        /// The command, for example `group set` [default: the program itself]
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+        /// Write the pages of all commands to this directory, which is created if it is missing
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
     /// Print a shell completion script
     Completions {
         /// The shell
@@ -467,6 +480,48 @@ pub(crate) struct Register {
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) everywhere: Everywhere,
+    #[command(flatten)]
+    pub(crate) log: ForLog,
+}
+
+/// `leasehold probe`
+#[derive(Debug, Args)]
+#[command(after_help = PROBE_HELP)]
+pub(crate) struct Probe {
+    /// The question
+    pub(crate) what: ProbeWhat,
+    /// For `ready`: the share of its planned shards that the node must hold, for example 0.9
+    #[arg(long, value_name = "FACTOR", value_parser = share)]
+    pub(crate) share: Option<f64>,
+    /// Address where the node listens [default: the setting `listen`, or 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Time limit for the answer
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = span::parse)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) everywhere: Everywhere,
+}
+
+/// What to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeWhat {
+    /// Does the node make progress?
+    Live,
+    /// Is it attached, does the store answer, and does it hold its shards?
+    Ready,
+}
+
+const PROBE_HELP: &str = "\
+Exits with 0 if the answer is yes, and with 6 if it is no or there is none. It asks over loopback or a Unix socket, so a \
+container or service needs no open port for its health checks.
+
+Example:
+  LEASEHOLD_LISTEN=127.0.0.1:9464 leasehold probe ready";
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1, for example 0.9".to_owned())
 }
 
 const REGISTER_HELP: &str = "\
@@ -521,4 +576,6 @@ pub(crate) enum ConfigCommand {
     Paths(ForAll),
     /// Print the reference page of all settings
     Reference,
+    /// Print a settings file with every setting and its default, commented out
+    Sample,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use leasehold_cli_common::failure::Failure;
-use leasehold_cli_common::settings::{Settings, reference};
+use leasehold_cli_common::settings::{Settings, reference, sample};
 use leasehold_cli_common::stores;
 use leasehold_store::bill::{Bill, ClusterSize};
 
@@ -76,4 +76,9 @@ pub(crate) fn paths(settings: &Settings) {
 /// Prints the reference of all settings.
 pub(crate) fn print_reference() {
     print!("{}", reference());
+}
+
+/// Prints a settings file to start from.
+pub(crate) fn print_sample() {
+    print!("{}", sample());
 }

@@ -27,7 +27,9 @@ mod config;
 mod doctor;
 mod guard;
 mod inspect;
+mod man;
 mod operate;
+mod probe;
 #[cfg(any(test, not(feature = "prove")))]
 mod prove_feature;
 mod run;
@@ -89,6 +91,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         #[cfg(feature = "prove")]
         Command::Check(what) => in_runtime(leasehold_prove::check(what)),
         Command::Config(config) => configure(config.what),
+        Command::Probe(what) => probe::probe(&Settings::load(&what.everywhere, None)?, &what),
+        Command::Man { command, dir } => man::man(&command, dir.as_deref()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "leasehold", &mut script);
@@ -109,6 +113,7 @@ fn configure(what: ConfigCommand) -> Result<(), Failure> {
         ConfigCommand::Explain { nodes, all } => config::explain(&load_for_node(&all)?, nodes)?,
         ConfigCommand::Paths(all) => config::paths(&load(&all)?),
         ConfigCommand::Reference => config::print_reference(),
+        ConfigCommand::Sample => config::print_sample(),
     }
     Ok(())
 }
@@ -169,7 +174,7 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Register(what) => {
-            let settings = Settings::load(&what.everywhere, None)?;
+            let settings = Settings::load(&what.everywhere, Some(what.log.as_node()))?;
             log::start(&settings)?;
             let others = if what.overwrite { Others::Overwrite } else { Others::Respect };
             let (ttl, retry, call_timeout) = (what.ttl, what.retry, what.call_timeout);
@@ -185,7 +190,12 @@ async fn on_cluster(command: Command) -> Result<(), Failure> {
             }
             operate::register(&store, &keys).await
         }
-        Command::Run(_) | Command::Doctor(_) | Command::Config(_) | Command::Completions { .. } => {
+        Command::Run(_)
+        | Command::Doctor(_)
+        | Command::Config(_)
+        | Command::Man { .. }
+        | Command::Probe(_)
+        | Command::Completions { .. } => {
             unreachable!("these have no cluster to look at")
         }
         #[cfg(feature = "prove")]

@@ -55,26 +55,25 @@
 
 mod client;
 mod gauges;
+mod log;
 mod table;
 #[cfg(test)]
 mod tests;
+mod waves;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::notice::{Differing, Gone, OperatorCommand, SessionState};
+use leasehold_core::notice::SessionState;
 use leasehold_core::store::{Lane, Op, WatchEvent};
 use leasehold_core::{GroupName, Moment, NodeName, Notice, View};
 use metrics::{Label, counter, histogram};
 
 pub(crate) use client::ClientMeters;
 use gauges::Gauges;
+use log::Log;
 pub(crate) use table::Described;
-
-/// Of failures in a row, the first and then every so many are logged as a warning, the others at debug level.
-const REMIND_AFTER: u32 = 32;
 
 /// Counters without further labels are there from the start, so that a first increment is seen as one.
 const FROM_THE_START: [&str; 5] = [
@@ -90,8 +89,7 @@ pub(crate) struct Meters {
     node: String,
     described: Described,
     gauges: Mutex<Gauges>,
-    /// How many times the store has failed since the last success.
-    failures: AtomicU32,
+    log: Log,
 }
 
 impl Meters {
@@ -100,7 +98,7 @@ impl Meters {
             node: node.to_string(),
             described: Described::default(),
             gauges: Mutex::default(),
-            failures: AtomicU32::new(0),
+            log: Log::new(node),
         }
     }
 
@@ -141,11 +139,12 @@ impl Meters {
 
     /// When [`again`](Meters::again) is due.
     pub(crate) fn again_at(&self) -> Moment {
-        self.gauges().again_at()
+        self.gauges().again_at().min(self.log.due_at())
     }
 
-    /// Sets all gauges again, and describes the metrics to a recorder that was installed meanwhile.
+    /// Logs the waves that are over, sets all gauges again, and describes the metrics to a recorder that was installed meanwhile.
     pub(crate) fn again(&self, now: Moment) {
+        self.log.sum_up(now);
         if self.described.to_current() {
             for name in FROM_THE_START {
                 counter!(name, "node" => self.node.clone()).increment(0);
@@ -165,6 +164,7 @@ impl Meters {
 
     /// The node is gone; work that still runs is counted until it ends.
     pub(crate) fn gone(&self) {
+        self.log.sum_up_all();
         let mut gauges = self.gauges();
         gauges.clear();
         gauges.set(&self.node, Moment::ZERO);
@@ -182,11 +182,10 @@ impl Meters {
     }
 
     /// Logs and counts a notice of the core.
-    pub(crate) fn tell(&self, notice: &Notice) {
-        self.log(notice);
+    pub(crate) fn tell(&self, notice: &Notice, now: Moment) {
+        self.log.tell(notice, now);
         match notice {
             Notice::StateChanged { to, cause, .. } => {
-                self.failures.store(0, Ordering::Relaxed);
                 let cause = ("cause", cause.as_str());
                 self.count_by("leasehold_session_state_changes_total", &[("to", to.as_str()), cause]);
                 if *to == SessionState::Detached {
@@ -194,7 +193,6 @@ impl Meters {
                 }
             }
             Notice::Renewed { took } => {
-                self.failures.store(0, Ordering::Relaxed);
                 self.count_by("leasehold_renewals_total", &[("result", "ok")]);
                 histogram!("leasehold_renewal_seconds", "node" => self.node.clone()).record(*took);
             }
@@ -246,160 +244,5 @@ impl Meters {
         let mut all = vec![Label::new("node", self.node.clone())];
         all.extend(labels.iter().map(|(key, value)| Label::from_static_parts(key, value)));
         counter!(name, all).increment(1);
-    }
-
-    // Fixed messages with the facts in fields, so that logs can be searched. `Display` of a notice is a sentence instead.
-    fn log(&self, notice: &Notice) {
-        let node = self.node.as_str();
-        match notice {
-            Notice::StateChanged { from, to, cause, after } => match to {
-                SessionState::Degraded | SessionState::Detached => {
-                    tracing::warn!(node, %from, %to, %cause, ?after, "session state changed");
-                }
-                _ => tracing::info!(node, %from, %to, %cause, ?after, "session state changed"),
-            },
-            Notice::Waiting { why, for_up_to } => tracing::info!(node, why, ?for_up_to, "waiting"),
-            Notice::NameTaken { session, .. } => {
-                tracing::warn!(
-                    node,
-                    ?session,
-                    "another live process uses this node name; give each process its own name"
-                );
-            }
-            Notice::Incarnation { why, epoch_floor } => {
-                tracing::warn!(node, why, %epoch_floor, "new incarnation of the namespace");
-            }
-            Notice::Renewed { took } => tracing::trace!(node, ?took, "renewed"),
-            Notice::RenewalFailed { streak, error } => {
-                tracing::debug!(node, streak, error, "renewal failed");
-            }
-            Notice::NodeJoined { node: other, session } => {
-                tracing::info!(node, %other, ?session, "node joined");
-            }
-            Notice::NodeGone { node: other, session, how } => match how {
-                Gone::Left => tracing::info!(node, %other, ?session, "node left"),
-                Gone::Vanished => {
-                    tracing::warn!(node, %other, ?session, "the record of a node is missing; its shards wait until its session must have ended");
-                }
-                how => tracing::warn!(node, %other, ?session, "node {how}"),
-            },
-            Notice::Fenced { node: other, session, silent_for } => {
-                tracing::warn!(node, %other, ?session, ?silent_for, "fenced a silent session");
-            }
-            Notice::Started { shard, epoch, why, unowned_for } => {
-                tracing::info!(node, %shard, %epoch, %why, unowned_for = unowned_for.map(tracing::field::debug), "shard started");
-            }
-            Notice::Stopping { shard, epoch, why } => {
-                tracing::info!(node, %shard, %epoch, %why, "shard stopping");
-            }
-            Notice::WorkEnded { shard, epoch, error, again_after } => match error {
-                Some(error) => tracing::warn!(node, %shard, %epoch, error, ?again_after, "work failed"),
-                None => tracing::info!(node, %shard, %epoch, ?again_after, "work returned"),
-            },
-            Notice::Finished { shard, epoch, for_good } => {
-                tracing::info!(node, %shard, %epoch, for_good, "work finished; it is not run again");
-            }
-            Notice::Released { shard, epoch, why, successor } => {
-                tracing::info!(node, %shard, %epoch, %why, successor = successor.as_ref().map(tracing::field::display), "shard released");
-            }
-            _ => self.log_problem(notice),
-        }
-    }
-
-    fn log_problem(&self, notice: &Notice) {
-        let node = self.node.as_str();
-        match notice {
-            Notice::Stuck { shard, epoch } => {
-                tracing::warn!(node, %shard, %epoch, "stuck: work did not stop within stop_timeout; this node keeps the shard");
-            }
-            Notice::Quarantined { shard, epoch, error, ends } => {
-                tracing::warn!(node, %shard, %epoch, error, next = %ends, "quarantined: work keeps failing, so it is not run");
-            }
-            Notice::RetriesExhausted { shards } => {
-                tracing::warn!(node, shards, "shards that are planned here did not become free in time");
-            }
-            Notice::NoRoom { group, shards } => {
-                tracing::warn!(node, %group, shards, "no node can take these shards: each is full or declines them");
-            }
-            Notice::RoomAgain { group } => {
-                tracing::info!(node, %group, "all shards of the group have a node again")
-            }
-            Notice::SettingsDiffer { group, settings } => {
-                let differing = Differing::in_words(settings);
-                let to_change = Differing::command(group, settings);
-                tracing::info!(
-                    node, %group, differing, to_change,
-                    "the store has other settings for this group; the values in the store override local ones"
-                );
-            }
-            Notice::OperatorCommand(command) => self.log_operator_command(command),
-            Notice::OtherKind { group, ours, stored } => {
-                let (here, in_the_store) = (ours.kind(), stored.kind());
-                tracing::warn!(
-                    node, %group, here, in_the_store,
-                    "this node takes no shards of this group: it serves {here} shards, but the group in the store has \
-                     {in_the_store} ones; serve {in_the_store} shards, use another group name, or, once no node holds its \
-                     shards, run: leasehold group delete {group}"
-                );
-            }
-            Notice::KindAgrees { group } => {
-                tracing::info!(node, %group, "this node serves the group again: its kind of shards matches the store");
-            }
-            Notice::Frozen { vanished, of } => {
-                tracing::warn!(node, vanished, of, "froze voluntary moves: many nodes vanished at once");
-            }
-            Notice::Warning(warning) => tracing::error!(node, kind = warning.kind().as_str(), "{warning}"),
-            Notice::Unfrozen => tracing::info!(node, "resumed voluntary moves"),
-            Notice::NoReceiver { shards } => {
-                tracing::warn!(
-                    node,
-                    shards,
-                    "draining, but no other node can take these shards; they keep running here"
-                );
-            }
-            Notice::CorruptRecord { key, error } => {
-                tracing::warn!(node, %key, error, "damaged record; it counts as held");
-            }
-            Notice::Retried { shards } => {
-                tracing::debug!(node, shards, "polling for shards that are planned here")
-            }
-            Notice::StoreFailed { error } => {
-                let before = self.failures.fetch_add(1, Ordering::Relaxed);
-                match before.is_multiple_of(REMIND_AFTER) {
-                    true => tracing::warn!(node, error, before, "store error; retrying"),
-                    false => tracing::debug!(node, error, before, "store error again"),
-                }
-            }
-            other => tracing::debug!(node, "{other}"),
-        }
-    }
-
-    fn log_operator_command(&self, command: &OperatorCommand) {
-        let node = self.node.as_str();
-        match command {
-            OperatorCommand::Drain { note } => tracing::warn!(
-                node,
-                note,
-                "an operator drained this node: it hands over its shards and takes no new ones; to undo: leasehold undrain {node}"
-            ),
-            OperatorCommand::Undrain => {
-                tracing::info!(node, "an operator undrained this node: it takes shards again")
-            }
-            OperatorCommand::Weight(weight) => {
-                tracing::info!(node, weight, "an operator changed the weight of this node")
-            }
-            OperatorCommand::OwnWeight => {
-                tracing::info!(node, "an operator removed the weight override of this node")
-            }
-            OperatorCommand::Freeze { note } => {
-                tracing::warn!(node, note, "an operator froze voluntary moves; to undo: leasehold unfreeze");
-            }
-            OperatorCommand::Unfreeze => tracing::info!(node, "an operator unfroze voluntary moves"),
-            OperatorCommand::Pin { shard, to } => {
-                tracing::info!(node, %shard, %to, "an operator pinned a shard")
-            }
-            OperatorCommand::Unpin { shard } => tracing::info!(node, %shard, "an operator unpinned a shard"),
-            other => tracing::info!(node, "{other}"),
-        }
     }
 }

@@ -22,6 +22,17 @@ pub struct ForNodes {
     pub(crate) values: Layer,
 }
 
+/// The flags of commands that run until they are stopped, and log.
+#[derive(Clone, Debug, Default)]
+pub struct ForLog(ForNodes);
+
+impl ForLog {
+    /// As a part of the flags of a node.
+    pub fn as_node(&self) -> &ForNodes {
+        &self.0
+    }
+}
+
 fn id(setting: &Setting) -> String {
     format!("setting-{}", setting.key)
 }
@@ -96,6 +107,26 @@ impl Args for ForNodes {
 impl FromArgMatches for ForNodes {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(ForNodes { values: collect(matches, |part| part != Part::Where) })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ForLog {
+    fn augment_args(command: Command) -> Command {
+        let settings = SETTINGS.iter().filter(|setting| setting.part == Part::Log);
+        settings.fold(command, |command, setting| command.arg(argument(setting)))
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ForLog {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(ForLog(ForNodes { values: collect(matches, |part| part == Part::Log) }))
     }
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;

@@ -5,6 +5,7 @@ mod endings;
 mod flags;
 mod groups;
 mod layers;
+mod sample;
 mod show;
 pub mod span;
 mod suggest;
@@ -17,8 +18,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use endings::failure_policy;
-pub use flags::{Everywhere, ForNodes};
+pub use flags::{Everywhere, ForLog, ForNodes};
 pub use groups::GroupOfNode;
+pub use sample::sample;
 pub use show::{redacted, reference};
 pub use suggest::nearest;
 
@@ -130,6 +132,11 @@ impl Settings {
             }
         }
         if problems.is_empty() { Ok(settings) } else { Err(Problems(problems)) }
+    }
+
+    /// No file, no variables, no flags: all defaults.
+    fn empty() -> Settings {
+        Settings { values: Layer::new(), file: None, places: Vec::new() }
     }
 
     fn gather(flags: &Everywhere, more: Option<&ForNodes>) -> (Settings, Vec<Problem>) {

@@ -27,6 +27,8 @@ pub(crate) enum Part {
     Group,
     /// What `run` does with its children.
     Run,
+    /// What it logs.
+    Log,
     /// The time budget.
     Time,
 }
@@ -39,6 +41,7 @@ impl Part {
             Part::Node => "This node",
             Part::Group => "The group",
             Part::Run => "Running commands",
+            Part::Log => "Log",
             Part::Time => "Time budget",
         }
     }
@@ -118,7 +121,6 @@ settings! {
         address: Kind::Text, "none", "Address where callers reach this node; `locate` returns it";
         labels: Kind::Labels, "none", "Labels for your own use; shown by `nodes --json`";
         new_namespace: Kind::Switch, "false", "Start without waiting for earlier holders; only safe if the namespace was never used";
-        log: Kind::Word(&["error", "warn", "info", "debug"]), "info", "Log level on standard error";
     }
     Group {
         group: Kind::Name, "none (required by `run`)", "Group that this node serves";
@@ -152,6 +154,10 @@ settings! {
         restart_first: Kind::Span, "200ms", "First pause before a child is restarted; it doubles each time";
         restart_max: Kind::Span, "30s", "Longest pause before a child is restarted";
         healthy_after: Kind::Span, "60s", "Run time after which earlier failures of a child no longer count";
+    }
+    Log {
+        log: Kind::Word(&["error", "warn", "info", "debug"]), "info", "Log level on standard error";
+        log_format: Kind::Word(&["text", "logfmt", "json"]), "text", "Log format: text for people, logfmt or json for programs";
     }
     Time {
         ttl: Kind::Span, "10s (the store's default)", "How long a session lives after its last renewal; failover takes slightly longer";

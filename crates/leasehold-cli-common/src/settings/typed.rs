@@ -12,7 +12,7 @@ use super::table::{self, Kind, Part, SETTINGS};
 use super::{Problem, Problems, Settings, failure_policy, nearest, span};
 
 /// Whether a value is what its setting takes; what is wrong, and what to do.
-fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
+pub(super) fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
     let fail = |what: String, advice: &str| Err((what, advice.to_owned()));
     match kind {
         // It is shown to others, in tables and in answers of `locate`.

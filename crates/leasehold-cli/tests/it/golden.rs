@@ -124,6 +124,11 @@ fn steady(text: &str, folder: &Path) -> String {
             }
         }
         let mut line = words.join(" ");
+        if let Some(at) = line.find("Z").filter(|at| *at >= 23 && line.is_char_boundary(at - 23))
+            && is_time(&line[at - 23..at])
+        {
+            line.replace_range(at - 23..=at, "TIME");
+        }
         if let Some((before, _)) = line.split_once("\"silent_for_ms\": ") {
             line = format!("{before}\"silent_for_ms\": N,");
         }
@@ -137,6 +142,12 @@ fn steady(text: &str, folder: &Path) -> String {
         text.push('\n');
     }
     text
+}
+
+/// `2026-11-19T03:40:22.123`
+fn is_time(text: &str) -> bool {
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000-00-00T00:00:00.000"
 }
 
 fn difference(before: &str, after: &str) -> String {

@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod demo;
+mod deploy;
 mod freezer;
 mod golden;
 mod groups;
@@ -11,6 +12,7 @@ mod hooks;
 mod inspect;
 mod isolate;
 mod kubernetes;
+mod log;
 mod one;
 mod process;
 mod register;

@@ -212,7 +212,7 @@ fn a_supervisor_that_is_stopped_does_not_keep_its_children_alive_past_its_lease(
     place.wait_for_beats("b", 3);
     a.signal(Signal::SIGCONT);
     wait_for("a has noticed", PATIENCE, || a.log().contains("to=detached").then_some(()));
-    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=the new session").then_some(()));
+    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=recovered").then_some(()));
     place.assert_no_overlap();
     a.signal(Signal::SIGTERM);
     assert!(a.end().code().is_some());
@@ -236,7 +236,7 @@ fn a_machine_that_sleeps_past_the_lease_wakes_up_to_a_guard_that_kills() {
     drop(frozen);
     gone_at(&held);
     wait_for("a has noticed", PATIENCE, || a.log().contains("to=detached").then_some(()));
-    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=the new session").then_some(()));
+    wait_for("a is back", PATIENCE, || a.log().contains("to=attached cause=recovered").then_some(()));
     a.signal(Signal::SIGTERM);
     assert!(a.end().code().is_some());
 }

@@ -31,7 +31,7 @@ impl Namespace {
     /// Adopts the incarnation that is there, or says what keeps us from that.
     fn find(&mut self, mirror: &Mirror, ctx: &mut Context) -> Found {
         let Some(seen) = mirror.meta() else {
-            let why = self.distrusted().map_or("the namespace is empty".into(), |(_, why)| why.clone());
+            let why = self.distrusted().map_or(Notice::NAMESPACE_IS_EMPTY.into(), |(_, why)| why.clone());
             return self.begin_anew(None, why, mirror, ctx);
         };
         let (version, first_seen_at) = (seen.version.clone(), seen.first_seen_at);

@@ -337,6 +337,11 @@ pub enum Notice {
     },
 }
 
+impl Notice {
+    /// Why a new incarnation began, if there was no namespace before: nothing is wrong then.
+    pub const NAMESPACE_IS_EMPTY: &'static str = "the namespace is empty";
+}
+
 /// A setting of a group that differs between the store and this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

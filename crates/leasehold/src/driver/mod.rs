@@ -348,7 +348,7 @@ impl<A: Alarm> Driver<A> {
             }
             Action::AskGate(shard) => self.ask_gate(shard),
             Action::Tell(notice) => {
-                self.end_report.meters.tell(&notice);
+                self.end_report.meters.tell(&notice, self.clock.now());
                 let _ = self.told.send(Arc::new(NodeEvent { unix_ms: self.clock.unix_ms(), notice }));
             }
             Action::Done => self.life.finish = Some(self.how_it_finished()),

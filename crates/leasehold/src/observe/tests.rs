@@ -127,7 +127,7 @@ async fn every_metric_in_the_table_is_told_with_the_labels_of_its_row() {
         meters.gone();
         assert_eq!((told.shows("leasehold_attached"), of_orders("running")), (0.0, 2.0));
 
-        notices().iter().for_each(|notice| meters.tell(notice));
+        notices().iter().for_each(|notice| meters.tell(notice, Moment::from_millis(1007)));
         meters.store_call(Lane::Work, &Op::List, true, took);
         meters.watched(&WatchEvent::Interrupted("no".into()));
         meters.planned(took);

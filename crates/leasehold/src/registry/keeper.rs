@@ -209,8 +209,8 @@ impl Keeper {
             self.retrying = true;
             self.failures += 1;
             self.count("leasehold_registry_restores_total", "failed");
-            let (failures, again_after) = (self.failures, pause);
-            tracing::warn!(%error, failures, ?again_after, "cannot renew registered keys; retrying");
+            let (failures, again_after_ms) = (self.failures, pause.as_millis() as u64);
+            tracing::warn!(%error, failures, again_after_ms, "cannot renew registered keys; retrying");
         }
         self.error = Some(error.to_string());
         self.failing_since.get_or_insert(self.clock.now());
