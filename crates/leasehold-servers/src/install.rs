@@ -20,6 +20,10 @@ pub enum Program {
     SeaweedFs,
     /// moto, an emulator that answers with the codes of AWS, kept in the cache folder.
     Moto,
+    /// Prometheus, as the distribution has it.
+    Prometheus,
+    /// The tool that comes with Prometheus and tests its rules.
+    Promtool,
     /// rclone, whose S3 server ignores conditions, kept in the cache folder.
     Rclone,
 }
@@ -36,6 +40,7 @@ impl Program {
             Program::SeaweedFs => "seaweedfs",
             Program::Moto => "moto",
             Program::Rclone => "rclone",
+            Program::Prometheus | Program::Promtool => "prometheus",
         }
     }
 
@@ -49,6 +54,8 @@ impl Program {
             Program::Kubectl => on_path("kubectl"),
             Program::SeaweedFs => vec![cache().join("seaweedfs.venv/bin/weed")],
             Program::Moto => vec![cache().join("moto.venv/bin/moto_server")],
+            Program::Prometheus => on_path("prometheus"),
+            Program::Promtool => on_path("promtool"),
             Program::Rclone => vec![cache().join("rclone.venv/bin/rclone")],
         }
     }

@@ -22,6 +22,7 @@ use crate::observe::Meters;
 use crate::registry::{Registry, RegistryOptions};
 use crate::rng;
 use crate::tasks::{self, RunsOn, Tasks};
+use crate::vitals::Vitals;
 use crate::watchdog::Watchdog;
 
 /// The longest time by which work is cut off before the dead-man timer would kill the process.
@@ -58,6 +59,7 @@ struct Ends {
     grants: Arc<Grants>,
     watchdog: Watchdog,
     publisher: Publisher,
+    vitals: Vitals,
     told: broadcast::Sender<Arc<NodeEvent>>,
     finished: watch::Sender<Option<Finish>>,
 }
@@ -79,6 +81,7 @@ impl Setup {
         let (publisher, views) = Publisher::new(core.view(self.clock.read()));
         let registry =
             Registry::new(self.store.clone(), self.registry.clone(), self.runs_on, self.clock.clone());
+        let vitals = Vitals::new(self.clock.clone());
         let node = Node {
             name: self.config.node.clone(),
             clock: self.clock.clone(),
@@ -89,13 +92,15 @@ impl Setup {
             told: told.downgrade(),
             finished,
             registry,
+            vitals: vitals.clone(),
             leaving: AtomicBool::new(false),
             engaged: Mutex::default(),
             served: Mutex::new(
                 self.config.groups.iter().map(|group| (group.group.clone(), group.shards)).collect(),
             ),
         };
-        self.launch(Ends { core, inputs, inbox, grants, watchdog, publisher, told, finished: finished_tx })?;
+        let finished = finished_tx;
+        self.launch(Ends { core, inputs, inbox, grants, watchdog, publisher, vitals, told, finished })?;
         Ok(node)
     }
 
@@ -147,7 +152,7 @@ impl Setup {
         let Setup { store, config, handlers, hooks, hook_every, hook_timeout, clock, runtime, .. } = self;
         let hook_every = hook_every.unwrap_or(config.renew_every);
         let follow_watch = store.facts().watch;
-        let meters = Arc::new(Meters::new(&config.node));
+        let meters = Arc::new(Meters::new(&config.node, config.ttl, ends.vitals));
         let tasks = Tasks::on(Handle::current());
         let calls = Calls::new(store, clock.clone(), tasks, ends.inputs.clone(), meters.clone());
         let executor = Executor {

@@ -125,6 +125,7 @@ pub mod store;
 pub mod tasks;
 #[cfg(feature = "test-util")]
 pub mod testing;
+mod vitals;
 mod watchdog;
 
 pub use builder::Builder;
@@ -148,6 +149,7 @@ pub use node::Node;
 pub use owned::{CutOff, Task, WorkGuard};
 pub use pulse::Pulse;
 pub use signal::shutdown_signal;
+pub use vitals::Vitals;
 
 /// The parts of a [`Config`], the errors that it can have, and what it amounts to.
 pub mod config {

@@ -26,6 +26,7 @@ use crate::grant::Grant;
 use crate::group::Group;
 use crate::handler::{AnyHandler, IntoOutcome};
 use crate::registry::Registry;
+use crate::vitals::Vitals;
 
 /// How long a node may take to hand over its shards when it leaves.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
@@ -69,6 +70,7 @@ pub struct Node {
     pub(crate) told: broadcast::WeakSender<Arc<NodeEvent>>,
     pub(crate) finished: watch::Receiver<Option<Finish>>,
     pub(crate) registry: Registry,
+    pub(crate) vitals: Vitals,
     /// It was told to leave: it registers nothing more.
     pub(crate) leaving: AtomicBool,
     /// The groups that this node serves, with their shards as configured here, for use if the store has no settings.
@@ -126,6 +128,11 @@ impl Node {
     /// The view, and each change of it.
     pub fn watch_view(&self) -> watch::Receiver<Arc<View>> {
         self.views.clone()
+    }
+
+    /// Signs of life of the driver and of the store, for health checks.
+    pub fn vitals(&self) -> Vitals {
+        self.vitals.clone()
     }
 
     /// The shards whose grants are valid right now, ordered by group and name, slots by their number.

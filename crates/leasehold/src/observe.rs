@@ -12,7 +12,9 @@
 //!
 //! | name | kind | labels | meaning |
 //! | --- | --- | --- | --- |
+//! | `leasehold_info` | gauge | `node`, `version` | 1; `version` is that of Leasehold |
 //! | `leasehold_attached` | gauge | `node` | 1 while the node has a valid session |
+//! | `leasehold_session_state` | gauge | `node`, `state` | 1 for the state of the node's session, 0 for all others; `state` is a `SessionState` |
 //! | `leasehold_draining` | gauge | `node` | 1 while the node hands everything over |
 //! | `leasehold_frozen` | gauge | `node` | 1 while voluntary moves are frozen, as this node sees it |
 //! | `leasehold_nodes` | gauge | `node` | live nodes, as this node sees it |
@@ -23,6 +25,11 @@
 //! | `leasehold_renewal_seconds` | histogram | `node` | from sending a renewal to its confirmation |
 //! | `leasehold_renewal_failure_streak` | gauge | `node` | renewals that failed in a row |
 //! | `leasehold_deadline_seconds` | gauge | `node` | time until work is told to stop, unless a renewal is confirmed; 0 without a session |
+//! | `leasehold_ttl_seconds` | gauge | `node` | how long the node's session lives after its last renewal |
+//! | `leasehold_weight` | gauge | `node` | the node's weight in the plan; 0 without a session |
+//! | `leasehold_capacity` | gauge | `node` | the most shards that the node takes; +Inf without a limit or a session |
+//! | `leasehold_name_conflicts_total` | counter | `node` | times that another live process used the node's name |
+//! | `leasehold_shards` | gauge | `node`, `group` | shards of the group, as this node sees it |
 //! | `leasehold_shards_owned` | gauge | `node`, `group` | shards that this node holds, whether their work runs or not |
 //! | `leasehold_shards_wanted` | gauge | `node`, `group` | shards that the plan gives to this node |
 //! | `leasehold_shards_running` | gauge | `node`, `group` | shards whose work runs here |
@@ -43,6 +50,7 @@
 //! | `leasehold_plan_seconds` | histogram | `node` | the time for a step that made a new plan |
 //! | `leasehold_store_calls_total` | counter | `node`, `lane`, `op`, `result` | calls to the store; `result` is `ok` or `failed` |
 //! | `leasehold_store_call_seconds` | histogram | `node`, `lane`, `op` | how long calls to the store took |
+//! | `leasehold_store_silent_seconds` | gauge | `node` | time since the store last answered, or since the start if it never did |
 //! | `leasehold_watch_interruptions_total` | counter | `node` | times that the watch of the store broke off; it is opened again |
 //! | `leasehold_client_fresh` | gauge | `client` | 1 while the view of the client is fresh, see `Client::is_fresh` |
 //! | `leasehold_client_heard_seconds` | gauge | `client` | time since the store last answered the client or reported anything |
@@ -75,8 +83,11 @@ use gauges::Gauges;
 use log::Log;
 pub(crate) use table::Described;
 
+use crate::vitals::Vitals;
+
 /// Counters without further labels are there from the start, so that a first increment is seen as one.
-const FROM_THE_START: [&str; 5] = [
+const FROM_THE_START: [&str; 6] = [
+    "leasehold_name_conflicts_total",
     "leasehold_acquire_retries_total",
     "leasehold_acquire_exhausted_total",
     "leasehold_fenced_total",
@@ -84,25 +95,34 @@ const FROM_THE_START: [&str; 5] = [
     "leasehold_watch_interruptions_total",
 ];
 
+/// The causes of detachments, each counted from the start as well.
+const DETACHMENT_CAUSES: [&str; 6] =
+    ["deadline_reached", "fenced", "record_gone", "store_changed", "clock_stood_still", "impossible"];
+
 /// The metrics of one node. Each is looked up when it changes, so that a recorder may be installed at any time.
 pub(crate) struct Meters {
     node: String,
     described: Described,
+    vitals: Vitals,
     gauges: Mutex<Gauges>,
     log: Log,
 }
 
 impl Meters {
-    pub(crate) fn new(node: &NodeName) -> Self {
+    pub(crate) fn new(node: &NodeName, ttl: Duration, vitals: Vitals) -> Self {
         Meters {
             node: node.to_string(),
             described: Described::default(),
-            gauges: Mutex::default(),
+            vitals,
+            gauges: Mutex::new(Gauges::new(ttl)),
             log: Log::new(node),
         }
     }
 
     pub(crate) fn store_call(&self, lane: Lane, op: &Op, ok: bool, took: Duration) {
+        if ok {
+            self.vitals.store_answered();
+        }
         let lane = match lane {
             Lane::Renewal => "renewal",
             Lane::Work => "work",
@@ -133,6 +153,7 @@ impl Meters {
 
     /// The node's view, made just now, and where work runs.
     pub(crate) fn view(&self, view: &View, running: &BTreeMap<GroupName, usize>, now: Moment) {
+        self.vitals.viewed();
         self.gauges().view(view, running, now);
         self.again(now);
     }
@@ -149,12 +170,25 @@ impl Meters {
             for name in FROM_THE_START {
                 counter!(name, "node" => self.node.clone()).increment(0);
             }
+            for cause in DETACHMENT_CAUSES {
+                counter!("leasehold_detachments_total", "node" => self.node.clone(), "cause" => cause)
+                    .increment(0);
+            }
             for result in ["ok", "failed"] {
                 counter!("leasehold_renewals_total", "node" => self.node.clone(), "result" => result)
                     .increment(0);
             }
         }
-        self.gauges().set(&self.node, now);
+        self.gauges().set(&self.node, self.silent_for(), now);
+    }
+
+    /// The node's signs of life.
+    pub(crate) fn vitals(&self) -> &Vitals {
+        &self.vitals
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.vitals.store_silent_for().unwrap_or_else(|| self.vitals.age())
     }
 
     /// The node's name.
@@ -167,14 +201,14 @@ impl Meters {
         self.log.sum_up_all();
         let mut gauges = self.gauges();
         gauges.clear();
-        gauges.set(&self.node, Moment::ZERO);
+        gauges.set(&self.node, self.silent_for(), Moment::ZERO);
     }
 
     /// How many shards have work here that has not ended, after the node is gone.
     pub(crate) fn running(&self, running: &BTreeMap<GroupName, usize>) {
         let mut gauges = self.gauges();
         gauges.running(running);
-        gauges.set(&self.node, Moment::ZERO);
+        gauges.set(&self.node, self.silent_for(), Moment::ZERO);
     }
 
     fn gauges(&self) -> MutexGuard<'_, Gauges> {
@@ -185,13 +219,17 @@ impl Meters {
     pub(crate) fn tell(&self, notice: &Notice, now: Moment) {
         self.log.tell(notice, now);
         match notice {
-            Notice::StateChanged { to, cause, .. } => {
+            Notice::StateChanged { from, to, cause, .. } => {
+                if *from == SessionState::Joining || *to == SessionState::Detached {
+                    self.vitals.plan_is_old();
+                }
                 let cause = ("cause", cause.as_str());
                 self.count_by("leasehold_session_state_changes_total", &[("to", to.as_str()), cause]);
                 if *to == SessionState::Detached {
                     self.count_by("leasehold_detachments_total", &[cause]);
                 }
             }
+            Notice::NameTaken { .. } => self.count("leasehold_name_conflicts_total"),
             Notice::Renewed { took } => {
                 self.count_by("leasehold_renewals_total", &[("result", "ok")]);
                 histogram!("leasehold_renewal_seconds", "node" => self.node.clone()).record(*took);

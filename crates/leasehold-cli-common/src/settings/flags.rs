@@ -96,7 +96,7 @@ impl FromArgMatches for Everywhere {
 
 impl Args for ForNodes {
     fn augment_args(command: Command) -> Command {
-        let settings = SETTINGS.iter().filter(|setting| setting.part != Part::Where);
+        let settings = SETTINGS.iter().filter(|setting| setting.part != Part::Where && setting.has_flag());
         settings.fold(command, |command, setting| command.arg(argument(setting)))
     }
     fn augment_args_for_update(command: Command) -> Command {

@@ -5,6 +5,7 @@ mod endings;
 mod flags;
 mod groups;
 mod layers;
+mod listen;
 mod sample;
 mod show;
 pub mod span;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 pub use endings::failure_policy;
 pub use flags::{Everywhere, ForLog, ForNodes};
 pub use groups::GroupOfNode;
+pub use listen::Listen;
 pub use sample::sample;
 pub use show::{redacted, reference};
 pub use suggest::nearest;
@@ -121,6 +123,7 @@ impl Settings {
         let readable = settings.times_are_readable();
         problems.extend(settings.groups_named_twice());
         problems.extend(more_wrong(&settings));
+        problems.extend(settings.exposed());
         problems.extend(settings.raw("store").map(|_| stores::problems(&settings)).unwrap_or_default());
         // Durations that cannot be read have no relation to others.
         if readable {
@@ -136,7 +139,7 @@ impl Settings {
 
     /// No file, no variables, no flags: all defaults.
     fn empty() -> Settings {
-        Settings { values: Layer::new(), file: None, places: Vec::new() }
+        Settings { values: Layer::new(), groups: Vec::new(), file: None, places: Vec::new() }
     }
 
     fn gather(flags: &Everywhere, more: Option<&ForNodes>) -> (Settings, Vec<Problem>) {
@@ -191,7 +194,8 @@ impl Settings {
     pub fn place_of(&self, key: &str) -> String {
         match (self.raw(key), table::find(key)) {
             (Some(raw), _) => raw.origin.to_string(),
-            (None, Some(setting)) => setting.flag(),
+            (None, Some(setting)) if setting.has_flag() => setting.flag(),
+            (None, Some(setting)) => setting.variable(),
             (None, None) => key.to_owned(),
         }
     }

@@ -71,6 +71,9 @@ fn example(kind: Kind) -> &'static str {
         Kind::Zones => "ignore",
         Kind::Failures => "retry",
         Kind::Switch => "false",
+        Kind::Patterns => "orders-*",
+        Kind::Listen => "127.0.0.1:9464",
+        Kind::Secret => "a-long-random-text",
     }
 }
 
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn every_setting_is_in_it_once_and_can_be_uncommented() {
         let mut problems = Vec::new();
-        let values = layers::from_text(Path::new("sample.toml"), &uncommented(|_| true), &mut problems);
+        let (values, _) = layers::from_text(Path::new("sample.toml"), &uncommented(|_| true), &mut problems);
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!(values.len(), SETTINGS.len());
         Settings { values, ..Settings::empty() }.check_each(&mut problems);
@@ -126,12 +129,12 @@ mod tests {
     #[test]
     fn it_changes_nothing_as_it_is_and_its_defaults_are_the_defaults() {
         let mut problems = Vec::new();
-        let empty = layers::from_text(Path::new("sample.toml"), &sample(), &mut problems);
-        assert!(empty.is_empty() && problems.is_empty(), "{problems:?}");
+        let (empty, groups) = layers::from_text(Path::new("sample.toml"), &sample(), &mut problems);
+        assert!(empty.is_empty() && groups.is_empty() && problems.is_empty(), "{problems:?}");
 
         // A group is either numbered or named.
         let text = uncommented(|key| key != "names");
-        let values = layers::from_text(Path::new("sample.toml"), &text, &mut problems);
+        let (values, _) = layers::from_text(Path::new("sample.toml"), &text, &mut problems);
         let settings = Settings { values, ..Settings::empty() };
         let config = settings.node_config(&Local::FACTS).unwrap();
         assert_eq!(settings.effective(&Local::FACTS), Settings::empty().effective(&Local::FACTS));

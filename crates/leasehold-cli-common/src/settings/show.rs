@@ -69,6 +69,7 @@ impl Settings {
             }
             let (value, origin) = match self.raw(setting.key) {
                 Some(raw) if setting.kind == Kind::Url => (redacted(&raw.text), raw.origin.to_string()),
+                Some(raw) if setting.kind == Kind::Secret => ("***".to_owned(), raw.origin.to_string()),
                 Some(raw) => (raw.text.clone(), raw.origin.to_string()),
                 None => match effective.get(setting.key) {
                     Some(value) if value == setting.default => (value.clone(), "default".to_owned()),
@@ -76,7 +77,7 @@ impl Settings {
                     None => (setting.default.to_owned(), "default".to_owned()),
                 },
             };
-            let _ = writeln!(text, "  {:<23} {:<36} {origin}", setting.key, value);
+            let _ = writeln!(text, "  {:<27} {:<36} {origin}", setting.key, value);
         }
         for group in &self.groups {
             let _ = writeln!(text, "\nGroup {}", group.name);
@@ -93,6 +94,7 @@ impl Settings {
             let raw = self.raw(setting.key);
             let value = raw.map(|raw| match setting.kind {
                 Kind::Url => redacted(&raw.text),
+                Kind::Secret => "***".to_owned(),
                 _ => raw.text.clone(),
             });
             let origin = raw.map_or_else(|| "default".to_owned(), |raw| raw.origin.to_string());
@@ -139,12 +141,13 @@ pub fn reference() -> String {
         }
         let variable = setting.variable();
         let flag = match setting.kind {
-            Kind::Switch => setting.flag(),
-            kind => format!("{} {}", setting.flag(), kind.placeholder()),
+            Kind::Switch => format!("`{}`", setting.flag()),
+            Kind::Secret => "none".to_owned(),
+            kind => format!("`{} {}`", setting.flag(), kind.placeholder()),
         };
         let _ = writeln!(
             text,
-            "| `{}` | `{flag}` | `{variable}` | {} | {} |",
+            "| `{}` | {flag} | `{variable}` | {} | {} |",
             setting.key, setting.default, setting.help
         );
     }

@@ -76,6 +76,10 @@ pub(crate) enum Kind {
     Patterns,
     /// `true` or `false`
     Switch,
+    /// `HOST:PORT` or `unix:PATH`
+    Listen,
+    /// A secret. It has no flag, because every user of a machine sees the arguments of its processes, and is never shown.
+    Secret,
 }
 
 impl Kind {
@@ -94,6 +98,8 @@ impl Kind {
             Kind::Failures => "POLICY",
             Kind::Patterns => "PATTERN,…",
             Kind::Switch => "BOOL",
+            Kind::Listen => "ADDRESS",
+            Kind::Secret => "SECRET",
         }
     }
 }
@@ -151,6 +157,9 @@ settings! {
         drain_within: Kind::Span, "30s", "Time limit for handing over shards after SIGTERM or Ctrl-C; then children are killed";
         output: Kind::Word(&["prefix", "raw"]), "prefix", "Whether to prefix each line of a child with its shard";
         isolate: Kind::Word(&["off", "pid", "auto"]), "off", "Whether each child gets its own PID namespace, so that its descendants are killed with it";
+        listen: Kind::Listen, "off", "Serve /metrics, /livez, /readyz and /status over HTTP: 127.0.0.1:9464 or unix:PATH (docs/monitoring.md)";
+        listen_token: Kind::Secret, "none", "Token that readers must send; required unless only this machine can reach `listen`";
+        expose_status_without_token: Kind::Switch, "false", "Let everyone who can reach `listen` read the metrics and the status of all nodes";
         restart_first: Kind::Span, "200ms", "First pause before a child is restarted; it doubles each time";
         restart_max: Kind::Span, "30s", "Longest pause before a child is restarted";
         healthy_after: Kind::Span, "60s", "Run time after which earlier failures of a child no longer count";
@@ -191,6 +200,11 @@ impl Setting {
     /// `--renew-every`
     pub(crate) fn flag(&self) -> String {
         format!("--{}", self.key.replace('_', "-"))
+    }
+
+    /// Whether it has a flag.
+    pub(crate) fn has_flag(&self) -> bool {
+        self.kind != Kind::Secret
     }
 
     /// `LEASEHOLD_RENEW_EVERY`

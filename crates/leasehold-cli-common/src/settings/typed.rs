@@ -9,7 +9,7 @@ use leasehold_core::store::Facts;
 use leasehold_core::{GroupConfig, GroupName, NodeName};
 
 use super::table::{self, Kind, Part, SETTINGS};
-use super::{Problem, Problems, Settings, failure_policy, nearest, span};
+use super::{Listen, Problem, Problems, Settings, failure_policy, nearest, span};
 
 /// Whether a value is what its setting takes; what is wrong, and what to do.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
@@ -19,7 +19,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
         Kind::Text | Kind::Labels | Kind::Zones | Kind::Failures if text.contains(char::is_control) => {
             fail(format!("{text:?} contains a control character"), "remove it")
         }
-        Kind::Text | Kind::Url => Ok(()),
+        Kind::Text | Kind::Url | Kind::Secret => Ok(()),
         Kind::Name => match NodeName::new(text) {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -76,6 +76,10 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
                 None => Ok(()),
             }
         }
+        Kind::Listen => match Listen::parse(text) {
+            Ok(_) => Ok(()),
+            Err(what) => fail(what, "use 127.0.0.1:9464 or unix:PATH"),
+        },
         Kind::Switch => match text {
             "true" | "false" => Ok(()),
             _ => fail(format!("invalid value {text:?}"), "use true or false"),

@@ -20,6 +20,7 @@ use super::{Isolation, tree};
 
 /// The variable of the environment that may hold the address of the store, with its password.
 pub(super) const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
+const LISTEN_TOKEN_VARIABLE: &str = "LEASEHOLD_LISTEN_TOKEN";
 
 /// The guards and short commands of this process that have not been waited for. Held while one is started, so that a
 /// search for orphans never takes it for one.
@@ -89,6 +90,7 @@ impl Guarded {
             .args(&launch.command)
             // It is only for us: a worker needs no access to the ownership records.
             .env_remove(Address::PASSWORD_VARIABLE)
+            .env_remove(LISTEN_TOKEN_VARIABLE)
             .envs(launch.env)
             .stdin(OwnedFd::from(theirs))
             .stdout(launch.stdout)

@@ -4,6 +4,8 @@ mod each;
 mod groups;
 mod hooks;
 mod leash;
+#[cfg_attr(not(feature = "http"), path = "no_listen.rs")]
+mod listen;
 mod names;
 pub(crate) mod one;
 mod output;
@@ -35,6 +37,7 @@ pub(crate) use groups::lacks;
 use groups::Runners;
 use hooks::Hooks;
 use leash::LeashRule;
+use listen::Serving;
 use output::Printer;
 use reports::Reports;
 use shadow::Shadow;
@@ -94,6 +97,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     guard::adopt_orphans()?;
     let isolation = isolation(settings).await?;
     raise_descriptor_limit();
+    let serving = Serving::start(settings).await?;
     let mut signals = Signals::listen()?;
     let store = tokio::select! {
         store = stores::open_patiently(settings) => store?,
@@ -121,7 +125,9 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
     let own = config.groups.iter().map(|group| group.group.clone()).collect();
     let (labels, every, rest) = (config.labels.clone(), hooks.every, config.restart.longest());
     let mut runners = Runners::new(supervisor.clone(), settings, mode, command, shadow);
+    let shown = config.clone();
     let node = start(store.clone(), config, &groups, &mut runners, hooks).await?;
+    serving.show(&node, &shown);
     let runner = if settings.serve().is_empty() { None } else { Some(runners.for_group(None)?) };
     let stored = Stored::new(settings, own, runner);
     if runners.shadow.is_some() {
@@ -150,6 +156,7 @@ pub(crate) async fn run(settings: &Settings, mode: Mode, command: Vec<OsString>)
             if let Some(shadow) = &runners.shadow {
                 shadow.tell_now();
             }
+            serving.end().await;
             match finish {
                 Finish::Clean => Ok(()),
                 Finish::Unconfirmed => Err(Failure::new(

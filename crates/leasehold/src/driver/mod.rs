@@ -190,6 +190,7 @@ impl<A: Alarm> Driver<A> {
             }
             self.tick_if_due();
             self.publish_if_due();
+            self.end_report.meters.vitals().driver_ran();
         }
     }
 
@@ -302,6 +303,7 @@ impl<A: Alarm> Driver<A> {
 
     fn step(&mut self, event: Event) {
         let mut quiet = event == Event::Tick;
+        let plans = self.core.plans_made();
         self.life.lost_in_step = false;
         let mut events = VecDeque::from([event]);
         let mut actions = Vec::new();
@@ -311,6 +313,10 @@ impl<A: Alarm> Driver<A> {
             for action in actions.drain(..) {
                 events.extend(self.perform(action));
             }
+        }
+        // After the actions, because a plan of the step in which the node joins is one of the new session.
+        if self.core.plans_made() != plans {
+            self.end_report.meters.vitals().planned();
         }
         if !quiet {
             self.end_report.publisher.changed(self.clock.now());

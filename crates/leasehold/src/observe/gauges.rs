@@ -6,17 +6,37 @@ use std::time::Duration;
 use leasehold_core::notice::SessionState;
 use leasehold_core::view::{Me, ProblemKind, ShardPhase, ShardView};
 use leasehold_core::{GroupName, Moment, View};
-use metrics::gauge;
+use metrics::{counter, gauge};
 
 /// How often they are set again.
 const AGAIN_EVERY: Duration = Duration::from_secs(1);
 
+/// Counters of each group are there as soon as the group is known, so that a first increment is seen as one.
+const OF_EACH_GROUP: [&str; 4] = [
+    "leasehold_work_failures_total",
+    "leasehold_stuck_total",
+    "leasehold_quarantined_total",
+    "leasehold_no_room_total",
+];
+
+/// All states of a session, each a gauge of its own.
+const STATES: [SessionState; 6] = [
+    SessionState::Joining,
+    SessionState::Attached,
+    SessionState::Degraded,
+    SessionState::Detached,
+    SessionState::Recovering,
+    SessionState::Left,
+];
+
 /// What the gauges of one node show. Groups and problems that are gone stay in here with zeros: a gauge that nobody sets
 /// keeps its last value.
-#[derive(Default)]
 pub(super) struct Gauges {
     again_at: Moment,
-    attached: bool,
+    ttl: Duration,
+    state: SessionState,
+    weight: u32,
+    capacity: Option<u32>,
     draining: bool,
     frozen: bool,
     nodes: usize,
@@ -28,6 +48,7 @@ pub(super) struct Gauges {
 
 #[derive(Default)]
 struct OfGroup {
+    shards: usize,
     owned: usize,
     wanted: usize,
     running: usize,
@@ -37,6 +58,24 @@ struct OfGroup {
 }
 
 impl Gauges {
+    /// Those of a node whose sessions have this ttl.
+    pub(super) fn new(ttl: Duration) -> Self {
+        Gauges {
+            again_at: Moment::ZERO,
+            ttl,
+            state: SessionState::Joining,
+            weight: 0,
+            capacity: None,
+            draining: false,
+            frozen: false,
+            nodes: 0,
+            streak: 0,
+            stop_at: None,
+            groups: BTreeMap::new(),
+            problems: BTreeMap::new(),
+        }
+    }
+
     /// Takes in a view that was made just now.
     pub(super) fn view(&mut self, view: &View, running: &BTreeMap<GroupName, usize>, now: Moment) {
         self.clear();
@@ -49,7 +88,9 @@ impl Gauges {
             *self.problems.entry(problem.kind).or_default() += 1;
         }
         if let Some(me) = &view.me {
-            self.attached = matches!(me.session_state, SessionState::Attached | SessionState::Degraded);
+            self.state = me.session_state;
+            let own = view.nodes.iter().find(|node| me.session == Some(node.session));
+            (self.weight, self.capacity) = own.map_or((0, None), |node| (node.weight, node.capacity));
             self.draining = me.draining;
             self.streak = me.renewals_failed;
             self.stop_at = me.stop_in_ms.map(|ms| now + Duration::from_millis(ms));
@@ -64,6 +105,7 @@ impl Gauges {
     fn shards(&mut self, me: &Me, shards: &[ShardView]) {
         let count = |is: &dyn Fn(&ShardView) -> bool| shards.iter().filter(|shard| is(shard)).count();
         let group = self.group(&shards[0].id.0.group);
+        group.shards = count(&|shard| shard.state != ShardPhase::Retired);
         group.wanted = count(&|shard| shard.wanted.as_ref() == Some(&me.node));
         group.owned = count(&|shard| is_mine(shard, me));
         group.quarantined = count(&|shard| is_mine(shard, me) && shard.state == ShardPhase::Quarantined);
@@ -80,7 +122,8 @@ impl Gauges {
 
     /// All but the running work becomes zero.
     pub(super) fn clear(&mut self) {
-        (self.attached, self.draining, self.frozen) = (false, false, false);
+        (self.state, self.draining, self.frozen) = (SessionState::Left, false, false);
+        (self.weight, self.capacity) = (0, None);
         (self.nodes, self.streak, self.stop_at) = (0, 0, None);
         self.problems.values_mut().for_each(|count| *count = 0);
         for group in self.groups.values_mut() {
@@ -100,11 +143,21 @@ impl Gauges {
         self.again_at
     }
 
-    /// Sets them.
-    pub(super) fn set(&mut self, node: &str, now: Moment) {
+    /// Sets them; the store has been silent for that long.
+    pub(super) fn set(&mut self, node: &str, silent_for: Duration, now: Moment) {
         self.again_at = now + AGAIN_EVERY;
         let of_node = |name: &'static str, value: f64| gauge!(name, "node" => node.to_owned()).set(value);
-        of_node("leasehold_attached", f64::from(u8::from(self.attached)));
+        gauge!("leasehold_info", "node" => node.to_owned(), "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        for state in STATES {
+            gauge!("leasehold_session_state", "node" => node.to_owned(), "state" => state.as_str())
+                .set(f64::from(u8::from(state == self.state)));
+        }
+        let attached = matches!(self.state, SessionState::Attached | SessionState::Degraded);
+        of_node("leasehold_attached", f64::from(u8::from(attached)));
+        of_node("leasehold_ttl_seconds", self.ttl.as_secs_f64());
+        of_node("leasehold_store_silent_seconds", silent_for.as_secs_f64());
+        of_node("leasehold_weight", f64::from(self.weight));
+        of_node("leasehold_capacity", self.capacity.map_or(f64::INFINITY, f64::from));
         of_node("leasehold_draining", f64::from(u8::from(self.draining)));
         of_node("leasehold_frozen", f64::from(u8::from(self.frozen)));
         of_node("leasehold_nodes", self.nodes as f64);
@@ -119,6 +172,10 @@ impl Gauges {
             let of_group = |metric: &'static str, value: usize| {
                 gauge!(metric, "node" => node.to_owned(), "group" => name.to_string()).set(value as f64);
             };
+            for counted in OF_EACH_GROUP {
+                counter!(counted, "node" => node.to_owned(), "group" => name.to_string()).increment(0);
+            }
+            of_group("leasehold_shards", group.shards);
             of_group("leasehold_shards_owned", group.owned);
             of_group("leasehold_shards_wanted", group.wanted);
             of_group("leasehold_shards_running", group.running);

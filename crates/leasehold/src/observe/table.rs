@@ -20,7 +20,13 @@ enum Kind {
 }
 
 const METRICS: &[(&str, Kind, &str)] = &[
+    ("leasehold_info", Flag, "1; `version` is that of Leasehold"),
     ("leasehold_attached", Flag, "1 while the node has a valid session"),
+    (
+        "leasehold_session_state",
+        Flag,
+        "1 for the state of the node's session, 0 for all others; `state` is a `SessionState`",
+    ),
     ("leasehold_draining", Flag, "1 while the node hands everything over"),
     ("leasehold_frozen", Flag, "1 while voluntary moves are frozen, as this node sees it"),
     ("leasehold_nodes", Number, "live nodes, as this node sees it"),
@@ -39,6 +45,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Seconds,
         "time until work is told to stop, unless a renewal is confirmed; 0 without a session",
     ),
+    ("leasehold_ttl_seconds", Seconds, "how long the node's session lives after its last renewal"),
+    ("leasehold_weight", Number, "the node's weight in the plan; 0 without a session"),
+    ("leasehold_capacity", Number, "the most shards that the node takes; +Inf without a limit or a session"),
+    ("leasehold_name_conflicts_total", Count, "times that another live process used the node's name"),
+    ("leasehold_shards", Number, "shards of the group, as this node sees it"),
     ("leasehold_shards_owned", Number, "shards that this node holds, whether their work runs or not"),
     ("leasehold_shards_wanted", Number, "shards that the plan gives to this node"),
     ("leasehold_shards_running", Number, "shards whose work runs here"),
@@ -79,6 +90,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("leasehold_plan_seconds", Spread, "the time for a step that made a new plan"),
     ("leasehold_store_calls_total", Count, "calls to the store; `result` is `ok` or `failed`"),
     ("leasehold_store_call_seconds", Spread, "how long calls to the store took"),
+    (
+        "leasehold_store_silent_seconds",
+        Seconds,
+        "time since the store last answered, or since the start if it never did",
+    ),
     (
         "leasehold_watch_interruptions_total",
         Count,

@@ -88,6 +88,7 @@ fn notices() -> Vec<Notice> {
         Notice::Retried { shards: 1 },
         Notice::RetriesExhausted { shards: 1 },
         Notice::Fenced { node: "b".parse().unwrap(), session, silent_for: took },
+        Notice::NameTaken { node: "a".parse().unwrap(), session },
         Notice::CorruptRecord { key: RecordKey::Meta, error: "no".into() },
     ]
 }
@@ -107,13 +108,19 @@ async fn every_metric_in_the_table_is_told_with_the_labels_of_its_row() {
 
     let told = Told::default();
     metrics::with_local_recorder(&told, || {
-        let (meters, took) = (Meters::new(node.name()), Duration::from_millis(5));
+        let (meters, took) =
+            (Meters::new(node.name(), Duration::from_secs(10), node.vitals()), Duration::from_millis(5));
         let running = [("orders".parse().unwrap(), 2)].into();
         meters.view(&view, &running, Moment::from_millis(7));
         let of_orders = |name: &str| told.shows(&format!("leasehold_shards_{name} orders"));
         assert_eq!((of_orders("owned"), of_orders("wanted"), of_orders("running")), (3.0, 3.0, 2.0));
         assert_eq!((of_orders("quarantined"), of_orders("stuck")), (1.0, 1.0));
         assert_eq!(told.shows("leasehold_problems stuck"), 1.0);
+        assert_eq!(of_orders("wanted"), told.shows("leasehold_shards orders"));
+        assert_eq!(told.shows("leasehold_session_state attached"), 1.0);
+        assert_eq!(told.shows("leasehold_session_state degraded"), 0.0);
+        assert_eq!((told.shows("leasehold_ttl_seconds"), told.shows("leasehold_weight")), (10.0, 100.0));
+        assert_eq!(told.shows("leasehold_capacity"), f64::INFINITY);
         let stop_in = told.shows("leasehold_deadline_seconds");
         meters.again(Moment::from_millis(1007));
         let left = told.shows("leasehold_deadline_seconds");
@@ -126,6 +133,7 @@ async fn every_metric_in_the_table_is_told_with_the_labels_of_its_row() {
         assert_eq!(told.shows("leasehold_problems stuck"), 0.0, "what is over is set to zero");
         meters.gone();
         assert_eq!((told.shows("leasehold_attached"), of_orders("running")), (0.0, 2.0));
+        assert_eq!(told.shows("leasehold_session_state left"), 1.0);
 
         notices().iter().for_each(|notice| meters.tell(notice, Moment::from_millis(1007)));
         meters.store_call(Lane::Work, &Op::List, true, took);
