@@ -30,14 +30,16 @@ pub enum Code {
     Usage = 2,
     /// The store cannot be reached, refuses, or is damaged.
     Store = 3,
-    /// There is no such shard, node, group or key.
+    /// There is no such shard, node, group, key or namespace.
     NotFound = 4,
     /// Another live process uses this node's name, or has registered this key.
     NameTaken = 5,
-    /// A check failed (`doctor`, `config check`, `demo`, `check`, `sim`).
+    /// A check failed (`doctor`, `config check`, `status --check`, `demo`, `check`, `sim`).
     Unhealthy = 6,
     /// The node left, but could not confirm that everything was handed over.
     Unconfirmed = 7,
+    /// What was waited for did not happen in time (`wait`, `--wait`).
+    TimedOut = 8,
 }
 
 /// What `--help` says about them.
@@ -47,10 +49,11 @@ Exit codes:
   1  any other error
   2  invalid arguments or settings; nothing was started
   3  the store is unreachable, refuses requests or is damaged
-  4  unknown shard, node, group or key
+  4  unknown shard, node, group, key or namespace
   5  another live process uses this node name or has registered this key
   6  a check failed
-  7  the node left, but the store did not confirm the handover";
+  7  the node left, but the store did not confirm the handover
+  8  what was waited for did not happen in time";
 
 impl Failure {
     /// A failure without further advice.

@@ -6,16 +6,38 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold_cli_common::failure::EXIT_CODES;
-use leasehold_cli_common::settings::{Everywhere, ForLog, ForNodes, span};
+use leasehold_cli_common::settings::{BeforeCommand, Everywhere, ForLog, ForNodes, span};
+
+mod inspect;
+mod operate;
+mod shared;
+
+pub(crate) use inspect::{
+    Change, Explain, Inspect, InspectNodes, InspectShards, Locate, Namespaces, NodeGoal, ShardState, Status,
+    Wait, WhatIf, WhatIfAdd,
+};
+pub(crate) use operate::{
+    Asking, Group, GroupChange, GroupCommand, GroupSet, OperatorCommand, OperatorRequest, Timeout,
+    Unquarantine,
+};
+pub(crate) use shared::{Output, Shared};
 
 /// Spread shards of work over processes; at most one process runs a shard at a time.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version = crate::build::VERSION, long_version = crate::build::LONG_VERSION.as_str())]
-#[command(after_help = EXIT_CODES, max_term_width = 110)]
+#[command(after_help = after_help(), max_term_width = 110)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) before: BeforeCommand,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+fn after_help() -> String {
+    format!(
+        "--store, --namespace, --config, --json and --quiet may also stand before the command.\n\n{EXIT_CODES}"
+    )
 }
 
 /// What to do.
@@ -27,13 +49,17 @@ pub(crate) enum Command {
     /// Run a command for every shard that this node holds
     Run(Run),
     /// Show the nodes, groups and problems of the cluster
-    Status(Inspect),
+    Status(Status),
     /// List the nodes
-    Nodes(Inspect),
+    Nodes(InspectNodes),
     /// List the shards of one group or of all groups
-    Shards(InspectGroup),
+    Shards(InspectShards),
     /// Explain where a shard runs and why
     Explain(Explain),
+    /// Wait until all shards are owned, or until a node is attached, drained or gone
+    Wait(Wait),
+    /// List the namespaces of the store
+    Namespaces(Namespaces),
     /// Show which shards a change would move
     WhatIf(WhatIf),
     /// Show which shard a key belongs to and which node holds it
@@ -79,162 +105,6 @@ pub(crate) enum Command {
     },
 }
 
-/// One command per kind of operator request.
-#[derive(Debug, Subcommand)]
-pub(crate) enum OperatorCommand {
-    /// Hand over all shards of a node and give it no new ones
-    Drain(With<Drain>),
-    /// Let a drained node take shards again
-    Undrain(With<OneNode>),
-    /// Override the weight of a node, or remove the override
-    Weight(With<Weigh>),
-    /// Pin a shard to a node
-    Pin(With<Pin>),
-    /// Remove the pin of a shard
-    Unpin(With<NamedShard>),
-    /// Suspend voluntary moves
-    Freeze(With<Note>),
-    /// Resume voluntary moves
-    Unfreeze(With<Nothing>),
-    /// Make the holder of a shard give it up once
-    Release(With<NamedShard>),
-    /// Let quarantined shards run again
-    Unquarantine(With<Unquarantine>),
-}
-
-/// What an operator asks for.
-#[derive(Debug)]
-pub(crate) enum OperatorRequest {
-    Drain { node: String, note: String },
-    Undrain { node: String },
-    Weight { node: String, weight: Weight },
-    Pin { shard: String, node: String },
-    Unpin { shard: String },
-    Freeze { note: String },
-    Unfreeze,
-    Release { shard: String },
-    Unquarantine { which: Unquarantine },
-}
-
-impl OperatorCommand {
-    /// The request, and the cluster that it is for.
-    pub(crate) fn into_request(self) -> (Everywhere, OperatorRequest) {
-        match self {
-            OperatorCommand::Drain(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Drain { node: what.node, note: what.note })
-            }
-            OperatorCommand::Undrain(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Undrain { node: what.node })
-            }
-            OperatorCommand::Weight(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Weight { node: what.node, weight: what.weight })
-            }
-            OperatorCommand::Pin(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Pin { shard: what.shard, node: what.node })
-            }
-            OperatorCommand::Unpin(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Unpin { shard: what.shard })
-            }
-            OperatorCommand::Freeze(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Freeze { note: what.note })
-            }
-            OperatorCommand::Unfreeze(With { what: Nothing {}, everywhere }) => {
-                (everywhere, OperatorRequest::Unfreeze)
-            }
-            OperatorCommand::Release(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Release { shard: what.shard })
-            }
-            OperatorCommand::Unquarantine(With { what, everywhere }) => {
-                (everywhere, OperatorRequest::Unquarantine { which: what })
-            }
-        }
-    }
-}
-
-/// Something, and where.
-#[derive(Debug, Args)]
-pub(crate) struct With<T: Args> {
-    #[command(flatten)]
-    pub(crate) what: T,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Nothing {}
-
-#[derive(Debug, Args)]
-pub(crate) struct OneNode {
-    /// The node's name
-    pub(crate) node: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Drain {
-    /// The node's name
-    pub(crate) node: String,
-    /// Who drains it and why; shown by `nodes`
-    #[arg(long, default_value = "")]
-    pub(crate) note: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Weigh {
-    /// The node's name
-    pub(crate) node: String,
-    /// The weight, or `own` to use the weight that the node was started with
-    #[arg(value_parser = weight)]
-    pub(crate) weight: Weight,
-}
-
-/// A weight, or the node's own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weight(pub(crate) Option<u32>);
-
-fn weight(text: &str) -> Result<Weight, String> {
-    match text {
-        "own" => Ok(Weight(None)),
-        _ => text
-            .parse()
-            .map(|weight| Weight(Some(weight)))
-            .map_err(|_| format!("expected a whole number up to {}, or `own`", u32::MAX)),
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Pin {
-    /// The shard, for example orders/3
-    pub(crate) shard: String,
-    /// The node's name
-    pub(crate) node: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct NamedShard {
-    /// The shard, for example orders/3
-    pub(crate) shard: String,
-}
-
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Unquarantine {
-    /// The shard, for example orders/3; also one whose work is done
-    pub(crate) shard: Option<String>,
-    /// All quarantined shards of this group
-    #[arg(long, value_name = "NAME")]
-    pub(crate) group: Option<String>,
-    /// All quarantined shards of all groups
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Note {
-    /// Who froze the moves and why; shown by `status`
-    #[arg(long, default_value = "by an operator")]
-    pub(crate) note: String,
-}
-
 /// `leasehold run`
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
@@ -265,47 +135,6 @@ Example:
   leasehold run --store local:./leasehold.db --group orders --shards 8 \\
     -- ./worker --slot {shard} --epoch {epoch}";
 
-/// What to print, and how often.
-#[derive(Debug, Args)]
-pub(crate) struct OutputFlags {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print again after every change
-    #[arg(long)]
-    pub(crate) watch: bool,
-}
-
-/// A command that only reads.
-#[derive(Debug, Args)]
-pub(crate) struct Inspect {
-    #[command(flatten)]
-    pub(crate) output: OutputFlags,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-/// `leasehold shards`
-#[derive(Debug, Args)]
-pub(crate) struct InspectGroup {
-    /// Only the shards of this group
-    pub(crate) group: Option<String>,
-    #[command(flatten)]
-    pub(crate) inspect: Inspect,
-}
-
-/// `leasehold explain`
-#[derive(Debug, Args)]
-pub(crate) struct Explain {
-    /// The shard, for example orders/3
-    pub(crate) shard: String,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
 /// `leasehold repair`
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -317,143 +146,17 @@ pub(crate) struct Repair {
     #[arg(long)]
     pub(crate) control: bool,
     #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-/// `leasehold what-if`
-#[derive(Debug, Args)]
-pub(crate) struct WhatIf {
-    #[command(subcommand)]
-    pub(crate) change: Change,
-}
-
-/// A change to try out.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Change {
-    /// Remove a node
-    Down(WhatIfNode),
-    /// Drain a node
-    Drain(WhatIfNode),
-    /// Add a node
-    Add(WhatIfAdd),
-    /// Change the weight of a node
-    Weight(WhatIfWeight),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WhatIfNode {
-    /// The node's name
-    pub(crate) node: String,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WhatIfAdd {
-    #[command(flatten)]
-    pub(crate) node: WhatIfNode,
-    /// The weight of the node
-    #[arg(long, default_value_t = 100)]
-    pub(crate) weight: u32,
-    /// The capacity of the node
-    #[arg(long)]
-    pub(crate) capacity: Option<u32>,
-    /// The zone of the node
-    #[arg(long)]
-    pub(crate) zone: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WhatIfWeight {
-    /// The node's name
-    pub(crate) node: String,
-    /// The weight
-    pub(crate) weight: u32,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-/// `leasehold locate`
-#[derive(Debug, Args)]
-pub(crate) struct Locate {
-    /// The key that the group is split by, for example a customer id
-    pub(crate) key: String,
-    /// The group; optional if there is only one
-    #[arg(long)]
-    pub(crate) group: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-/// `leasehold group`
-#[derive(Debug, Args)]
-pub(crate) struct Group {
-    #[command(subcommand)]
-    pub(crate) what: GroupCommand,
-}
-
-/// What to do with groups.
-#[derive(Debug, Subcommand)]
-pub(crate) enum GroupCommand {
-    /// List all groups
-    List(Inspect),
-    /// Show all settings of a group
-    Show(GroupNamed),
-    /// Create a group, for nodes that serve groups from the store (`run --serve`)
-    Create(GroupSet),
-    /// Change settings of a group, for example shards=64 balance=1.2
-    Set(GroupSet),
-    /// Delete the settings of a group that no node serves
-    Delete(GroupDelete),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupNamed {
-    /// The group's name
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupDelete {
-    /// The group's name
-    pub(crate) name: String,
-    /// Delete it although nodes hold shards of it: those that serve it from the store (`run --serve`) stop them
-    #[arg(long)]
-    pub(crate) stop: bool,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupSet {
-    /// The group's name
-    pub(crate) name: String,
-    /// Settings to change: shards, balance, zones, cooldown, min_run, moves_max, move_window, kept_min, restart_grace,
-    /// stop_timeout, on_failure, on_finish
-    #[arg(required = true, value_name = "SETTING=VALUE")]
-    pub(crate) changes: Vec<String>,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
+    pub(crate) shared: Shared,
 }
 
 /// `leasehold keys`
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
+    /// Print again after every change
+    #[arg(long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
-    pub(crate) output: OutputFlags,
-    #[command(flatten)]
-    pub(crate) everywhere: Everywhere,
+    pub(crate) shared: Shared,
 }
 
 /// `leasehold register`
@@ -539,6 +242,8 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
 #[derive(Debug, Args)]
 pub(crate) struct ForAll {
     #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
     pub(crate) everywhere: Everywhere,
     #[command(flatten)]
     pub(crate) node: ForNodes,
@@ -555,13 +260,7 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print every setting and where its value comes from
-    Show {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        all: ForAll,
-    },
+    Show(ForAll),
     /// Check whether the settings are safe
     Check(ForAll),
     /// Show the failover times, tolerated outages and costs

@@ -13,8 +13,12 @@ use leasehold_cli_common::stores::{self, Missing};
 use leasehold_core::GroupName;
 use leasehold_core::config::Config;
 use leasehold_core::observer::Observer;
-use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, Swap, Swapped, Version};
-use leasehold_store::{Grade, Store, StoreExt, Throwaway};
+use leasehold_core::store::{Facts, Key, Lane, Listing, StoreError, StoreErrorKind, Swap, Swapped, Version};
+use leasehold_store::{Finding, Grade, Store, StoreExt, Throwaway};
+use serde_json::json;
+
+use crate::args::Output;
+use crate::reply::Reply;
 
 /// How often each thing is timed.
 const ROUNDS: usize = 9;
@@ -22,25 +26,40 @@ const ROUNDS: usize = 9;
 /// For a store that cannot be looked at any further.
 const LOOK_AGAIN: &str = "the other checks of the store were skipped; fix this and run doctor again";
 
-/// What was found, one line each.
+/// What was found.
 #[derive(Debug, Default)]
-struct Findings {
-    text: String,
-    wrong: usize,
-}
+struct Findings(Vec<Finding>);
 
 impl Findings {
     fn good(&mut self, what: impl AsRef<str>) {
-        let _ = writeln!(self.text, "ok    {}", sanitize(what.as_ref()));
+        self.0.push(Finding::good(what.as_ref()));
     }
 
     fn doubtful(&mut self, what: impl AsRef<str>, advice: &str) {
-        let _ = writeln!(self.text, "warn  {}\n        {}", sanitize(what.as_ref()), sanitize(advice));
+        self.0.push(Finding::doubtful(what.as_ref(), advice));
     }
 
     fn bad(&mut self, what: impl AsRef<str>, advice: &str) {
-        self.wrong += 1;
-        let _ = writeln!(self.text, "FAIL  {}\n        {}", sanitize(what.as_ref()), sanitize(advice));
+        self.0.push(Finding::bad(what.as_ref(), advice));
+    }
+
+    /// One line each, and one for what to do.
+    fn reply(&self) -> Reply {
+        let (mut text, mut json) = (String::new(), Vec::new());
+        for Finding { grade, what, advice, .. } in &self.0 {
+            let (word, name) = match grade {
+                Grade::Good => ("ok  ", "ok"),
+                Grade::Doubtful => ("warn", "warn"),
+                Grade::Bad => ("FAIL", "fail"),
+            };
+            let _ = writeln!(text, "{word}  {}", sanitize(what));
+            if *grade != Grade::Good {
+                let _ = writeln!(text, "        {}", sanitize(advice));
+            }
+            let advice = (*grade != Grade::Good).then_some(advice);
+            json.push(json!({ "grade": name, "what": what, "advice": advice }));
+        }
+        Reply::new(text, json.into())
     }
 
     fn mistaken(&mut self, problems: Vec<Problem>) {
@@ -51,7 +70,7 @@ impl Findings {
 }
 
 /// Checks everything and prints what was found.
-pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
+pub(crate) async fn doctor(settings: &Settings, output: Output) -> Result<(), Failure> {
     let mut findings = Findings::default();
     check_machine(&mut findings).await;
     let wrong = stores::problems(settings);
@@ -69,8 +88,8 @@ pub(crate) async fn doctor(settings: &Settings) -> Result<(), Failure> {
     } else {
         findings.mistaken(wrong);
     }
-    print!("{}", findings.text);
-    match findings.wrong {
+    findings.reply().print(output);
+    match findings.0.iter().filter(|finding| finding.grade == Grade::Bad).count() {
         0 => Ok(()),
         1 => Err(Failure::new(Code::Unhealthy, "1 check failed")),
         wrong => Err(Failure::new(Code::Unhealthy, format!("{wrong} checks failed"))),
@@ -83,7 +102,7 @@ struct Patient {
     store: Arc<dyn Store>,
     url: String,
     namespace: String,
-    _stand_in: Option<tempfile::TempDir>,
+    stand_in: Option<tempfile::TempDir>,
 }
 
 impl Patient {
@@ -108,10 +127,7 @@ impl Patient {
         };
         let namespace = settings.namespace().to_owned();
         let store = stores::open_address(&url, &namespace, Missing::Create)?;
-        if stand_in.is_none() {
-            findings.good(format!("opened the store {}", redacted(given)));
-        }
-        Ok(Patient { store, url, namespace, _stand_in: stand_in })
+        Ok(Patient { store, url, namespace, stand_in })
     }
 
     /// A separate namespace, so that the test disturbs no node.
@@ -177,14 +193,18 @@ async fn check_store(patient: &Patient, config: Option<&Config>, findings: &mut 
         match timed(store.read(&[Key::Meta])).await {
             Ok(took) => reads.push(took),
             Err(error) => {
-                findings.bad(
-                    format!("a read failed: {error}"),
-                    "fix this and run doctor again: nodes cannot work without reads",
-                );
-                // The store may know why.
-                return examine(&**store, findings).await;
+                let what = format!("cannot read from the store {}: {error}", redacted(&patient.url));
+                findings.bad(what, LOOK_AGAIN);
+                // One that cannot be reached says nothing else; one that refuses may say why.
+                if !matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut) {
+                    examine(&**store, findings).await;
+                }
+                return;
             }
         }
+    }
+    if patient.stand_in.is_none() {
+        findings.good(format!("opened the store {}", redacted(&patient.url)));
     }
     let began_at = clock::now();
     match store.list().await {

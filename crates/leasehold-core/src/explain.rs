@@ -1,13 +1,13 @@
 //! Explains where a shard runs and why, and what a change would move, with the functions that make the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::mirror::Mirror;
 use crate::name::{Epoch, GroupName, NodeName, SessionId, ShardId};
-use crate::plan::{GroupSettings, Member, Plan, Planning, Roster};
-use crate::record::{MoveReason, NodeState, Served, WorkState};
+use crate::plan::{self, GroupSettings, Member, Plan, Planning, Roster};
+use crate::record::{Control, MoveReason, NodeState, Policy, Served, ShardSet, WorkState};
 use crate::store::Key;
 use crate::view;
 
@@ -46,7 +46,8 @@ pub struct Explanation {
 pub struct Ranked {
     /// The node.
     pub node: NodeName,
-    /// Its score for this shard: the lower, the better. A placement of the user's own has none.
+    /// Its score for this shard, with six decimals: the lower, the better. A placement of the user's own has none.
+    #[serde(serialize_with = "as_number")]
     pub score: Option<String>,
     /// Its weight.
     pub weight: u32,
@@ -56,6 +57,11 @@ pub struct Ranked {
     pub cap: Option<u32>,
     /// Whether that is reached.
     pub full: bool,
+}
+
+/// A score as the number that it is.
+fn as_number<S: serde::Serializer>(score: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    score.as_ref().and_then(|score| score.parse::<f64>().ok()).serialize(serializer)
 }
 
 /// A node that cannot have the shard.
@@ -89,6 +95,17 @@ pub enum WhatIf {
     },
     /// A node has another weight.
     Weight(NodeName, u32),
+    /// Operators ask for something else: what is in this record.
+    Control(Box<Control>),
+    /// A group has other settings, or is new.
+    Group {
+        /// Its name.
+        group: GroupName,
+        /// Its shards.
+        shards: ShardSet,
+        /// Its rules.
+        policy: Box<Policy>,
+    },
 }
 
 /// What a change would do.
@@ -97,10 +114,20 @@ pub enum WhatIf {
 pub struct Difference {
     /// The shards that would move, ordered by group and name, slots by their number.
     pub moves: Vec<Move>,
-    /// Shards per node: wanted now, and then.
-    pub loads: BTreeMap<NodeName, (usize, usize)>,
+    /// Shards per node.
+    pub loads: BTreeMap<NodeName, Load>,
     /// Shards that would have no node.
     pub homeless: usize,
+}
+
+/// The shards that the plan gives to a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Load {
+    /// Now.
+    pub now: usize,
+    /// After the change.
+    pub then: usize,
 }
 
 /// Why a node cannot have a shard. As text, the end of a sentence about the node.
@@ -225,6 +252,8 @@ pub fn what_if(
 ) -> Result<Difference, String> {
     let control = mirror.control();
     let mut changed = roster.clone();
+    let mut control_then = control;
+    let mut settings_then = settings.clone();
     let known = |node: &NodeName| match roster.contains_key(node) {
         true => Ok(()),
         false => {
@@ -265,19 +294,39 @@ pub fn what_if(
             };
             changed.insert(node.clone(), member);
         }
+        WhatIf::Control(asked) => {
+            changed = plan::roster_under(mirror, Some(asked));
+            control_then = Some(asked);
+        }
+        WhatIf::Group { group, shards, policy } => {
+            let known = settings.get(group);
+            let wanted = GroupSettings {
+                set: *shards,
+                shards: planning.afresh().shards(mirror, group, *shards),
+                policy: Policy::clone(policy),
+                epoch_floor: known.map(|known| known.epoch_floor).unwrap_or_default(),
+                filled: known.map(|known| known.filled.clone()).unwrap_or_default(),
+                from_store: true,
+            };
+            settings_then.insert(group.clone(), wanted);
+        }
     }
     let before = planning.afresh().plan(roster, settings, control);
-    let after = planning.afresh().plan(&changed, settings, control);
-    let mut moves: Vec<Move> = (before.iter().zip(after.iter()))
-        .filter(|((_, from), (_, to))| from != to)
-        .map(|((shard, from), (_, to))| Move { shard: shard.clone(), from: from.cloned(), to: to.cloned() })
-        .collect();
+    let after = planning.afresh().plan(&changed, &settings_then, control_then);
+    // A change of a group may add shards, or remove some.
+    let (from, to): (BTreeMap<_, _>, BTreeMap<_, _>) = (before.iter().collect(), after.iter().collect());
+    let shards: BTreeSet<&ShardId> = from.keys().chain(to.keys()).copied().collect();
+    let places = shards.into_iter().map(|shard| {
+        let at = |places: &BTreeMap<_, Option<&NodeName>>| places.get(shard).copied().flatten().cloned();
+        Move { shard: shard.clone(), from: at(&from), to: at(&to) }
+    });
+    let mut moves: Vec<Move> = places.filter(|place| place.from != place.to).collect();
     moves.sort_unstable_by(|a, b| a.shard.natural_cmp(&b.shard));
     let (counts_before, counts_after) = (before.wanted_counts(), after.wanted_counts());
     let names = roster.keys().chain(changed.keys());
     let count = |counts: &BTreeMap<NodeName, usize>, name: &NodeName| counts.get(name).copied().unwrap_or(0);
-    let loads =
-        names.map(|name| (name.clone(), (count(&counts_before, name), count(&counts_after, name)))).collect();
+    let load = |name| Load { now: count(&counts_before, name), then: count(&counts_after, name) };
+    let loads = names.map(|name| (name.clone(), load(name))).collect();
     let homeless = after.iter().filter(|(_, to)| to.is_none()).count();
     Ok(Difference { moves, loads, homeless })
 }

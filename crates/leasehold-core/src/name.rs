@@ -258,15 +258,41 @@ impl ShardName {
         }
     }
 
-    /// The order in which people count: numbers first and by their value (2 before 10), then names. Records and plans are
-    /// ordered by the text instead, as `Ord` does.
+    /// The order in which people count: numbers first and by their value (2 before 10), then names, as
+    /// [`natural_cmp`]. Records and plans are ordered by the text instead, as `Ord` does.
     pub fn natural_cmp(&self, other: &ShardName) -> Ordering {
         let (mine, theirs) = (self.as_str(), other.as_str());
         match (self.is_number(), other.is_number()) {
             (true, true) => mine.len().cmp(&theirs.len()).then_with(|| mine.cmp(theirs)),
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
-            (false, false) => mine.cmp(theirs),
+            (false, false) => natural_cmp(mine, theirs),
+        }
+    }
+}
+
+/// The order of texts in which people count: digits are compared by their value, so worker-2 comes before worker-10.
+pub fn natural_cmp(mine: &str, theirs: &str) -> Ordering {
+    let (mut a, mut b) = (mine, theirs);
+    loop {
+        let number = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let order = match (number(a), number(b)) {
+            (0, _) | (_, 0) => match (a.chars().next(), b.chars().next()) {
+                (Some(x), Some(y)) => {
+                    (a, b) = (&a[x.len_utf8()..], &b[y.len_utf8()..]);
+                    x.cmp(&y)
+                }
+                // The same letters and values, perhaps with other zeros before them.
+                (x, y) => return x.cmp(&y).then_with(|| mine.cmp(theirs)),
+            },
+            (x, y) => {
+                let (digits, others) = (a[..x].trim_start_matches('0'), b[..y].trim_start_matches('0'));
+                (a, b) = (&a[x..], &b[y..]);
+                digits.len().cmp(&others.len()).then_with(|| digits.cmp(others))
+            }
+        };
+        if order.is_ne() {
+            return order;
         }
     }
 }
@@ -288,7 +314,8 @@ impl ShardId {
 
     /// The order in which people count: by group, then as in [`ShardName::natural_cmp`].
     pub fn natural_cmp(&self, other: &ShardId) -> Ordering {
-        self.group.cmp(&other.group).then_with(|| self.name.natural_cmp(&other.name))
+        natural_cmp(self.group.as_str(), other.group.as_str())
+            .then_with(|| self.name.natural_cmp(&other.name))
     }
 
     /// Slot `number` of the numbered group `group`.

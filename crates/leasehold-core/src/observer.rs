@@ -11,8 +11,8 @@ use crate::name::{GroupName, SessionId, ShardId};
 use crate::placement::Placement;
 use crate::plan::{self, GroupSettings, Plan, Planning, Roster};
 use crate::store::{Listing, WatchEvent};
-use crate::time::Now;
-use crate::view::{self, View};
+use crate::time::{Moment, Now};
+use crate::view::{self, Hearing, View};
 
 /// The state of a client that only watches.
 #[derive(Debug)]
@@ -68,6 +68,12 @@ impl Observer {
         }
     }
 
+    /// The store was not heard of since that moment, and is again: nobody was silent meanwhile as far as we know.
+    pub fn heard_again(&mut self, now: Now, deaf_since: Moment) {
+        let deaf_for = now.at.since(deaf_since);
+        self.mirror.count_silence_from(|silent_from| (silent_from + deaf_for).min(now.at));
+    }
+
     /// The kernel says that a session's process is gone, with all that it started.
     pub fn process_gone(&mut self, session: SessionId) {
         self.stale |= self.mirror.note_process_gone(session);
@@ -115,7 +121,7 @@ impl Planned<'_> {
     /// Everything that the observer knows.
     pub fn view(&self, now: Now) -> View {
         let Observer { mirror, roster, settings, plan, .. } = self.observer;
-        view::of_mirror(mirror, roster, settings, plan, now)
+        view::of_mirror(mirror, roster, settings, plan, Hearing::Hears, now)
     }
 
     /// Explains where a shard runs and why, and why it has not moved, as its holder reported with its last renewal.

@@ -270,15 +270,20 @@ impl Planning {
             let known = mirror.lasting(name).cloned();
             let Lasting { epoch_floor, filled } =
                 known.or_else(|| seen.map(|_| unread())).unwrap_or_default();
-            let shards = match set {
-                ShardSet::Numbered(slots) => self.numbered(name, slots),
-                ShardSet::Named => named(mirror, name),
-            };
+            let shards = self.shards(mirror, name, set);
             let from_store = stored.is_some();
             settings
                 .insert(name.clone(), GroupSettings { set, shards, policy, epoch_floor, filled, from_store });
         }
         settings
+    }
+
+    /// The shards of a group of this kind that should be held, in order.
+    pub fn shards(&mut self, mirror: &Mirror, group: &GroupName, set: ShardSet) -> Arc<[ShardId]> {
+        match set {
+            ShardSet::Numbered(slots) => self.numbered(group, slots),
+            ShardSet::Named => named(mirror, group),
+        }
     }
 
     fn numbered(&mut self, group: &GroupName, slots: u32) -> Arc<[ShardId]> {
@@ -436,6 +441,11 @@ fn view_hash(placement: &str, roster: &Roster, groups: &BTreeMap<GroupName, Grou
 
 /// The live nodes in the mirror, with operators' commands applied.
 pub fn roster(mirror: &Mirror) -> Roster {
+    roster_under(mirror, mirror.control())
+}
+
+/// The live nodes, if operators asked for this.
+pub fn roster_under(mirror: &Mirror, control: Option<&Control>) -> Roster {
     let alive = mirror.nodes().iter().filter_map(|(name, node)| {
         // A damaged record says nothing new: the node stays what it was until it is proved dead.
         let record = node.seen.as_ref()?.best()?;
@@ -443,7 +453,7 @@ pub fn roster(mirror: &Mirror) -> Roster {
         (record.state.is_alive() && !over).then(|| (name.clone(), Member::of(record)))
     });
     let mut roster: Roster = alive.collect();
-    apply_control(&mut roster, mirror.control());
+    apply_control(&mut roster, control);
     roster
 }
 

@@ -37,6 +37,12 @@ pub trait Administration: Send + Sync {
     /// limited to this one.
     fn aside(&self, throwaway: &Throwaway) -> Result<Option<Arc<dyn Store>>, StoreError>;
 
+    /// The namespaces that have records on this store, below the same prefix, in the order of their names; `None` if that
+    /// cannot be found out.
+    async fn namespaces(&self) -> Result<Option<Vec<String>>, StoreError> {
+        Ok(None)
+    }
+
     /// How many requests this client has made, on a store that charges for each.
     fn charged(&self) -> Option<Charged>;
 

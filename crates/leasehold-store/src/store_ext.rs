@@ -64,6 +64,16 @@ pub trait StoreExt: Store {
         }
     }
 
+    /// See [`Administration::namespaces`](crate::Administration::namespaces); `None` without administration.
+    fn namespaces(&self) -> impl Future<Output = Result<Option<Vec<String>>, StoreError>> + Send {
+        async move {
+            match self.extensions().administration {
+                Some(administration) => administration.namespaces().await,
+                None => Ok(None),
+            }
+        }
+    }
+
     /// See [`Administration::charged`](crate::Administration::charged).
     fn charged(&self) -> Option<Charged> {
         self.extensions().administration?.charged()

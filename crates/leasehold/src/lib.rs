@@ -195,7 +195,7 @@ pub mod view {
     pub use leasehold_core::record::Outage;
     pub use leasehold_core::view::{
         GroupView, Me, NodePhase, NodeView, Problem, ProblemKind, SettingsSource, ShardKey, ShardPhase,
-        ShardView, View,
+        ShardView, Silence, View,
     };
 }
 

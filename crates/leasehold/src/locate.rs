@@ -1,6 +1,7 @@
 //! Finds the owner of a key in a view.
 
 use leasehold_core::event::{Located, shard_of};
+use leasehold_core::name::natural_cmp;
 use leasehold_core::record::ShardSet;
 use leasehold_core::{ShardId, ShardName, View};
 
@@ -37,7 +38,7 @@ pub(crate) fn shard_in_view(view: &View, shard: ShardId) -> Located {
     };
     let seen = &view.shards[at];
     let holder = seen.holder.as_ref().and_then(|name| {
-        let at = view.nodes.binary_search_by(|node| node.name.cmp(name)).ok()?;
+        let at = view.nodes.binary_search_by(|node| natural_cmp(node.name.as_str(), name.as_str())).ok()?;
         Some(&view.nodes[at])
     });
     let mut located = Located::nowhere(shard);

@@ -136,6 +136,11 @@ impl Administration for Etcd {
         Ok(None)
     }
 
+    async fn namespaces(&self) -> Result<Option<Vec<String>>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.work.run(move |switch| async move { shared.namespaces(&switch).await.map(Some) }).await
+    }
+
     fn charged(&self) -> Option<Charged> {
         None
     }
@@ -187,6 +192,25 @@ impl Shared {
                     if records::compacted(&status) && tries < LIST_TRIES => {}
                 Err(failed) => return Err(failed.error),
             }
+        }
+    }
+
+    /// Looks at the first key of each namespace, and skips the others.
+    async fn namespaces(&self, switch: &Arc<Switch>) -> Result<Vec<String>, StoreError> {
+        let Span { start, end } = self.layout.siblings();
+        let (mut names, mut from) = (Vec::new(), start);
+        loop {
+            let question =
+                RangeRequest { key: from, range_end: end.clone(), limit: 1, revision: 0, count_only: false };
+            let Some(first) = range(switch, question).await?.kvs.into_iter().next() else { return Ok(names) };
+            from = match self.layout.sibling(&first.key) {
+                Some((name, next)) => {
+                    names.push(name);
+                    next
+                }
+                // Not a key of ours.
+                None => [first.key.as_slice(), &[0]].concat(),
+            };
         }
     }
 

@@ -51,6 +51,26 @@ impl Layout {
         Ok(Layout { root: format!("/{prefix}/{namespace}/") })
     }
 
+    /// All namespaces below the same prefix.
+    pub(crate) fn siblings(&self) -> Span {
+        let start = self.parent().into_bytes();
+        Span { end: past(start.clone()), start }
+    }
+
+    /// The namespace that a key below the same prefix belongs to, and where the next one begins.
+    pub(crate) fn sibling(&self, key: &[u8]) -> Option<(String, Vec<u8>)> {
+        let text = String::from_utf8_lossy(key);
+        let parent = self.parent();
+        let (written, _) = text.strip_prefix(&parent)?.split_once('/')?;
+        let next = past(format!("{parent}{written}/").into_bytes());
+        Some((written.replace("%2F", "/").replace("%25", "%"), next))
+    }
+
+    fn parent(&self) -> String {
+        let root = self.root.trim_end_matches('/');
+        root[..root.len() - self.namespace().len()].to_owned()
+    }
+
     /// The key of a record.
     pub(crate) fn record(&self, key: &Key) -> Vec<u8> {
         format!("{}{key}", self.root).into_bytes()
@@ -121,6 +141,19 @@ fn past(mut start: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_namespaces_below_a_prefix_are_told_apart() {
+        let layout = Layout::new("some/prefix", "team/app 100%").unwrap();
+        let (name, next) = layout.sibling(&layout.record(&Key::Meta)).unwrap();
+        assert_eq!(
+            (name.as_str(), next.as_slice()),
+            ("team/app 100%", &b"/some/prefix/team%2Fapp 100%250"[..])
+        );
+        assert_eq!(layout.siblings().start, b"/some/prefix/");
+        assert_eq!(layout.siblings().end, b"/some/prefix0");
+        assert_eq!(layout.sibling(b"/some/prefix/loose"), None);
+    }
 
     #[test]
     fn every_key_is_classified_and_mapped_back() {

@@ -195,6 +195,14 @@ impl Administration for Local {
         Ok(None)
     }
 
+    async fn namespaces(&self) -> Result<Option<Vec<String>>, StoreError> {
+        let answered = self
+            .work
+            .call(|connection| connection.read(|connection, _| records::namespaces(connection)))
+            .await?;
+        Ok(Some(answered.value))
+    }
+
     fn charged(&self) -> Option<Charged> {
         None
     }

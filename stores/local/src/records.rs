@@ -67,6 +67,14 @@ pub(crate) fn list(connection: &Connection, namespace: &str) -> Result<Everythin
     )
 }
 
+/// The namespaces that have records.
+pub(crate) fn namespaces(connection: &Connection) -> Result<Vec<String>, LocalError> {
+    let sql = "SELECT DISTINCT namespace FROM records WHERE value IS NOT NULL ORDER BY namespace";
+    let mut statement = connection.prepare_cached(sql)?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
 /// The records of nodes, and `meta`: two parts of the index by key.
 pub(crate) fn list_nodes(connection: &Connection, namespace: &str) -> Result<Everything, LocalError> {
     select(

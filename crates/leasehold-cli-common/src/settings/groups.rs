@@ -239,7 +239,7 @@ mod tests {
         let mut problems = Vec::new();
         let (values, groups) = from_text(Path::new("x.toml"), text, &mut problems);
         let told = |p: &Problem| format!("{}: {} ({})", p.place, p.what, p.advice);
-        let settings = Settings { values, groups, file: None, places: Vec::new() };
+        let settings = Settings { values, groups, file: None, places: Vec::new(), strangers: Vec::new() };
         (settings, problems.iter().map(told).collect())
     }
 

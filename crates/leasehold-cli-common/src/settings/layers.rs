@@ -195,12 +195,48 @@ pub(crate) fn from_env(env: &BTreeMap<String, OsString>, problems: &mut Vec<Prob
     layer
 }
 
+/// Variables with our prefix that are no settings, without those that look mistyped (they are errors) and those that
+/// schedulers and `run` set.
+pub(crate) fn strangers(env: &BTreeMap<String, OsString>) -> Vec<String> {
+    let variables: Vec<String> = SETTINGS.iter().map(table::Setting::variable).collect();
+    let known = |name: &str| variables.iter().any(|variable| variable == name);
+    let is_stranger = |(name, value): &(&String, &OsString)| {
+        name.starts_with("LEASEHOLD_")
+            && !value.is_empty()
+            && *name != CONFIG_VARIABLE
+            && !known(name)
+            && !name.strip_suffix("_FILE").is_some_and(known)
+            && !name.starts_with(OF_THE_BUILD)
+            && !OF_OTHERS.contains(&name.as_str())
+            && !TOLD_TO_CHILDREN.contains(&name.as_str())
+            && !is_service_link(bare(name))
+            && nearest(bare(name), variables.iter().map(|variable| bare(variable))).is_none()
+    };
+    env.iter().filter(is_stranger).map(|(name, _)| name.clone()).collect()
+}
+
+/// Whether Kubernetes sets such a variable in every container, for a service whose name begins with `leasehold`.
+fn is_service_link(bare: &str) -> bool {
+    let ends = ["SERVICE_HOST", "SERVICE_PORT", "PORT"];
+    ends.iter().any(|end| bare == *end || bare.ends_with(&format!("_{end}")))
+        || ["SERVICE_PORT_", "PORT_"]
+            .iter()
+            .any(|part| bare.starts_with(part) || bare.contains(&format!("_{part}")))
+}
+
 fn bare(variable: &str) -> &str {
     variable.strip_prefix("LEASEHOLD_").unwrap_or(variable)
 }
 
 /// Variables that `run` gives to its children, so that a command run inside one is not misled.
-const TOLD_TO_CHILDREN: &[&str] = &["LEASEHOLD_SHARD", "LEASEHOLD_EPOCH"];
+const TOLD_TO_CHILDREN: &[&str] = &["LEASEHOLD_SHARD", "LEASEHOLD_EPOCH", "LEASEHOLD_PROTOCOL"];
+
+/// Variables that other parts of the program read: the password of a store, and where tests note what they skip.
+const OF_OTHERS: &[&str] =
+    &["LEASEHOLD_STORE_PASSWORD", "LEASEHOLD_SKIPS", "LEASEHOLD_RESULTS", "LEASEHOLD_TEST_LIMIT"];
+
+/// What the build script tells the compiler, which `cargo run` and `cargo test` hand on.
+const OF_THE_BUILD: &str = "LEASEHOLD_BUILD_";
 
 #[cfg(test)]
 mod tests {
@@ -255,6 +291,9 @@ mod tests {
             ("LEASEHOLD_TTTL", "6s"),
             ("LEASEHOLD_PORT_8080_TCP_ADDR", "10.0.0.1"),
             ("LEASEHOLD_PORT", "tcp://10.0.0.1:80"),
+            ("LEASEHOLD_COLOUR", "red"),
+            ("LEASEHOLD_API_SERVICE_HOST", "10.0.0.2"),
+            ("LEASEHOLD_STORE_PASSWORD", "secret"),
             ("LEASEHOLD_ZONE", ""),
             ("LEASEHOLD_SHARD", "3"),
             ("PATH", "/bin"),
@@ -262,9 +301,11 @@ mod tests {
             ("LEASEHOLD_NODE", "a"),
             ("LEASEHOLD_NODE_FILE", "/no/such/file"),
         ];
-        let env = env.into_iter().map(|(name, value)| (name.to_owned(), OsString::from(value))).collect();
+        let env: BTreeMap<String, OsString> =
+            env.into_iter().map(|(name, value)| (name.to_owned(), OsString::from(value))).collect();
         let mut problems = Vec::new();
         let layer = from_env(&env, &mut problems);
+        assert_eq!(strangers(&env), ["LEASEHOLD_COLOUR"]);
         assert_eq!(layer.len(), 2);
         assert_eq!(layer["ttl"].origin.to_string(), "LEASEHOLD_TTL");
         assert_eq!(problems.len(), 3, "{:?}", told(&problems));

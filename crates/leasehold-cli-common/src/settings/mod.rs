@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use endings::failure_policy;
-pub use flags::{Everywhere, ForLog, ForNodes};
+pub use flags::{BeforeCommand, Everywhere, ForLog, ForNodes};
 pub use groups::GroupOfNode;
 pub use listen::Listen;
 pub use sample::sample;
@@ -29,7 +29,8 @@ pub use suggest::nearest;
 use groups::GroupTable;
 use layers::Layer;
 
-use crate::stores;
+use crate::sanitize::sanitize;
+use crate::{log, stores};
 
 /// A value as it was written, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,8 @@ pub struct Settings {
     file: Option<PathBuf>,
     /// Where files are looked for.
     places: Vec<PathBuf>,
+    /// Variables that look like settings and are none.
+    strangers: Vec<String>,
 }
 
 impl Settings {
@@ -107,6 +110,7 @@ impl Settings {
     /// as well, so that all is told at once.
     pub fn load(flags: &Everywhere, more: Option<&ForNodes>) -> Result<Settings, Problems> {
         let (settings, mut problems) = Settings::gather(flags, more);
+        settings.report_strangers();
         if !problems.is_empty() && settings.raw("store").is_some() {
             problems.extend(stores::problems(&settings));
         }
@@ -120,6 +124,7 @@ impl Settings {
         more_wrong: impl FnOnce(&Settings) -> Vec<Problem>,
     ) -> Result<Settings, Problems> {
         let (settings, mut problems) = Settings::gather(flags, Some(more));
+        settings.report_strangers();
         let readable = settings.times_are_readable();
         problems.extend(settings.groups_named_twice());
         problems.extend(more_wrong(&settings));
@@ -139,7 +144,13 @@ impl Settings {
 
     /// No file, no variables, no flags: all defaults.
     fn empty() -> Settings {
-        Settings { values: Layer::new(), groups: Vec::new(), file: None, places: Vec::new() }
+        Settings {
+            values: Layer::new(),
+            groups: Vec::new(),
+            file: None,
+            places: Vec::new(),
+            strangers: Vec::new(),
+        }
     }
 
     fn gather(flags: &Everywhere, more: Option<&ForNodes>) -> (Settings, Vec<Problem>) {
@@ -161,9 +172,23 @@ impl Settings {
         values.extend(layers::from_env(env, &mut problems));
         values.extend(flags.values.clone());
         values.extend(more.map(|more| more.values.clone()).unwrap_or_default());
-        let settings = Settings { values, groups, file, places: layers::places(env) };
+        let strangers = layers::strangers(env);
+        let settings = Settings { values, groups, file, places: layers::places(env), strangers };
         settings.check_each(&mut problems);
         (settings, problems)
+    }
+
+    /// Says which variables have no effect. Not an error: another program may read them.
+    fn report_strangers(&self) {
+        if self.strangers.is_empty() {
+            return;
+        }
+        let names = self.strangers.join(", ");
+        let (noun, verb) = if self.strangers.len() == 1 { ("variable", "is") } else { ("variables", "are") };
+        log::last_words(format!(
+            "leasehold: unknown {noun} {} {verb} ignored; `leasehold config show` lists all settings\n",
+            sanitize(&names)
+        ));
     }
 
     /// The file that was read.

@@ -68,7 +68,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), (String, String)> {
         },
         Kind::Patterns => {
             let patterns = patterns(text);
-            let invalid = patterns.iter().find_map(|p| GroupName::new(&p.replace('*', "x")).err());
+            let invalid = patterns.iter().find_map(|p| GroupName::new(p.replace('*', "x")).err());
             let advice = "use names or patterns, for example orders-*,billing";
             match invalid {
                 _ if patterns.is_empty() => fail("no group is named".to_owned(), advice),
@@ -201,13 +201,19 @@ impl Settings {
     fn relate(&self, config: &Config, facts: &Facts, problems: &mut Vec<Problem>) {
         if let Err(errors) = config.check_on(facts) {
             let groups: Vec<Settings> = self.groups().into_iter().map(|group| group.settings).collect();
+            // Defaults follow from the ttl: with another one they are right.
+            let ttl_is_wrong = (&errors).into_iter().any(|error| setting_of(&error.setting) == "ttl");
             for error in &errors {
                 let key = setting_of(&error.setting);
                 let about = groups.iter().find(|group| {
                     let name = group.text("group").unwrap_or_default();
                     error.setting.starts_with(&format!("groups[{name}]"))
                 });
-                let place = about.unwrap_or(self).place_of(key);
+                let about = about.unwrap_or(self);
+                if ttl_is_wrong && key != "ttl" && about.raw(key).is_none() {
+                    continue;
+                }
+                let place = about.place_of(key);
                 let said = error.message.starts_with(key) || error.message.contains(&format!(" {key} "));
                 let what = if said { error.message.clone() } else { format!("{key}: {}", error.message) };
                 problems.push(Problem::new(place, what, error.advice.clone()));

@@ -134,13 +134,16 @@ mod tests {
     async fn one_that_nobody_waits_for_is_killed_with_what_it_started() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let command = format!("sleep 1000 & echo $! > {}; wait", file.path().display());
-        let asked = tokio::spawn(async move { run_briefly(&command, &[], LONG).await });
         let pid = || std::fs::read_to_string(file.path()).unwrap().trim().to_owned();
-        while pid().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let started = async {
+            while pid().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            ended = run_briefly(&command, &[], LONG) => panic!("it ended: {ended:?}"),
+            () = started => {}
         }
-        asked.abort();
-        let _ = asked.await;
         let stat = format!("/proc/{}/stat", pid());
         let alive = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
         for _ in 0..2000 {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::sanitize::sanitize;
 use leasehold_core::explain::{Difference, Explanation, Move};
+use leasehold_core::name::natural_cmp;
 use leasehold_core::record::WorkState;
 
 use super::Table;
@@ -66,7 +67,12 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
             ]);
         }
         let _ = write!(text, "\n{}", table.show());
-        text.push_str("nodes are ranked by score, lowest first; a full node passes the shard to the next\n");
+        let pinned_first =
+            explanation.pinned_to.as_ref().is_some_and(|node| *node == explanation.ranking[0].node);
+        text.push_str(match pinned_first {
+            true => "the node of the pin comes first; the others are ranked by score, lowest first\n",
+            false => "nodes are ranked by score, lowest first; a full node passes the shard to the next\n",
+        });
     }
     for left_out in &explanation.left_out {
         let _ = writeln!(text, "{} {}", left_out.node, left_out.why);
@@ -77,7 +83,7 @@ pub(crate) fn explain(explanation: &Explanation) -> String {
 /// What a change would do.
 pub(crate) fn what_if(difference: &Difference) -> String {
     let mut text = String::new();
-    let with_node: usize = difference.loads.values().map(|(_, after)| after).sum();
+    let with_node: usize = difference.loads.values().map(|load| load.then).sum();
     let total = with_node + difference.homeless;
     let of = |from: bool, to: bool| {
         let alike = |step: &&Move| (step.from.is_some(), step.to.is_some()) == (from, to);
@@ -96,8 +102,10 @@ pub(crate) fn what_if(difference: &Difference) -> String {
         }
     }
     let mut loads = Table::new(&["NODE", "NOW", "THEN"]);
-    for (node, (before, after)) in &difference.loads {
-        loads.row(vec![node.to_string(), before.to_string(), after.to_string()]);
+    let mut nodes: Vec<_> = difference.loads.iter().collect();
+    nodes.sort_by(|(a, _), (b, _)| natural_cmp(a.as_str(), b.as_str()));
+    for (node, load) in nodes {
+        loads.row(vec![node.to_string(), load.now.to_string(), load.then.to_string()]);
     }
     let _ = write!(text, "\n{}", loads.show());
     if !difference.moves.is_empty() {

@@ -1,25 +1,89 @@
 //! Commands that inspect a cluster and change nothing.
 
+mod check;
 mod explain;
 mod show;
 mod table;
 mod watch;
 
-use leasehold::Client;
+use std::time::Duration;
+
+use leasehold::clock::Clock;
+use leasehold::{Client, ClientOptions};
 use leasehold_cli_common::failure::{Code, Failure};
 use leasehold_cli_common::plural::count;
 use leasehold_cli_common::settings::{Settings, nearest};
 use leasehold_cli_common::stores::{self, Missing, not_found};
+use leasehold_core::store::Key;
 use leasehold_core::{GroupName, NodeName, ShardId, View};
+use leasehold_store::{Store, StoreExt};
 
+pub(crate) use check::{check, is_owned};
 pub(crate) use explain::{explain, what_if};
-pub(crate) use show::{groups, nodes, shards, status};
+pub(crate) use show::{groups, nodes, shard_rows, shards, status};
 pub(crate) use table::Table;
-pub(crate) use watch::{Format, Watching, present, print_changed};
+pub(crate) use watch::{Watching, present, print_changed};
+
+/// How often a client that goes on asks whether the store is there.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// How long one look may wait for a renewal of a node that seems to be silent.
+const CONFIRMED_WITHIN_MAX: Duration = Duration::from_secs(5);
 
 /// A client on the cluster of the settings.
 pub(crate) async fn client(settings: &Settings) -> Result<Client, Failure> {
-    Ok(Client::open(stores::open(settings, Missing::Refuse)?).await?)
+    open(settings, ClientOptions::default()).await
+}
+
+/// The same for commands that go on: it notices soon if the store does not answer.
+pub(crate) async fn lasting_client(settings: &Settings) -> Result<Client, Failure> {
+    open(settings, ClientOptions { probe_every: Some(PROBE_EVERY), ..ClientOptions::default() }).await
+}
+
+async fn open(settings: &Settings, options: ClientOptions) -> Result<Client, Failure> {
+    let store = stores::open(settings, Missing::Refuse)?;
+    let client = Client::open_with(store.clone(), options).await?;
+    let view = client.view();
+    let empty = view.nodes.is_empty() && view.groups.is_empty() && view.shards.is_empty();
+    if empty && view.problems.is_empty() && store.read(&[Key::Meta]).await?.found.iter().all(Option::is_none)
+    {
+        return Err(unknown_namespace(settings, &*store).await);
+    }
+    Ok(client)
+}
+
+/// Says that nothing is in the namespace, and which others there are.
+async fn unknown_namespace(settings: &Settings, store: &dyn Store) -> Failure {
+    let name = settings.namespace();
+    let known = store.namespaces().await.ok().flatten();
+    let advice = match known {
+        None => "check the store and the namespace, or start a node in it first".to_owned(),
+        Some(known) if known.is_empty() => {
+            "the store has no namespaces: check the store, or start a node on it first".to_owned()
+        }
+        Some(known) => match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean --namespace {near}?"),
+            None => format!("the store has: {}", known.join(", ")),
+        },
+    };
+    not_found(format!("unknown namespace {name}\n  {advice}"))
+}
+
+/// What one look shows. If a node seems to be silent by nothing but the clocks, it waits for a moment: one that lives renews
+/// meanwhile.
+pub(crate) async fn settled_view(client: &Client) -> View {
+    let doubtful = |view: &View| {
+        let nodes = view.nodes.iter().filter(|node| node.silence.is_some_and(|silence| !silence.watched));
+        nodes.map(|node| Duration::from_millis(node.ttl_ms / 4)).max()
+    };
+    let first = client.view();
+    let Some(within) = doubtful(&first) else { return View::clone(&first) };
+    let clock = Clock::boot();
+    let until = clock.now() + within.min(CONFIRMED_WITHIN_MAX);
+    while clock.now() < until && doubtful(&client.view_now()).is_some() {
+        clock.sleep(Duration::from_millis(50)).await;
+    }
+    client.view_now()
 }
 
 /// The shard that was meant and is there: `orders/3`, or `3` with the group from the settings, or with the only one.
@@ -31,9 +95,18 @@ pub(crate) fn known_shard_of(settings: &Settings, view: &View, text: &str) -> Re
     known_shard(view, shard_in(settings.text("group").or(only), text)?)
 }
 
-/// The shard that was meant: `orders/3`, or `3` with the group from the settings.
-pub(crate) fn shard_of(settings: &Settings, text: &str) -> Result<ShardId, Failure> {
-    shard_in(settings.text("group"), text)
+/// The shard that was meant, which may not be there: `orders/3`, or `3` with the group from the settings, or with the only
+/// one of the store.
+pub(crate) async fn shard_of(settings: &Settings, text: &str) -> Result<ShardId, Failure> {
+    // What is no number is no slot.
+    if settings.text("group").is_some() || text.parse::<u32>().is_err() {
+        return shard_in(settings.text("group"), text);
+    }
+    let view = client(settings).await?.view();
+    match view.groups.as_slice() {
+        [only] => shard_in(Some(only.group.as_str()), text),
+        _ => shard_in(None, text),
+    }
 }
 
 fn shard_in(group: Option<&str>, text: &str) -> Result<ShardId, Failure> {

@@ -9,7 +9,8 @@ use leasehold_cli_common::sanitize::sanitize;
 use leasehold_cli_common::signals::Signals;
 use leasehold_store::{Registry, Store, StoreExt};
 
-use crate::inspect::{Format, Table, print_changed};
+use crate::args::Output;
+use crate::inspect::{Table, print_changed};
 
 /// How often `keys --watch` lists the keys.
 const LISTED_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ pub(crate) async fn keys(store: &Arc<dyn Store>) -> Result<(String, serde_json::
 }
 
 /// Prints the keys at every change, until a signal comes. They are listed every second: keys that expire make no noise.
-pub(crate) async fn watch_keys(store: &Arc<dyn Store>, format: Format) -> Result<(), Failure> {
+pub(crate) async fn watch_keys(store: &Arc<dyn Store>, output: Output) -> Result<(), Failure> {
     let (mut signals, clock) = (Signals::listen()?, Clock::boot());
     let (mut last, mut away) = (None, false);
     loop {
@@ -46,11 +47,11 @@ pub(crate) async fn watch_keys(store: &Arc<dyn Store>, format: Format) -> Result
                     eprintln!("leasehold: the store answers again");
                 }
                 if last.as_ref() != Some(&found) {
-                    let text = match format {
-                        Format::People => found.0.clone(),
-                        Format::Json => format!("{}\n", found.1),
-                    };
-                    print_changed(&text, format)?;
+                    match output {
+                        Output { quiet: true, .. } => {}
+                        Output { json: true, .. } => print_changed(&format!("{}\n", found.1), true)?,
+                        _ => print_changed(&found.0, false)?,
+                    }
                     last = Some(found);
                 }
             }

@@ -109,7 +109,10 @@ fn read(file: &Path, options: &RegistryOptions) -> Result<Vec<(String, Entry)>, 
     })
 }
 
-fn parse(text: &str, options: &RegistryOptions) -> Result<Vec<(String, Entry)>, Vec<(usize, String)>> {
+/// What is wrong with a file, each with its line.
+type Mistakes = Vec<(usize, String)>;
+
+fn parse(text: &str, options: &RegistryOptions) -> Result<Vec<(String, Entry)>, Mistakes> {
     let (mut ttl, mut wrong) = (options.ttl, Vec::new());
     let mut found: Vec<(String, Entry)> = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -20,13 +20,19 @@ use leasehold_core::view::unusable;
 use leasehold_core::{Epoch, ShardId};
 use leasehold_store::{Store, rng};
 
+use crate::args::Output;
+
 /// The largest drift that any node can have in its settings: each node's own is not known here.
 const DRIFT_PERMILLE: u32 = DRIFT_PERMILLE_END - 1;
 /// How much of a damaged record is shown.
 const SHOWN_MAX: usize = 2000;
 
 /// Repairs the record of a shard if it is damaged; otherwise says what state it is in.
-pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<String, Failure> {
+pub(crate) async fn repair(
+    store: &Arc<dyn Store>,
+    shard: &ShardId,
+    output: Output,
+) -> Result<String, Failure> {
     let key = Key::Shard(shard.clone());
     let keys = [key.clone(), Key::Meta, Key::Group(shard.group.clone())];
     let found = store.read(&keys).await?.found;
@@ -54,11 +60,11 @@ pub(crate) async fn repair(store: &Arc<dyn Store>, shard: &ShardId) -> Result<St
     let group = group.and_then(Result::ok);
     let ttl_max = Duration::from_millis(meta.max_ttl_ms);
     let wait = stretch(ttl_max, DRIFT_PERMILLE);
-    eprintln!("the record of {shard} is damaged: {}", sanitize(&error.to_string()));
-    eprintln!(
+    output.remark(&format!("the record of {shard} is damaged: {}", sanitize(&error.to_string())));
+    output.remark(&format!(
         "a node may still hold the shard: waiting {} until no session can be alive",
         leasehold_cli_common::settings::span::show(wait)
-    );
+    ));
     let clock = Clock::boot();
     clock.sleep(wait).await;
     let again = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten();
@@ -108,7 +114,7 @@ fn absent(shard: &ShardId, group: Option<&Result<GroupRecord, RecordError>>) -> 
 }
 
 /// Replaces a damaged `control` record by an empty one; otherwise says what state it is in.
-pub(crate) async fn repair_control(store: &Arc<dyn Store>) -> Result<String, Failure> {
+pub(crate) async fn repair_control(store: &Arc<dyn Store>, output: Output) -> Result<String, Failure> {
     let key = Key::Control;
     let Some(stored) = store.read(std::slice::from_ref(&key)).await?.found.pop().flatten() else {
         return Ok("there is no control record: no operator request is active".to_owned());
@@ -120,11 +126,11 @@ pub(crate) async fn repair_control(store: &Arc<dyn Store>) -> Result<String, Fai
         Err(error) => error,
     };
     refuse_newer(&key, &error)?;
-    eprintln!("the control record is damaged: {}", sanitize(&error.to_string()));
-    eprintln!("its content was: {}", shown(&stored.value));
+    output.remark(&format!("the control record is damaged: {}", sanitize(&error.to_string())));
+    output.remark(&format!("its content was: {}", shown(&stored.value)));
     let mut record = Control::empty(WriteId::from_bits(rng::bits()?));
     record.written_unix_ms = clock::unix_ms();
-    let mended = "repaired the control record: it is empty\nall drains, weights, pins, the freeze, and releases and \
+    let mended = "repaired the control record: it is empty\nall drains, weights, pins, freezes, and releases and \
                   unquarantines that were not carried out yet are lost: repeat those that you still need";
     write_over(store, key, stored.version, record.encode(), mended.to_owned()).await
 }

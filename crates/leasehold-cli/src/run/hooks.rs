@@ -123,7 +123,7 @@ impl Hooks {
             builder = builder.health(move || health(hook.clone(), last.clone()));
         }
         if let Some(hook) = self.weight {
-            let state = Arc::new((hook, Mutex::new(weight), Last::nothing()));
+            let state = Arc::new(Weighing { hook, weight: Mutex::new(weight), last: Last::nothing() });
             builder = builder.weigh(move || weigh(state.clone()));
         }
         if !self.gates.is_empty() || self.gate.is_some() {
@@ -159,8 +159,15 @@ async fn health(hook: Arc<Hook>, last: Arc<Last<Result<(), String>>>) -> Health 
     }
 }
 
-async fn weigh(state: Arc<(Hook, Mutex<u32>, Last<Result<u32, String>>)>) -> u32 {
-    let (hook, weight, last) = &*state;
+/// The weight command, and the weight that counts until it says otherwise.
+struct Weighing {
+    hook: Hook,
+    weight: Mutex<u32>,
+    last: Last<Result<u32, String>>,
+}
+
+async fn weigh(state: Arc<Weighing>) -> u32 {
+    let Weighing { hook, weight, last } = &*state;
     let answer = match hook.ask(None).await {
         Reply::Yes(text) => {
             text.parse::<u32>().map_err(|_| format!("it printed {text:?}, which is no whole number"))
@@ -261,7 +268,7 @@ mod tests {
     async fn a_weight_stays_while_the_command_gives_none() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let hook = hook(&format!("cat {}", file.path().display()), LONG);
-        let state = Arc::new((hook, Mutex::new(100), Last::nothing()));
+        let state = Arc::new(Weighing { hook, weight: Mutex::new(100), last: Last::nothing() });
         assert_eq!(weigh(state.clone()).await, 100, "nothing is no number");
         std::fs::write(file.path(), "40\n").unwrap();
         assert_eq!(weigh(state.clone()).await, 40);

@@ -132,6 +132,13 @@ fn steady(text: &str, folder: &Path) -> String {
         if let Some((before, _)) = line.split_once("\"silent_for_ms\": ") {
             line = format!("{before}\"silent_for_ms\": N,");
         }
+        // What lasts as long as the commands before it took.
+        let parts: Vec<&str> = line.split(" renewed ").collect();
+        let parts = parts.iter().enumerate().map(|(at, part)| match part.split_once(" s ago") {
+            Some((_, after)) if at > 0 => format!("N s ago{after}"),
+            _ => (*part).to_owned(),
+        });
+        line = parts.collect::<Vec<_>>().join(" renewed ");
         let fact = ["commit   ", "rustc    ", "target   ", "profile  "]
             .into_iter()
             .find(|fact| line.starts_with(fact));

@@ -55,6 +55,78 @@ fn a_lone_node_that_was_killed_is_shown_as_gone() {
     assert_eq!(json["shards"][0]["holder"], serde_json::Value::Null);
 }
 
+#[test]
+fn a_reader_that_lost_the_store_says_so_and_paints_every_second() {
+    let Some(server) = RedisServer::start(Program::Redis) else { return };
+    let (place, url) = (Sandbox::new(), server.address());
+    let _a = place.run("a", &["--store", &url, "--ttl", "10s", "--shards", "2"], POLITE);
+    place.wait_for_beats("a", 2);
+    let mut watch =
+        place.command(&["status", "--watch", "--store", &url]).stdout(Stdio::piped()).spawn().unwrap();
+    let (sender, lines) = mpsc::channel();
+    let out = BufReader::new(watch.stdout.take().unwrap());
+    let reader = std::thread::Builder::new().spawn(move || {
+        out.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+    });
+    let next = |what: &str, is_it: &dyn Fn(&str) -> bool| {
+        wait_for(what, PATIENCE, || {
+            lines.recv_timeout(Duration::from_millis(50)).ok().filter(|line| is_it(line))
+        })
+    };
+    let first = next("the time", &|line| line.ends_with(" UTC"));
+    let second = next("a second picture", &|line| line.ends_with(" UTC"));
+    assert_ne!(first, second, "every picture has its time");
+    drop(server);
+    let lost = next("it says so", &|line| line.starts_with("STORE UNREACHABLE since "));
+    assert!(lost.contains(" UTC; data is "), "{lost}");
+    let age = |line: &str| {
+        line.split_once("data is ").unwrap().1.split(' ').next().unwrap().parse::<u32>().unwrap()
+    };
+    next("it keeps saying so", &|line| {
+        line.starts_with("STORE UNREACHABLE since ") && age(line) > age(&lost)
+    });
+    let headline = next("what was known stays", &|line| line.contains(" live node"));
+    assert!(!headline.contains("silent"), "who hears nobody calls nobody silent: {headline}");
+    send(watch.id(), Signal::SIGKILL);
+    watch.wait().unwrap();
+    reader.unwrap().join().unwrap();
+}
+
+#[test]
+fn scripts_can_wait_for_what_operators_ask() {
+    let place = Sandbox::new();
+    // Nothing is there yet.
+    let mut waiting = place.command(&["wait", "--owned", "--quiet"]).spawn().unwrap();
+    let flags = ["--ttl", "2s", "--shards", "4", "--cooldown", "100ms", "--min-run", "100ms"];
+    let _a = place.run("a", &flags, POLITE);
+    assert!(waiting.wait().unwrap().success());
+    let _b = place.run("b", &flags, POLITE);
+    assert_eq!(place.stdout(&["wait", "--node", "b", "attached"]), "node b is attached\n");
+    assert!(place.leasehold(&["status", "--check"]).status.success());
+    let drained = place.stdout(&["drain", "a", "--wait"]);
+    assert!(drained.ends_with("done\n"), "{drained}");
+    assert_eq!(place.stdout(&["shards", "--node", "a"]), "no shards\n");
+    assert!(place.leasehold(&["undrain", "a"]).status.success());
+    assert!(place.stdout(&["pin", "g/1", "a", "--wait"]).ends_with("done\n"));
+    let epoch = || -> u64 {
+        let json: serde_json::Value =
+            serde_json::from_str(&place.stdout(&["explain", "1", "--json"])).unwrap();
+        assert_eq!(json["holder"], "a");
+        json["epoch"].as_u64().unwrap()
+    };
+    let before = epoch();
+    assert!(place.stdout(&["release", "1", "--wait"]).ends_with("done\n"));
+    assert!(epoch() > before);
+    let refused = place.leasehold(&["group", "set", "g", "shards=6"]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(told.contains(" of 1000 sample keys would move to other shards; nothing was changed"), "{told}");
+    assert!(place.leasehold(&["group", "set", "g", "shards=6", "--yes", "--wait"]).status.success());
+    assert_eq!(place.stdout(&["shards", "--state", "held"]).lines().count(), 7);
+    let late = place.leasehold(&["wait", "--node", "b", "gone", "--timeout", "300ms"]);
+    assert_eq!(late.status.code(), Some(8), "{}", String::from_utf8_lossy(&late.stderr));
+}
+
 /// No kernel proves anything of a process on another machine: all that one look has is what its clock said.
 #[test]
 fn a_cluster_whose_nodes_are_all_dead_is_no_cluster_without_problems() {
@@ -71,9 +143,17 @@ fn a_cluster_whose_nodes_are_all_dead_is_no_cluster_without_problems() {
         let status = place.stdout(&["status", "--store", &url]);
         (!status.contains("no problems")).then_some(status)
     });
-    assert!(status.starts_with("1 live node (1 silent), 2 shards, 2 held\n"), "{status}");
-    assert!(status.contains("silent_node a: last renewal "), "{status}");
-    assert!(status.contains("s ago by its own clock (ttl 4.0 s)"), "{status}");
+    assert!(status.starts_with("1 live node (1 silent), 2 shards, 2 held (2 at risk)\n"), "{status}");
+    assert!(status.lines().any(|line| line.starts_with("a     silent  silent ")), "{status}");
+    assert!(status.contains("silent_node a: silent ") && status.contains(" s of 4.0 s"), "{status}");
+    assert!(status.contains("2 shards at risk, and no other live node serves its groups"), "{status}");
+    assert!(place.stdout(&["shards", "--store", &url]).contains("held, at risk"));
+    let check = place.leasehold(&["status", "--check", "--quiet", "--store", &url]);
+    let told = String::from_utf8(check.stderr).unwrap();
+    assert_eq!((check.status.code(), check.stdout.len()), (Some(6), 0), "{told}");
+    assert!(told.contains("an operator is needed: node a renewed "), "{told}");
+    let patient = place.leasehold(&["status", "--check", "--max-age", "1h", "--store", &url]);
+    assert_eq!(patient.status.code(), Some(0), "{}", String::from_utf8_lossy(&patient.stderr));
 }
 
 #[test]

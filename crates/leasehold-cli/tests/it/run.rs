@@ -387,7 +387,7 @@ fn a_node_says_which_of_its_settings_the_store_has_otherwise() {
     assert!(b.log().contains("leasehold group set g shards=9 balance=2.00"), "{}", b.log());
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(b.log().matches("the store has other settings").count(), 1, "{}", b.log());
-    assert!(place.leasehold(&["group", "set", "g", "shards=9", "balance=2.00"]).status.success());
+    assert!(place.leasehold(&["group", "set", "g", "shards=9", "balance=2.00", "--yes"]).status.success());
     wait_for("all run", PATIENCE, || (place.beats().len() == 9).then_some(()));
 }
 

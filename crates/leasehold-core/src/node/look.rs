@@ -7,7 +7,7 @@ use crate::may_move::Unmoved;
 use crate::name::{Epoch, ShardId};
 use crate::record::WorkState;
 use crate::time::Now;
-use crate::view::{self, Me, Problem, ProblemKind, ShardPhase, View};
+use crate::view::{self, Hearing, Me, Problem, ProblemKind, ShardPhase, View};
 use crate::warning::Warning;
 
 impl Node {
@@ -18,6 +18,8 @@ impl Node {
             self.planner.roster(),
             self.planner.settings(),
             self.planner.plan(),
+            // We hear of nobody: that says nothing of them.
+            if self.fencing.is_deaf() { Hearing::Deaf } else { Hearing::Hears },
             now,
         );
         let ms = |span: std::time::Duration| span.as_millis() as u64;
@@ -35,10 +37,6 @@ impl Node {
             held: self.holds.values().filter(|hold| hold.has_work()).count(),
             wanted: self.planner.plan().wanted_counts().get(&self.ctx.config.node).copied().unwrap_or(0),
         });
-        if self.fencing.is_deaf() {
-            // We hear of nobody: that says nothing of them.
-            view.problems.retain(|problem| problem.kind != ProblemKind::SilentNode);
-        }
         if now.at < self.freeze.until() && view.frozen.is_none() {
             view.frozen = Some("many nodes vanished at once".into());
         }

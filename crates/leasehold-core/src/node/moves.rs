@@ -142,7 +142,7 @@ impl<'a> Movability<'a> {
         Move {
             at: self.ctx.now.at,
             policy,
-            frozen_by_operator: control.and_then(|control| control.freeze.as_deref()),
+            frozen_by_operator: control.and_then(|control| control.frozen(&shard.group)),
             pinned_here: control
                 .and_then(|control| control.pins.get(shard))
                 .is_some_and(|to| self.ctx.is_me(to)),

@@ -156,6 +156,18 @@ fn commands_since(before: &Control, now: &Control, me: &NodeName, holds: &Holds)
             now.freeze.clone().map_or(OperatorCommand::Unfreeze, |note| OperatorCommand::Freeze { note }),
         );
     }
+    let groups: BTreeSet<&GroupName> = now.freeze_groups.keys().chain(before.freeze_groups.keys()).collect();
+    for group in groups {
+        let (note, was) = (now.freeze_groups.get(group), before.freeze_groups.get(group));
+        if note == was {
+            continue;
+        }
+        let group = group.clone();
+        commands.push(match note.cloned() {
+            Some(note) => OperatorCommand::FreezeGroup { group, note },
+            None => OperatorCommand::UnfreezeGroup { group },
+        });
+    }
     let shards: BTreeSet<&ShardId> = now.pins.keys().chain(before.pins.keys()).collect();
     for shard in shards {
         let (to, was) = (now.pins.get(shard), before.pins.get(shard));

@@ -390,6 +390,18 @@ pub enum OperatorCommand {
     },
     /// Resume voluntary moves.
     Unfreeze,
+    /// Suspend voluntary moves of one group on all nodes.
+    FreezeGroup {
+        /// Which.
+        group: GroupName,
+        /// Who wanted it and why.
+        note: String,
+    },
+    /// Resume voluntary moves of one group.
+    UnfreezeGroup {
+        /// Which.
+        group: GroupName,
+    },
     /// Pin a shard that is held or planned here to a node.
     Pin {
         /// Which.

@@ -135,6 +135,12 @@ impl fmt::Display for OperatorCommand {
             OperatorCommand::OwnWeight => f.write_str("an operator removed the weight override of this node"),
             OperatorCommand::Freeze { note } => write!(f, "an operator froze voluntary moves: {note}"),
             OperatorCommand::Unfreeze => f.write_str("an operator unfroze voluntary moves"),
+            OperatorCommand::FreezeGroup { group, note } => {
+                write!(f, "an operator froze voluntary moves of the group {group}: {note}")
+            }
+            OperatorCommand::UnfreezeGroup { group } => {
+                write!(f, "an operator unfroze voluntary moves of the group {group}")
+            }
             OperatorCommand::Pin { shard, to } => write!(f, "an operator pinned {shard} to {to}"),
             OperatorCommand::Unpin { shard } => write!(f, "an operator unpinned {shard}"),
         }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Extra, FORMAT, Record, record};
-use crate::name::{Epoch, NodeName, ShardId, WriteId};
+use crate::name::{Epoch, GroupName, NodeName, ShardId, WriteId};
 
 /// `control`: what operators asked for. Nodes read it and act; they never write it, and operators never write the
 /// nodes' own records.
@@ -25,6 +25,10 @@ pub struct Control {
     /// Voluntary moves are suspended; the text says by whom and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<String>,
+    /// Groups whose voluntary moves are suspended; the text says by whom and why. Versions that do not know this field
+    /// go on moving.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub freeze_groups: BTreeMap<GroupName, String>,
     /// Shards that their holder should give up once: a start at or below this epoch is released.
     #[serde(default)]
     pub release: BTreeMap<ShardId, Epoch>,
@@ -60,11 +64,19 @@ impl Control {
             weights: BTreeMap::new(),
             pins: BTreeMap::new(),
             freeze: None,
+            freeze_groups: BTreeMap::new(),
             release: BTreeMap::new(),
             unquarantine: BTreeMap::new(),
             written_unix_ms: 0,
             extra: Extra::new(),
         }
+    }
+}
+
+impl Control {
+    /// Why voluntary moves of a group are suspended, if they are.
+    pub fn frozen(&self, group: &GroupName) -> Option<&str> {
+        self.freeze.as_ref().or_else(|| self.freeze_groups.get(group)).map(String::as_str)
     }
 }
 

@@ -150,6 +150,9 @@ pub struct Report {
     /// When its process last had no session, after it had had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,
+    /// How often it renews, in milliseconds, unless that is a fifth of its ttl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_every_ms: Option<u64>,
     /// Fields of newer versions.
     #[serde(flatten)]
     pub extra: Extra,

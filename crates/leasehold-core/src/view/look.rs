@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::problems::{Problem, ProblemKind, node_problems, record_problems, settling};
+use super::silence::{self, Silent};
 use super::{
-    DrainAsked, GroupView, NodePhase, NodeView, SettingsSource, ShardKey, ShardPhase, ShardView, View,
+    DrainAsked, GroupView, Hearing, NodePhase, NodeView, SettingsSource, ShardKey, ShardPhase, ShardView,
+    View,
 };
 use crate::event::Located;
 use crate::mirror::Mirror;
-use crate::name::{Epoch, GroupName, NodeName, ShardId};
+use crate::name::{Epoch, GroupName, NodeName, ShardId, natural_cmp};
 use crate::plan::{GroupSettings, Plan, Roster};
-use crate::record::{NodeRecord, ShardState, WorkState};
+use crate::record::{ShardState, WorkState};
 use crate::time::Now;
 
 /// All of it.
@@ -19,10 +21,16 @@ pub fn of_mirror(
     roster: &Roster,
     settings: &BTreeMap<GroupName, GroupSettings>,
     plan: &Plan,
+    hearing: Hearing,
     now: Now,
 ) -> View {
     let wanted = plan.wanted_counts();
+    let silent = match hearing {
+        Hearing::Hears => silence::of_nodes(mirror, now),
+        Hearing::Deaf => Silent::new(),
+    };
     let mut held: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    let mut at_risk: BTreeMap<&GroupName, usize> = BTreeMap::new();
     let mut unowned: BTreeMap<&GroupName, usize> = BTreeMap::new();
     let mut problems = Vec::new();
     let mut ids: Vec<&ShardId> = plan.iter().map(|(shard, _)| shard).chain(mirror.shards().keys()).collect();
@@ -43,13 +51,15 @@ pub fn of_mirror(
             (Some(_), _) => {
                 if let Some(holder) = mirror.holder(id) {
                     *held.entry(&holder.node).or_default() += 1;
+                    shard.at_risk = silent.contains_key(&holder.node);
+                    *at_risk.entry(&id.group).or_default() += usize::from(shard.at_risk);
                 }
             }
         }
         shards.push(shard);
     }
     let control = mirror.control();
-    let nodes = (mirror.nodes().iter())
+    let mut nodes: Vec<NodeView> = (mirror.nodes().iter())
         .filter_map(|(name, node)| {
             let record = node.seen.as_ref()?.good()?;
             let member = roster.get(name);
@@ -68,10 +78,12 @@ pub fn of_mirror(
                 );
                 commands.extend(control.weights.get(name).map(|weight| format!("weight {weight}")));
             }
+            let silence = silent.get(name).copied();
+            let phase = NodePhase::of(record, mirror, drain, held);
             Some(NodeView {
                 name: name.clone(),
                 session: record.session,
-                state: NodePhase::of(record, mirror, drain, held),
+                state: if silence.is_some() && phase.is_alive() { NodePhase::Silent } else { phase },
                 accepting: record.accepting,
                 weight: member.map_or(record.weight, |member| member.weight),
                 capacity: record.capacity,
@@ -81,7 +93,8 @@ pub fn of_mirror(
                 ttl_ms: record.ttl_ms,
                 seen_to_renew: node.first_seen_at > node.session_seen_at,
                 silent_for_ms: now.at.since(node.first_seen_at).as_millis() as u64,
-                renewed_ago_ms: renewed_ago_ms(record, now),
+                silence,
+                renewed_ago_ms: silence::renewed_ago_ms(record, now),
                 session_state: record.report.session_state.clone(),
                 outage: record.report.outage.clone(),
                 shards: held,
@@ -91,22 +104,28 @@ pub fn of_mirror(
             })
         })
         .collect();
+    nodes.sort_by(|a, b| natural_cmp(a.name.as_str(), b.name.as_str()));
     let groups = settings.iter().map(|(name, group)| GroupView {
         group: name.clone(),
         shards: group.set,
         policy: group.policy.clone(),
         source: if group.from_store { SettingsSource::Store } else { SettingsSource::Static },
         unowned: unowned.get(name).copied().unwrap_or(0),
+        at_risk: at_risk.get(name).copied().unwrap_or(0),
+        frozen: control.and_then(|control| control.freeze_groups.get(name)).cloned(),
     });
+    let mut groups: Vec<GroupView> = groups.collect();
+    groups.sort_by(|a, b| natural_cmp(a.group.as_str(), b.group.as_str()));
     problems.extend(record_problems(mirror, plan));
-    problems.extend(node_problems(mirror, now));
+    problems.extend(silence::problems(mirror, &silent, &held));
+    problems.extend(node_problems(mirror, &silent));
     problems.extend(settling(mirror));
     View {
         me: None,
         ready: mirror.is_ready(),
         frozen: control.and_then(|control| control.freeze.clone()),
         nodes,
-        groups: groups.collect(),
+        groups,
         shards,
         problems,
     }
@@ -168,6 +187,7 @@ fn shard_view(mirror: &Mirror, plan: &Plan, id: &ShardId, problems: &mut Vec<Pro
         pinned_to: control.and_then(|control| control.pins.get(id)).cloned(),
         kept_for: None,
         state,
+        at_risk: false,
     }
 }
 
@@ -183,11 +203,6 @@ fn kept_for(mirror: &Mirror, shard: &ShardId, now: Now) -> Option<NodeName> {
     let over = now.at.since(seen.first_seen_at).as_millis() as u64 >= *reserved_ms
         || now.unix_ms >= record.written_unix_ms.saturating_add(*reserved_ms);
     (!over).then(|| successor.clone())
-}
-
-/// How long ago a record was written, according to its writer's clock and ours.
-pub(super) fn renewed_ago_ms(record: &NodeRecord, now: Now) -> Option<u64> {
-    (record.written_unix_ms > 0).then(|| now.unix_ms.saturating_sub(record.written_unix_ms))
 }
 
 /// Whether a node said with its last renewal that the work of a shard does not stop.

@@ -3,6 +3,7 @@
 
 mod look;
 mod problems;
+mod silence;
 
 use std::collections::BTreeMap;
 
@@ -27,9 +28,9 @@ pub struct View {
     pub ready: bool,
     /// Why voluntary moves are frozen, if they are.
     pub frozen: Option<String>,
-    /// The nodes, ordered by name, with those that went not long ago.
+    /// The nodes, ordered by name as people count, with those that went not long ago.
     pub nodes: Vec<NodeView>,
-    /// The groups, ordered by name.
+    /// The groups, ordered by name as people count.
     pub groups: Vec<GroupView>,
     /// The shards, ordered by group and name, slots by their number.
     pub shards: Vec<ShardView>,
@@ -112,6 +113,8 @@ pub struct NodeView {
     pub seen_to_renew: bool,
     /// For how long its record has not changed, as we saw it, in milliseconds.
     pub silent_for_ms: u64,
+    /// Its silence, once it has missed two renewals.
+    pub silence: Option<Silence>,
     /// How long ago it renewed, according to its clock and ours, in milliseconds: a hint for people.
     pub renewed_ago_ms: Option<u64>,
     /// The state of its session at its last renewal if it was `recovering`; otherwise `None`.
@@ -128,6 +131,17 @@ pub struct NodeView {
     pub commands: Vec<String>,
 }
 
+/// The silence of a node that has missed at least two renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Silence {
+    /// Since its last renewal, in milliseconds.
+    pub for_ms: u64,
+    /// Whether we watched it for that long, or for two renewals at least. Otherwise its clock and ours say so, and they may be
+    /// wrong.
+    pub watched: bool,
+}
+
 /// What a node is doing, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,6 +155,9 @@ pub enum NodePhase {
     Draining,
     /// It was asked to hand everything over, and has.
     Drained,
+    /// It has missed two renewals or more: it hangs, is gone, or cannot reach the store. Its session goes on until it is
+    /// proved to be over, and its shards stay with it until then.
+    Silent,
     /// It left by itself.
     Left,
     /// Its session was proved to be over.
@@ -177,11 +194,21 @@ impl std::fmt::Display for NodePhase {
             NodePhase::NotAccepting => "not accepting",
             NodePhase::Draining => "draining",
             NodePhase::Drained => "drained",
+            NodePhase::Silent => "silent",
             NodePhase::Left => "left",
             NodePhase::Fenced => "fenced",
             NodePhase::Gone => "gone",
         })
     }
+}
+
+/// Whether we hear of other nodes: who hears of nobody cannot call anybody silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// The store answers our reads.
+    Hears,
+    /// Our own reads fail.
+    Deaf,
 }
 
 /// Whether an operator asked a node to hand everything over.
@@ -205,6 +232,10 @@ pub struct GroupView {
     pub source: SettingsSource,
     /// Shards that nobody holds.
     pub unowned: usize,
+    /// Shards whose holder is silent.
+    pub at_risk: usize,
+    /// Why an operator froze the voluntary moves of this group, if that is so.
+    pub frozen: Option<String>,
 }
 
 /// Where the settings of a group are from.
@@ -248,6 +279,8 @@ pub struct ShardView {
     pub kept_for: Option<NodeName>,
     /// What it is doing.
     pub state: ShardPhase,
+    /// Whether its holder is silent: another node takes the shard over unless the holder renews in time.
+    pub at_risk: bool,
 }
 
 /// A shard's id, as two fields, in the order in which people count: slot 2 before slot 10.

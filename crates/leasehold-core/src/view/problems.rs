@@ -2,13 +2,12 @@
 
 use serde::Serialize;
 
-use super::look::renewed_ago_ms;
+use super::silence::Silent;
 use crate::mirror::{Mirror, SeenNode};
 use crate::name::{Epoch, GroupName, NodeName, ShardId};
 use crate::plan::Plan;
 use crate::record::{MetaState, RecordError};
 use crate::store::Key;
-use crate::time::Now;
 use crate::warning::Warning;
 
 /// What kind of problem it is. As text, and in JSON, the name in snake case: `corrupt_record`.
@@ -257,18 +256,8 @@ pub(super) fn settling(mirror: &Mirror) -> Option<Problem> {
     })
 }
 
-/// What to say of a node that does not renew.
-fn silent(silent_for_ms: u64, ttl_ms: u64) -> String {
-    let seconds = |ms: u64| ms as f64 / 1000.0;
-    let ends = match ttl_ms.checked_sub(silent_for_ms) {
-        Some(left_ms) if left_ms > 0 => format!("; the session ends in {:.1} s", seconds(left_ms)),
-        _ => format!(", longer than its ttl of {:.1} s", seconds(ttl_ms)),
-    };
-    let ago = seconds(silent_for_ms);
-    format!("last renewal {ago:.1} s ago{ends}: the node hangs, is gone, or cannot reach the store")
-}
-
-pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
+/// What is wrong with nodes, apart from silence.
+pub(super) fn node_problems(mirror: &Mirror, silent: &Silent) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Warning::of_placements(mirror).iter().map(Problem::of_warning).collect();
     for (name, node) in mirror.nodes() {
         let Some(session) = node.alive().filter(|session| !mirror.is_proved_over(session)) else {
@@ -276,26 +265,11 @@ pub(super) fn node_problems(mirror: &Mirror, now: Now) -> Vec<Problem> {
         };
         let Some(record) = node.record() else { continue };
         let mut problem = |kind, message| problems.push(Problem { kind, subject: name.to_string(), message });
-        let silent_for_ms = now.at.since(node.silent_from).as_millis() as u64;
-        let seconds = |ms: u64| ms as f64 / 1000.0;
-        // An observer that has not watched for long enough to see a renewal only has the writer's clock to go by.
-        let unseen = node.first_seen_at <= node.session_seen_at;
-        let outlived_ms = renewed_ago_ms(record, now).filter(|ago_ms| unseen && *ago_ms > record.ttl_ms);
         if mirror.is_process_gone(&session) {
             let what = "its process is gone, and no other node has taken over its shards: start a node";
             problem(ProblemKind::GoneNode, what.into());
-        } else if silent_for_ms > record.ttl_ms / 2 {
-            problem(ProblemKind::SilentNode, silent(silent_for_ms, record.ttl_ms));
-        } else if let Some(ago_ms) = outlived_ms {
-            problem(
-                ProblemKind::SilentNode,
-                format!(
-                    "last renewal {:.1} s ago by its own clock (ttl {:.1} s): the node hangs, is gone, cannot reach the store, or \
-                     its clock is wrong; look again after one ttl",
-                    seconds(ago_ms),
-                    seconds(record.ttl_ms),
-                ),
-            );
+        } else if silent.contains_key(name) {
+            // Said by itself.
         } else if let (Some(session_state), Some(outage)) =
             (&record.report.session_state, &record.report.outage)
         {

@@ -2,7 +2,7 @@
 //!
 //! `mirror` compares the clever mirror with a dumb twin that keeps the whole history of the store. `records` looks at
 //! what is read and written. `may_move` compares the stabilisers with a twin that looks at each by itself. `garbage` feeds a node with everything that a store, a watch or a driver must never send.
-//! `names` looks at the order in which people count.
+//! `names` looks at the order in which people count, `view` at what they see of nodes that do not renew.
 
 mod garbage;
 mod make;
@@ -10,6 +10,7 @@ mod may_move;
 mod mirror;
 mod names;
 mod records;
+mod view;
 
 use proptest::test_runner::{Config, RngSeed};
 

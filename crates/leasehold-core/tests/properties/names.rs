@@ -1,6 +1,6 @@
 //! Names: the order in which people count, and the ways to make one.
 
-use leasehold_core::name::NameError;
+use leasehold_core::name::{NameError, natural_cmp};
 use leasehold_core::view::ShardKey;
 use leasehold_core::{Epoch, GroupName, ShardId, ShardName};
 use proptest::prelude::*;
@@ -12,11 +12,29 @@ fn people_count_two_before_ten_and_numbers_before_names() {
         .to_vec();
     names.sort_by(ShardName::natural_cmp);
     let names: Vec<&str> = names.iter().map(ShardName::as_str).collect();
-    assert_eq!(names, ["0", "2", "10", "4294967296", "-1", "01", "a10", "a2", "b"]);
+    assert_eq!(names, ["0", "2", "10", "4294967296", "-1", "01", "a2", "a10", "b"]);
     let mut keys: Vec<ShardKey> =
         ["b/1", "a/10", "a/9"].map(|shard| ShardKey(shard.parse().unwrap())).to_vec();
     keys.sort();
     assert_eq!(keys.iter().map(|key| key.0.to_string()).collect::<Vec<_>>(), ["a/9", "a/10", "b/1"]);
+}
+
+#[test]
+fn people_count_the_digits_inside_names() {
+    let mut names = ["n10", "n9", "n", "n09", "n1-b", "n1-a10", "n1-a9", "é2", "m99"];
+    names.sort_by(|a, b| natural_cmp(a, b));
+    assert_eq!(names, ["m99", "n", "n1-a9", "n1-a10", "n1-b", "n09", "n9", "n10", "é2"]);
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_people_is_an_order(a in "[0-9a-c]{0,5}", b in "[0-9a-c]{0,5}", c in "[0-9a-c]{0,5}") {
+        prop_assert_eq!(natural_cmp(&a, &b), natural_cmp(&b, &a).reverse());
+        prop_assert_eq!(natural_cmp(&a, &b).is_eq(), a == b);
+        if natural_cmp(&a, &b).is_lt() && natural_cmp(&b, &c).is_lt() {
+            prop_assert!(natural_cmp(&a, &c).is_lt());
+        }
+    }
 }
 
 #[test]

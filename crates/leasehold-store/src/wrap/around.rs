@@ -155,6 +155,10 @@ impl<A: Around> Administration for A {
         Ok(self.inner().aside(throwaway)?.map(|aside| self.around_another(aside)))
     }
 
+    async fn namespaces(&self) -> Result<Option<Vec<String>>, StoreError> {
+        self.inner().namespaces().await
+    }
+
     fn charged(&self) -> Option<Charged> {
         self.inner().charged()
     }

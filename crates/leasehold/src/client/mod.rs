@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use leasehold_core::event::Located;
 use leasehold_core::explain::{Difference, Explanation, WhatIf};
+use leasehold_core::name::WriteId;
 use leasehold_core::observer::Observer;
 use leasehold_core::placement::Placement;
-use leasehold_core::store::{Facts, Listing, StoreError, StoreErrorKind, WatchEvent};
+use leasehold_core::record::Control;
+use leasehold_core::store::{Facts, Key, Listing, StoreError, StoreErrorKind, WatchEvent};
+use leasehold_core::time::Now;
 use leasehold_core::{Moment, ShardId, View};
 use leasehold_store::{IntoStore, Store, StoreExt};
 use tokio::runtime::Handle;
@@ -30,6 +33,9 @@ const LIST_WITHIN: Duration = Duration::from_secs(10);
 /// The shortest time between two views.
 const VIEW_EVERY_MIN: Duration = Duration::from_millis(100);
 
+/// How long a probe of the store may take.
+const PROBED_WITHIN: Duration = Duration::from_millis(1500);
+
 /// How often the metrics are set again.
 const METERED_EVERY: Duration = Duration::from_secs(1);
 
@@ -38,6 +44,9 @@ const METERED_EVERY: Duration = Duration::from_secs(1);
 pub struct ClientOptions {
     /// How often everything is listed again, whatever the watch says. A store without a watch has its own interval.
     pub list_every: Duration,
+    /// How often one record is read, so that a store that does not answer is noticed soon, also if nothing changes. Without
+    /// it, that takes until the next listing.
+    pub probe_every: Option<Duration>,
     /// Its name in metrics, which tells several clients of one process apart.
     pub name: String,
     /// The nodes' custom placement, if they have one.
@@ -50,6 +59,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         ClientOptions {
             list_every: Duration::from_secs(10),
+            probe_every: None,
             name: "client".to_owned(),
             placement: None,
             clock: Clock::boot(),
@@ -116,14 +126,62 @@ struct SharedState(Mutex<Watching>);
 struct Watching {
     observer: Observer,
     heard_at: Moment,
+    /// Of the last listing, or of the watch.
     last_error: Option<StoreError>,
+    /// Of the last probe.
+    probe_error: Option<StoreError>,
+    /// Since when the store was not heard of, while it does not answer.
+    deaf_since: Option<Moment>,
     /// How long the store may be silent before the view is no longer fresh.
     silent_max: Duration,
+    /// Whether the store is probed, so that `heard_at` is never long ago while it answers.
+    probed: bool,
 }
 
 impl Watching {
     fn is_fresh(&self, now: Moment) -> bool {
-        self.last_error.is_none() && now.since(self.heard_at) <= self.silent_max
+        self.error().is_none() && now.since(self.heard_at) <= self.silent_max
+    }
+
+    fn error(&self) -> Option<&StoreError> {
+        self.last_error.as_ref().or(self.probe_error.as_ref())
+    }
+
+    /// A listing or the watch brought something.
+    fn heard(&mut self, now: Now) {
+        (self.last_error, self.probe_error) = (None, None);
+        self.heard_at = now.at;
+        self.hear_again(now);
+    }
+
+    /// A probe was answered: what the watch last said still holds, if it goes on.
+    fn probed(&mut self, now: Now) {
+        self.probe_error = None;
+        if self.last_error.is_none() {
+            self.heard_at = now.at;
+            self.hear_again(now);
+        }
+    }
+
+    fn hear_again(&mut self, now: Now) {
+        if let Some(since) = self.deaf_since.take() {
+            self.observer.heard_again(now, since);
+        }
+    }
+
+    /// The store did not answer.
+    fn failed(&mut self) {
+        self.deaf_since.get_or_insert(self.heard_at);
+    }
+
+    /// The view now, or that of the moment at which the store was last heard of, if it is probed or does not answer: the
+    /// silence of nodes says nothing if nobody is heard.
+    fn view(&mut self, now: Now) -> View {
+        let deaf = self.probed || self.deaf_since.is_some();
+        let late = if deaf { now.at.since(self.heard_at) } else { Duration::ZERO };
+        let unix_ms = now.unix_ms.saturating_sub(late.as_millis() as u64);
+        let at = if late.is_zero() { now.at } else { self.heard_at };
+        self.observer.replan().view(Now { at, unix_ms })
     }
 }
 
@@ -151,13 +209,24 @@ impl Client {
         let first = observer.replan().view(clock.read());
         let list_every = options.list_every(&store.facts());
         let silent_max = list_every * 2;
-        let watching = Watching { observer, heard_at: clock.now(), last_error: None, silent_max };
+        let watching = Watching {
+            observer,
+            heard_at: clock.now(),
+            last_error: None,
+            probe_error: None,
+            deaf_since: None,
+            silent_max,
+            probed: options.probe_every.is_some(),
+        };
         let state = Arc::new(SharedState(Mutex::new(watching)));
         let (views_tx, views) = watch::channel(Arc::new(first));
         let tasks = Tasks::on(Handle::current());
         let (watched_tx, watched) = mpsc::channel(256);
         if store.facts().watch {
             tasks.spawn(follow(store.clone(), clock.clone(), watched_tx));
+        }
+        if let Some(every) = options.probe_every {
+            tasks.spawn(probe(store.clone(), clock.clone(), state.clone(), every.max(VIEW_EVERY_MIN)));
         }
         let scout = Scout {
             store: store.clone(),
@@ -173,6 +242,12 @@ impl Client {
     /// What the store said, at most about 100 ms ago.
     pub fn view(&self) -> Arc<View> {
         self.views.borrow().clone()
+    }
+
+    /// The same with the time that has passed since: a node that is silent for longer, for example. While the store does
+    /// not answer it stays what it was.
+    pub fn view_now(&self) -> View {
+        self.state.lock().view(self.clock.read())
     }
 
     /// The view, and each change of it.
@@ -218,9 +293,15 @@ impl Client {
         self.state.lock().is_fresh(self.clock.now())
     }
 
-    /// The error of the last request to the store, if that failed.
+    /// The error of the last request to the store, if that failed, or why its watch is interrupted.
     pub fn last_error(&self) -> Option<StoreError> {
-        self.state.lock().last_error.clone()
+        self.state.lock().error().cloned()
+    }
+
+    /// What operators have asked for, as far as this client knows.
+    pub fn asked(&self) -> Control {
+        let empty = || Control::empty(WriteId::from_bits(0));
+        self.state.lock().observer.mirror().control().cloned().unwrap_or_else(empty)
     }
 }
 
@@ -262,7 +343,7 @@ impl Scout {
                 publish_at = publish_at.min(self.clock.now());
             }
             if self.clock.now() >= publish_at {
-                let view = self.state.lock().observer.replan().view(self.clock.read());
+                let view = self.state.lock().view(self.clock.read());
                 self.views.send_replace(Arc::new(view));
                 not_before = self.clock.now() + VIEW_EVERY_MIN;
                 publish_at = Moment::NEVER;
@@ -281,11 +362,9 @@ impl Scout {
             WatchEvent::Interrupted(why) => {
                 self.meters.interrupted();
                 state.last_error = Some(StoreError::new(StoreErrorKind::Unreachable, why.clone()));
+                state.failed();
             }
-            _ => {
-                state.heard_at = self.clock.now();
-                state.last_error = None;
-            }
+            _ => state.heard(self.clock.read()),
         }
         state.observer.watched(self.clock.read(), event);
     }
@@ -295,12 +374,32 @@ impl Scout {
         let mut state = self.state.lock();
         match listed {
             Ok(listing) => {
+                state.heard(self.clock.read());
                 state.observer.listed(self.clock.read(), &listing);
                 note_the_gone(&mut state.observer, &*self.store);
-                state.heard_at = self.clock.now();
-                state.last_error = None;
             }
-            Err(error) => state.last_error = Some(error),
+            Err(error) => {
+                state.last_error = Some(error);
+                state.failed();
+            }
+        }
+    }
+}
+
+/// Reads one record again and again: only an answer shows that the store is there.
+async fn probe(store: Arc<dyn Store>, clock: Clock, state: Arc<SharedState>, every: Duration) {
+    loop {
+        clock.sleep(every).await;
+        let late = || Err(unanswered(&*store, "no answer in time"));
+        let keys = [Key::Meta];
+        let read = clock.timeout_at(clock.now() + PROBED_WITHIN, store.read(&keys)).await;
+        match read.unwrap_or_else(late) {
+            Ok(_) => state.lock().probed(clock.read()),
+            Err(error) => {
+                let mut state = state.lock();
+                state.probe_error = Some(error);
+                state.failed();
+            }
         }
     }
 }

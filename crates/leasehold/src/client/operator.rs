@@ -77,6 +77,23 @@ impl Client {
         self.control("unfreezing", |control| control.freeze = None).await
     }
 
+    /// Forbids voluntary moves of one group until [`unfreeze_group`](Client::unfreeze_group). Nodes of a version that does
+    /// not know this go on moving.
+    pub async fn freeze_group(&self, group: &GroupName, note: &str) -> Result<(), Error> {
+        self.control(&format!("freezing {group}"), |control| {
+            control.freeze_groups.insert(group.clone(), note.to_owned());
+        })
+        .await
+    }
+
+    /// Allows voluntary moves of one group again.
+    pub async fn unfreeze_group(&self, group: &GroupName) -> Result<(), Error> {
+        self.control(&format!("unfreezing {group}"), |control| {
+            control.freeze_groups.remove(group);
+        })
+        .await
+    }
+
     /// Makes the holder of a shard give it up once. The shard starts again, here or elsewhere, with a higher epoch.
     pub async fn release(&self, shard: &ShardId) -> Result<(), Error> {
         let what = format!("releasing {shard}");

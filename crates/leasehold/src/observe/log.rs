@@ -316,6 +316,15 @@ impl Log {
             OperatorCommand::OwnWeight => {
                 tracing::info!(node, "an operator removed the weight override of this node")
             }
+            OperatorCommand::FreezeGroup { group, note } => tracing::warn!(
+                node,
+                %group,
+                note,
+                "an operator froze voluntary moves of a group; to undo: leasehold unfreeze {group}"
+            ),
+            OperatorCommand::UnfreezeGroup { group } => {
+                tracing::info!(node, %group, "an operator unfroze voluntary moves of a group")
+            }
             OperatorCommand::Freeze { note } => {
                 tracing::warn!(node, note, "an operator froze voluntary moves; to undo: leasehold unfreeze");
             }

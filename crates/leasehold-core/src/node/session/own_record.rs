@@ -95,6 +95,7 @@ impl Node {
     fn report(&self) -> Report {
         let stuck = self.holds.iter().filter(|(_, hold)| hold.is_stuck()).map(|(shard, _)| shard.clone());
         let unmoved = self.moves.surplus().iter().take(REPORTED_MAX);
+        let (ttl, renew_every) = (self.ctx.config.ttl, self.ctx.config.renew_every);
         Report {
             session_state: (self.life.state() == SessionState::Recovering)
                 .then(|| self.life.state().as_str().to_owned()),
@@ -102,6 +103,7 @@ impl Node {
             unmoved: unmoved.filter_map(|s| Some((s.clone(), self.why_unmoved(s)?.to_string()))).collect(),
             unserved: self.offer.unserved(&self.mirror).take(REPORTED_MAX).collect(),
             outage: self.former.outage().cloned(),
+            renew_every_ms: (renew_every != ttl / 5).then_some(renew_every.as_millis() as u64),
             extra: Default::default(),
         }
     }
