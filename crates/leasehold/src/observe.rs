@@ -201,14 +201,14 @@ impl Meters {
         self.log.sum_up_all();
         let mut gauges = self.gauges();
         gauges.clear();
-        gauges.set(&self.node, self.silent_for(), Moment::ZERO);
+        gauges.set(&self.node, Duration::ZERO, Moment::ZERO);
     }
 
     /// How many shards have work here that has not ended, after the node is gone.
     pub(crate) fn running(&self, running: &BTreeMap<GroupName, usize>) {
         let mut gauges = self.gauges();
         gauges.running(running);
-        gauges.set(&self.node, self.silent_for(), Moment::ZERO);
+        gauges.set(&self.node, Duration::ZERO, Moment::ZERO);
     }
 
     fn gauges(&self) -> MutexGuard<'_, Gauges> {

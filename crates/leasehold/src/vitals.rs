@@ -130,7 +130,8 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(137)).await;
             assert!(vitals.driver_idle_for() <= Duration::from_secs(1), "{vitals:?}");
             let silent = vitals.store_silent_for().expect("it has answered");
-            assert!(silent <= Duration::from_secs(3), "{silent:?}");
+            // A node at rest asks the store more often than twice in its ttl.
+            assert!(silent <= Duration::from_secs(5), "{silent:?}");
         }
         node.leave().await;
         tokio::time::sleep(Duration::from_secs(60)).await;

@@ -28,11 +28,13 @@ impl GaugeFn for Shown {
 }
 
 impl Gauges {
-    /// The gauges of nodes that do not show zero.
+    /// The gauges of nodes that do not show zero, without those that say what the process is.
     fn not_zero(&self) -> Vec<String> {
         let all = self.0.lock().unwrap();
         let shows = |shown: &Arc<Shown>| f64::from_bits(shown.0.load(Ordering::Relaxed)) != 0.0;
-        let of_nodes = all.iter().filter(|(name, _)| !name.contains("registry"));
+        let lasting = ["leasehold_info", "leasehold_session_state", "leasehold_ttl_seconds"];
+        let of_nodes =
+            all.iter().filter(|(name, _)| !name.contains("registry") && !lasting.contains(&name.as_str()));
         of_nodes.filter(|(_, shown)| shows(shown)).map(|(name, _)| name.clone()).collect()
     }
 }

@@ -120,10 +120,10 @@ impl Gauges {
         }
     }
 
-    /// All but the running work becomes zero.
+    /// All but the running work becomes zero, and the state says that the node is gone.
     pub(super) fn clear(&mut self) {
         (self.state, self.draining, self.frozen) = (SessionState::Left, false, false);
-        (self.weight, self.capacity) = (0, None);
+        (self.weight, self.capacity) = (0, Some(0));
         (self.nodes, self.streak, self.stop_at) = (0, 0, None);
         self.problems.values_mut().for_each(|count| *count = 0);
         for group in self.groups.values_mut() {

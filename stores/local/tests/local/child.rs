@@ -23,7 +23,12 @@ pub(crate) struct Process {
 
 /// A command that runs this binary in a role, on a store's file.
 pub(crate) fn command(role: &str, file: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command_of(&std::env::current_exe().expect("this binary"), role, file)
+}
+
+/// The same, with a copy of this binary.
+pub(crate) fn command_of(program: &Path, role: &str, file: &Path) -> Command {
+    let mut command = Command::new(program);
     command.args(["--exact", "child::entry", "--nocapture", "--quiet"]);
     set(&mut command, role, file);
     command

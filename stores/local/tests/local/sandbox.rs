@@ -160,13 +160,18 @@ fn a_file_that_this_user_may_not_write_is_refused() {
     mode(&folder.dir.path().join("x.db-live"), 0o777);
     mode(&folder.dir.path().join("x.db-live/open"), 0o666);
     mode(&folder.file(), 0o444);
-    let mut command = child::command("open", &folder.file());
+    // This binary may lie where that user cannot come.
+    let open = tempfile::tempdir().expect("a folder");
+    mode(open.path(), 0o755);
+    let program = open.path().join("test");
+    std::fs::copy(std::env::current_exe().expect("this binary"), &program).expect("a copy");
+    let mut command = child::command_of(&program, "open", &folder.file());
     command.uid(65534).gid(65534);
     let word = Process::spawn(command).says().expect("a word");
     assert!(word.starts_with("Refused") && word.contains("read-only for this user"), "{word}");
 
     mode(folder.dir.path(), 0o555);
-    let mut command = child::command("open", &folder.dir.path().join("new.db"));
+    let mut command = child::command_of(&program, "open", &folder.dir.path().join("new.db"));
     command.uid(65534).gid(65534);
     let word = Process::spawn(command).says().expect("a word");
     assert!(word.starts_with("Refused") && word.contains("must be able to write"), "{word}");
