@@ -271,9 +271,9 @@ fn every_field_of_the_status_is_documented() {
     let page = fs::read_to_string(page).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut documented: BTreeSet<String> = rows.map(str::to_owned).collect();
-    // These are there only after a node had no session.
-    for rare in ["cause", "for_ms", "unix_ms"] {
-        assert!(documented.remove(&format!("view.nodes[].outage.{rare}")), "{rare}");
+    // These are there only while a node is silent, and after it had no session.
+    for rare in ["silence.for_ms", "silence.watched", "outage.cause", "outage.for_ms", "outage.unix_ms"] {
+        assert!(documented.remove(&format!("view.nodes[].{rare}")), "{rare}");
     }
     let lacks: Vec<_> = seen.difference(&documented).collect();
     let knows_more: Vec<_> = documented.difference(&seen).collect();
