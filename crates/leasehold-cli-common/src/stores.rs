@@ -16,7 +16,7 @@ use crate::settings::{Problem, Problems, Settings, nearest, redacted};
 /// How long the test of a store may take before it is reported.
 const VETTED_UNSEEN: Duration = Duration::from_secs(1);
 
-/// How long closing the local stores may take: what is not closed then is tidied up by whoever opens the file next.
+/// How long closing the local stores may take: the next process that opens the file cleans up what is left.
 const CLOSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// What to do if the store does not exist.

@@ -72,7 +72,7 @@ pub enum Caller {
 }
 
 impl Access {
-    /// What suits a listener: on loopback the host is checked; with a token, whoever asks must send it.
+    /// What suits a listener: on loopback the host is checked; with a token, every request must carry it.
     pub fn new(listener: &Listener, token: Option<Token>) -> Access {
         let on_loopback = listener.address().is_some_and(|address: SocketAddr| address.ip().is_loopback());
         Access { hosts: if on_loopback { Hosts::Loopback } else { Hosts::Any }, token }

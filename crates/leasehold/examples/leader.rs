@@ -35,7 +35,7 @@ async fn main() -> Result<(), BoxError> {
 async fn candidate(node: Builder, name: &str, journal: &Arc<Sink>) -> Result<Node, leasehold::Error> {
     let (leader, journal) = (name.to_owned(), journal.clone());
     let lead = move |grant| lead(leader.clone(), grant, journal.clone());
-    // A leader stays until it leaves, fails or steps down, whoever joins. Without this it moves to whomever the plan prefers.
+    // A leader stays until it leaves, fails or steps down. Without this, it moves when a node joins that the plan prefers.
     let sticky = Policy { kept_min: 1, ..Policy::default() };
     node.name(name).group(Group::leader("scheduler").policy(sticky), lead).start().await
 }

@@ -98,7 +98,7 @@ pub(crate) fn known_shard_of(settings: &Settings, view: &View, text: &str) -> Re
 /// The shard that was meant, which may not be there: `orders/3`, or `3` with the group from the settings, or with the only
 /// one of the store.
 pub(crate) async fn shard_of(settings: &Settings, text: &str) -> Result<ShardId, Failure> {
-    // What is no number is no slot.
+    // Only a number can be a slot.
     if settings.text("group").is_some() || text.parse::<u32>().is_err() {
         return shard_in(settings.text("group"), text);
     }

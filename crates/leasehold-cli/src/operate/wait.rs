@@ -1,4 +1,4 @@
-//! Waits until what was asked for is done, or until something is as it should be.
+//! Waits until a request is carried out, or until the cluster has reached a goal.
 
 use std::time::Duration;
 

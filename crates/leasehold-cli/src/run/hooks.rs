@@ -269,7 +269,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let hook = hook(&format!("cat {}", file.path().display()), LONG);
         let state = Arc::new(Weighing { hook, weight: Mutex::new(100), last: Last::nothing() });
-        assert_eq!(weigh(state.clone()).await, 100, "nothing is no number");
+        assert_eq!(weigh(state.clone()).await, 100, "an empty answer is not a weight");
         std::fs::write(file.path(), "40\n").unwrap();
         assert_eq!(weigh(state.clone()).await, 40);
         std::fs::write(file.path(), "many\n").unwrap();

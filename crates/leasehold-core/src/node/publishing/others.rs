@@ -62,7 +62,7 @@ impl<'a> Others<'a> {
     }
 
     /// The sessions that a shard's record named before it was damaged or deleted, if no record tells what became of them and they
-    /// may be alive, and until when: whoever deleted or damaged the one record may have done the same to the other.
+    /// may be alive, and until when: what deleted or damaged one record may have hit the other too.
     fn unaccounted_holders(&self, shard: &ShardId) -> impl Iterator<Item = (&'a Holder, Moment)> {
         let Others { mirror, namespace, ctx } = *self;
         let counts = ctx.rules.hold(Rule::AbsentIsNotDead);
